@@ -1,0 +1,28 @@
+"""Instruction tuning with objectives beyond cross-entropy, and honest evaluation of what came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from instruct.objectives import linear_objective_loss
+    from instruct.training.emo_config import EMOConfig
+    from instruct.training.emo_trainer import EMOTrainer
+
+__version__ = "0.1.0"
+__all__ = ["EMOConfig", "EMOTrainer", "linear_objective_loss"]
+
+_HOMES = {
+    "EMOConfig": "instruct.training.emo_config",
+    "EMOTrainer": "instruct.training.emo_trainer",
+    "linear_objective_loss": "instruct.objectives",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when first used: torch and TRL take seconds, `instruct --help` must not."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'instruct' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,142 @@
+"""Finding and reading cards: the YAML files that name a data set or a judge."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from instruct.errors import InputError, one_line
+
+Kind = Literal["data", "judges"]
+Model = TypeVar("Model", bound=BaseModel)
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class CardLocation:
+    """Where a card was found: `path` is the YAML file; `hides` is a packaged card of the same name."""
+
+    name: str
+    path: Path
+    origin: str
+    hides: Path | None = None
+
+
+def packaged_folder(name: str) -> Path:
+    """The folder of cards that the installation carries: `instruct/_cards/NAME` in a wheel, `NAME` in a clone."""
+    in_wheel = PACKAGE / "_cards" / name
+    return in_wheel if in_wheel.is_dir() else PACKAGE.parent / name
+
+
+def _cards_in(folder: Path, kind: Kind) -> dict[str, Path]:
+    if kind == "judges":
+        return {path.parent.name: path for path in sorted(folder.glob("*/judge.yaml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def list_cards(kind: Kind) -> list[CardLocation]:
+    """Every card that a name can find: `./data` or `./judges` first, then those of the installation."""
+    local, packaged = Path(kind), packaged_folder(kind)
+    found = {name: CardLocation(name, path, "installed") for name, path in _cards_in(packaged, kind).items()}
+    if local.resolve() != packaged.resolve():
+        for name, path in _cards_in(local, kind).items():
+            hidden = found.get(name)
+            found[name] = CardLocation(name, path, f"./{kind}", hidden.path if hidden else None)
+    return sorted(found.values(), key=lambda card: card.name)
+
+
+def find_card(kind: Kind, name: str) -> Path:
+    """The YAML file of a card, by path or by name.
+
+    Raises:
+        InputError: no card of that name; the message gives the nearest names.
+    """
+    as_path = Path(name)
+    if kind == "judges" and (as_path / "judge.yaml").is_file():
+        return as_path / "judge.yaml"
+    if as_path.suffix in {".yaml", ".yml"}:
+        if as_path.is_file():
+            return as_path
+        raise InputError(f"{name}: no such card file; give an existing path or a name from `instruct list {kind}`")
+    cards = {card.name: card.path for card in list_cards(kind)}
+    if name in cards:
+        return cards[name]
+    raise InputError(f"unknown {kind} card {one_line(name, 80)!r}{nearest(name, cards)}; see `instruct list {kind}`")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (nearest: a, b)` or, when nothing is near, ` (known: a, b, …)`."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" (nearest: {', '.join(near)})" if near else f" (known: {', '.join(names)})"
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InputError: the file is missing, is not YAML, or holds no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the path of an existing YAML file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; give the YAML file inside it") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; save the YAML file as UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = one_line(getattr(error, "problem", None) or error)
+        raise InputError(f"{path}{line}: is not valid YAML ({problem}); mend that line") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: holds no mapping; write `key: value` lines")
+    return content
+
+
+def validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
+    """`content` as a pydantic model whose unknown keys are refused.
+
+    Raises:
+        InputError: one line with the place (`where`), the field and what it must be.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "(top level)"
+        if first["type"] == "extra_forbidden":
+            hint = nearest(str(first["loc"][-1]), _sibling_fields(model, first["loc"][:-1]))
+            raise InputError(f"{where}: unknown key {field!r}{hint}; remove or rename it") from None
+        if first["type"] == "missing":
+            raise InputError(f"{where}: the key {field!r} is missing; add it") from None
+        message = one_line(first["msg"].removeprefix("Value error, "))
+        given = "" if first["type"] == "value_error" else f" (given: {one_line(repr(first.get('input')), 80)})"
+        raise InputError(f"{where}: {field}: {message}{given}") from None
+
+
+def _sibling_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The field names of the model that stands at `loc` inside `model`."""
+    current: Any = model
+    for part in loc:
+        field = current.model_fields.get(part) if isinstance(current, type) else None
+        if field is None:
+            continue
+        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        current = nested[0] if nested else current
+    return list(current.model_fields)
+
+
+def load_card(kind: Kind, name: str, model: type[Model]) -> Model:
+    """A card found by name or path, read and checked."""
+    path = find_card(kind, name)
+    return validated(model, read_yaml(path), path)

@@ -1,0 +1,219 @@
+"""The configuration of an experiment: YAML, overridden by flags, checked key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from instruct.cards import packaged_folder, read_yaml, validated
+from instruct.errors import InputError, one_line
+from instruct.generation.config import GenerationConfig
+from instruct.models import EMBEDDED_MODEL
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class ModelSection(_Section):
+    """The base model. `quantization: 4bit` is QLoRA (bitsandbytes, a GPU)."""
+
+    name: str = EMBEDDED_MODEL
+    revision: str | None = None
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    attn_implementation: str | None = None
+    quantization: Literal["4bit"] | None = None
+    trust_remote_code: bool = False
+
+
+class DataSection(_Section):
+    """What is trained on. `files` overrides the card's source; without a card the format is read off the first row."""
+
+    card: str | None = None
+    files: list[str] | None = None
+    template: Literal["alpaca", "chat"] | None = None
+    limit: int | None = Field(default=None, ge=1)
+
+
+class LoraSection(_Section):
+    """The adapter (peft.LoraConfig). `lora: null` trains the whole model."""
+
+    r: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: str | list[str] = "all-linear"
+    use_dora: bool = False
+
+
+class SystemSection(_Section):
+    """One thing that is trained: an objective."""
+
+    objective: Literal["mle", "emo", "mixce", "tailr"]
+    variant: Literal["paper", "official", "pypi"] = "official"
+    emphasis: Literal["mle", "emo"] = "mle"
+    gamma: float = Field(default=0.8, ge=0, le=1)
+
+
+class AnswerSection(_Section):
+    """The evaluation set that is answered, and how."""
+
+    eval_set: str = "starter_eval"
+    files: list[str] | None = None
+    limit: int | None = Field(default=None, ge=1)
+    template: Literal["alpaca", "chat"] | None = None
+    generation: GenerationConfig = GenerationConfig()
+
+
+class JudgeSection(_Section):
+    """One judge, by its card's name. `base_url`: an OpenAI-compatible server that serves it."""
+
+    card: str
+    base_url: str | None = None
+    orders: Literal["both", "one"] | None = None
+
+
+class ExperimentConfig(_Section):
+    """A whole experiment: systems trained alike but for the objective, answers, judges, comparisons.
+
+    `train` takes any argument of EMOConfig and TRL's SFTConfig. In `comparisons`, `baseline` stands for the
+    evaluation set's own answers.
+    """
+
+    name: str
+    needs_gpu: bool = False
+    model: ModelSection = ModelSection()
+    data: DataSection = DataSection()
+    lora: LoraSection | None = LoraSection()
+    train: dict[str, Any] = {}
+    systems: dict[str, SystemSection] = {
+        "mle": SystemSection(objective="mle"),
+        "emo": SystemSection(objective="emo"),
+    }
+    answers: AnswerSection = AnswerSection()
+    judges: list[JudgeSection] = []
+    comparisons: list[tuple[str, str]] = []
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> ExperimentConfig:
+        for name in [self.name, *self.systems]:
+            if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
+                raise ValueError(f"{one_line(name, 60)!r} is no usable name; use letters, digits, '-', '_' and '.'")
+        known = {*self.systems, "baseline"}
+        if "baseline" in self.systems:
+            raise ValueError("a system may not be called 'baseline': that names the evaluation set's answers")
+        for pair in self.comparisons:
+            for name in pair:
+                if name not in known and not Path(name).suffix == ".json":
+                    raise ValueError(f"comparisons names {name!r}; known are {', '.join(sorted(known))}")
+        return self
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The experiment in a YAML file, with `section.key value` overrides.
+
+    Args:
+        path: a YAML file, or the name of a config that the installation carries (`demo`).
+        overrides: flags as typed, e.g. `["--train.learning_rate", "1e-4", "--data.files", "a.jsonl"]`.
+
+    Raises:
+        InputError: a missing file, an unknown key (with the nearest), a value of the wrong type.
+    """
+    found = find_config(path)
+    return make_config(read_yaml(found), overrides, found)
+
+
+def find_config(path: str | Path) -> Path:
+    """The YAML file of a config, by path or by packaged name."""
+    if Path(path).is_file():
+        return Path(path)
+    in_wheel, in_clone = packaged_folder("configs"), packaged_folder("recipes") / "configs"
+    folder = in_wheel if in_wheel.is_dir() else in_clone
+    by_name = folder / f"{path}.yaml"
+    if Path(path).name == str(path) and by_name.is_file():
+        return by_name
+    names = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+    raise InputError(f"{path}: no such config file; give a YAML file's path or one of {names}")
+
+
+def make_config(content: dict[str, Any], overrides: Sequence[str], where: object) -> ExperimentConfig:
+    """A config from a mapping and overrides; `where` names the source in errors."""
+    content = dict(content)
+    for key, value in parse_overrides(overrides):
+        _set(content, key.split("."), value)
+    config = validated(ExperimentConfig, content, where)
+    check_train_arguments(config.train, where)
+    return config
+
+
+def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
+    """`["--a.b", "1", "--c=[x]"]` as `[("a.b", 1), ("c", ["x"])]`; values are YAML.
+
+    Raises:
+        InputError: something that is not a flag, or a flag without a value.
+    """
+    pairs: list[tuple[str, Any]] = []
+    index = 0
+    while index < len(flags):
+        flag = flags[index]
+        if not flag.startswith("--"):
+            raise InputError(f"unexpected argument {one_line(flag, 80)!r}; overrides look like --train.learning_rate 1e-4")
+        key, equals, text = flag[2:].partition("=")
+        if not equals:
+            index += 1
+            if index == len(flags) or flags[index].startswith("--"):
+                raise InputError(f"{flag} has no value; write {flag} VALUE")
+            text = flags[index]
+        index += 1
+        pairs.append((key, _number(yaml.safe_load(text))))
+    return pairs
+
+
+def _number(value: Any) -> Any:
+    # YAML 1.1 reads 1e-4 as a string: no dot, no number. Everybody who types it means a number.
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
+    if keys[-1] == "files" and isinstance(value, str):
+        value = [value]
+    for key in keys[:-1]:
+        if not isinstance(content.get(key), dict):
+            content[key] = {}
+        content[key] = dict(content[key])
+        content = content[key]
+    content[keys[-1]] = value
+
+
+def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
+    """Refuse a key of `train` that EMOConfig does not have, and those that this package sets itself."""
+    import dataclasses
+
+    from instruct.cards import nearest
+
+    # Read off the class only when there is something to check: TRL takes seconds to import.
+    if not arguments:
+        return
+    from instruct.training.emo_config import EMOConfig
+
+    known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
+    ours = {"output_dir", "objective", "emo_variant", "emo_emphasis", "gamma", "model_init_kwargs"}
+    for key, value in arguments.items():
+        if key in ours:
+            raise InputError(f"{where}: train.{key} is set elsewhere (systems, model, --out); remove it")
+        if key not in known:
+            raise InputError(f"{where}: unknown key 'train.{key}'{nearest(key, known)}; remove or rename it")
+        arguments[key] = _number(value)
+
+
+def dump_config(config: ExperimentConfig) -> str:
+    """The resolved config as YAML."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

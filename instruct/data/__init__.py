@@ -1,0 +1,1 @@
+"""From where: cards, rows, prompt and completion, labels with a response mask, evaluation sets."""

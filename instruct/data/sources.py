@@ -1,0 +1,211 @@
+"""Raw rows, as mappings with the place each came from: local files, or the hub."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.data.cards import Source
+from instruct.errors import InputError, one_line
+
+SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """A row as its source holds it. `row` counts from 1; in a JSONL file it is the line."""
+
+    origin: str
+    row: int
+    fields: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        """The place as an error message names it."""
+        return f"{self.origin}, row {self.row}"
+
+
+def read_source(source: Source, folder: Path) -> Iterator[RawRow]:
+    """The rows of a card's source; `folder` is the card's own.
+
+    Raises:
+        InputError: a file that cannot be read as rows, or a hub that does not give them.
+    """
+    if source.files is not None:
+        for file in source.files:
+            yield from read_file(folder / Path(file).expanduser())
+    elif source.file is not None:
+        yield from read_file(_download(source), f"{source.hub}/{source.file}")
+    else:
+        yield from _read_hub(source)
+
+
+def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
+    """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file.
+
+    Raises:
+        InputError: no such file, an unknown type, no rows, or a row that cannot be read.
+    """
+    origin = origin or str(path)
+    readers = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+    if path.is_dir():
+        raise InputError(f"{origin}: is a folder; give the files inside it")
+    if not path.is_file():
+        raise InputError(f"{origin}: no such file; give the path of an existing {', '.join(SUFFIXES)} file")
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
+        )
+    found = False
+    try:
+        for row in reader(path, origin):
+            found = True
+            yield row
+    except OSError as error:
+        raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
+    if not found:
+        raise InputError(f"{origin}: holds no rows; give a file with at least one")
+
+
+def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line.strip():
+                continue
+            try:
+                content = json.loads(line)
+            except UnicodeDecodeError:
+                raise InputError(f"{origin}, row {number}: is not UTF-8 text; save the file as UTF-8") from None
+            except (ValueError, RecursionError) as error:
+                problem = one_line(getattr(error, "msg", error), 100)
+                raise InputError(
+                    f"{origin}, row {number}: is not JSON ({problem}); write one JSON object a line"
+                ) from None
+            yield _as_row(origin, number, content)
+
+
+def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
+    if not text.strip():
+        return
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        # Many a .json file on the hub is JSON lines: an object a line, which is no JSON text as a whole.
+        if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
+            yield from _read_jsonl(path, origin)
+            return
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        problem = one_line(getattr(error, "msg", error), 100)
+        raise InputError(f"{origin}{line}: is not JSON ({problem}); mend that line") from None
+    for number, item in enumerate(content if isinstance(content, list) else [content], start=1):
+        yield _as_row(origin, number, item)
+
+
+def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
+    # The default of 128 KiB a field is less than a long answer may have.
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        number = 0
+        try:
+            for number, record in enumerate(reader, start=1):
+                if None in record or None in record.values():
+                    raise InputError(
+                        f"{origin}, row {number}: has not the {len(reader.fieldnames or [])} fields of the header; "
+                        "quote the fields that hold commas or line breaks"
+                    )
+                yield RawRow(origin, number, dict(record))
+        except UnicodeDecodeError:
+            raise InputError(f"{origin}, row {number + 1}: is not UTF-8 text; save the file as UTF-8") from None
+        except csv.Error as error:
+            raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); mend its quotes") from None
+
+
+def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
+    import pyarrow
+    import pyarrow.parquet
+
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield RawRow(origin, number, fields)
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{origin}: is not a Parquet file ({one_line(error, 120)}); write it again") from None
+
+
+def _as_row(origin: str, number: int, content: Any) -> RawRow:
+    if not isinstance(content, dict):
+        raise InputError(
+            f'{origin}, row {number}: is a JSON {_json_type(content)}, not an object; write {{"field": "text", …}}'
+        )
+    return RawRow(origin, number, content)
+
+
+def _json_type(value: Any) -> str:
+    names = {list: "array", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _download(source: Source) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    assert source.hub is not None
+    assert source.file is not None
+    try:
+        return Path(hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision))
+    except Exception as error:  # the hub's client raises its own, httpx's and the system's errors
+        raise _unreachable(source, error) from None
+
+
+def _read_hub(source: Source) -> Iterator[RawRow]:
+    import datasets
+
+    assert source.hub is not None
+    try:
+        rows = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
+    except Exception as error:  # as above, and any error of a builder
+        raise _unreachable(source, error) from None
+    for number, fields in enumerate(rows, start=1):
+        yield RawRow(source.hub, number, fields)
+
+
+def _unreachable(source: Source, error: Exception) -> InputError:
+    """One line on why the hub gave no rows, with what to do."""
+    what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
+    kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+    text = f"{error} {error.__cause__ or ''}"
+    local = "or download the rows and give them as --data.files"
+    if "Gated" in kinds or "gated" in text.lower() or "401" in text or "403" in text:
+        return InputError(
+            f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
+        )
+    if "offline" in text.lower() or "Offline" in kinds:
+        return InputError(
+            f"{what}: the hub's offline mode is on and the rows are not cached; unset HF_HUB_OFFLINE, {local}"
+        )
+    if "Unknown split" in text:
+        return InputError(
+            f"{what}: has no split {source.split!r} ({one_line(error, 120)}); mend the card's source.split"
+        )
+    if "NotFound" in kinds and "LocalEntryNotFound" not in kinds:
+        return InputError(
+            f"{what}: not found at revision {source.revision!r} ({one_line(error, 120)}); check the card's source, "
+            f"run `hf auth login` if it is private, {local}"
+        )
+    reason = one_line(error, 140) or type(error).__name__
+    return InputError(f"{what}: could not be fetched ({reason}); check the network and HF_ENDPOINT, {local}")

@@ -1,0 +1,19 @@
+"""The errors that the command line turns into one line and an exit code."""
+
+
+class InstructError(Exception):
+    """The work failed. Exit code 1."""
+
+    exit_code = 1
+
+
+class InputError(InstructError):
+    """The call was wrong: the message is one line that names the file, the row, the field and the remedy. Exit code 2."""
+
+    exit_code = 2
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """`text` on one line without control characters, cut to `limit`: safe inside an error message or a terminal."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,123 @@
+"""The phases of an experiment after training: answers and verdicts, each skipped where its result is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.config import ExperimentConfig, JudgeSection
+from instruct.data.cards import load_dataset_card
+from instruct.data.evaluation import EvalSet, load_answers, load_eval_set
+from instruct.errors import InputError
+from instruct.models import resolve_model
+from instruct.runs import RunDirectory, sha256_of, write_atomically
+
+if TYPE_CHECKING:
+    from instruct.judging.judge import Answers
+
+
+def open_run(config: ExperimentConfig, name: str | None = None) -> RunDirectory:
+    """`runs/NAME/`, created or taken up again.
+
+    Raises:
+        InputError: the directory holds a run with another config.
+    """
+    run = RunDirectory(Path("runs") / (name or config.name))
+    run.start(config.model_copy(update={"name": name or config.name}).model_dump(mode="json"))
+    return run
+
+
+def evaluation_set(config: ExperimentConfig) -> EvalSet:
+    """The prompts that are answered, cut to `answers.limit`."""
+    return load_eval_set(config.answers.eval_set, files=config.answers.files, limit=config.answers.limit)
+
+
+def answer_template(config: ExperimentConfig) -> str:
+    """The template of the prompts: the one that the systems were trained with, unless the config names another."""
+    if config.answers.template or config.data.template:
+        return str(config.answers.template or config.data.template)
+    return load_dataset_card(config.data.card).template if config.data.card else "chat"
+
+
+def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
+    """Every trained system of the run answers the evaluation set; one engine start serves all adapters.
+
+    Raises:
+        InputError: a system is not trained yet.
+    """
+    from instruct.generation.answers import generate_answers
+
+    systems: dict[str, Path | None] = {}
+    weights: dict[str, str] = {}
+    for name in config.systems:
+        folder = run.adapters / name
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
+        systems[name] = folder
+        weights[name] = sha256_of(files[0])
+    evaluation = evaluation_set(config)
+    inputs = {
+        "weights": weights,
+        "prompts": evaluation.sha256,
+        "answers": config.answers.model_dump(mode="json"),
+        "template": answer_template(config),
+    }
+    outputs = {name: run.outputs / f"{name}.json" for name in systems}
+    if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
+        return
+    if evaluation.baseline:
+        text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
+        write_atomically(run.outputs / "baseline.json", text + "\n")
+    with run.step("answers", inputs) as results:
+        stats = generate_answers(
+            resolve_model(config.model.name),
+            systems,
+            evaluation.prompts,
+            answer_template(config),
+            config.answers.generation,
+            run.outputs,
+        )
+        for name, path in outputs.items():
+            results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
+
+
+def read_answers(run: RunDirectory, name: str) -> Answers:
+    """The answers of a system of the run, of its `baseline`, or of any model_outputs.json.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    from instruct.judging.judge import Answers
+
+    path = Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
+        raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
+    return Answers(name=path.stem, rows=load_answers(path))
+
+
+def judge_answers(run: RunDirectory, judge: JudgeSection, comparisons: list[tuple[str, str]]) -> None:
+    """Ask one judge about each (candidate, baseline); completions that are stored are not asked for again.
+
+    Raises:
+        InputError: answers are missing, or candidate and baseline have different prompts.
+    """
+    from instruct.judging.cards import load_judge_card
+    from instruct.judging.judge import judge_comparison, lazy_engine
+    from instruct.judging.store import JudgmentStore
+
+    card = load_judge_card(judge.card)
+    pairs = [(read_answers(run, candidate), read_answers(run, baseline)) for candidate, baseline in comparisons]
+    with JudgmentStore(run.store) as store, lazy_engine(card, judge.base_url) as engine:
+        for (candidate, baseline), names in zip(pairs, comparisons, strict=True):
+            inputs = {
+                "answers": {name: sha256_of(answers_path(run, name)) for name in names},
+                "judge": judge.model_dump(mode="json"),
+            }
+            with run.step(f"judge/{card.name}/{candidate.name}_vs_{baseline.name}", inputs) as results:
+                counts: Any = judge_comparison(
+                    card, candidate=candidate, baseline=baseline, store=store, engine=engine, orders=judge.orders
+                )
+                results |= vars(counts)

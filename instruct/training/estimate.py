@@ -1,0 +1,129 @@
+"""Rough figures before the work: parameters, memory, time. Every one is an estimate and is printed as one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.config import ExperimentConfig
+from instruct.errors import InputError
+from instruct.models import resolve_model
+
+GIB = 2**30
+# The share of a matrix product's speed that a whole training step reaches: low on a CPU, whose elementwise work and
+# LoRA's narrow products weigh more.
+STEP_EFFICIENCY = {"cpu": 0.15, "cuda": 0.4}
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the estimates need to know of a model."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    vocabulary: int
+
+
+def check_gpu(config: ExperimentConfig) -> None:
+    """Refuse a config that asks for a GPU on a machine without one."""
+    import torch
+
+    if config.needs_gpu and not torch.cuda.is_available():
+        raise InputError(
+            f"config {config.name}: needs a GPU and this machine has none; take --config demo, or set needs_gpu to "
+            "false to try it on the CPU all the same"
+        )
+
+
+def model_shape(config: ExperimentConfig) -> ModelShape:
+    """The base model's sizes, from its config alone: no weights are read.
+
+    Raises:
+        InputError: the config cannot be had; a gated model's line says what to do.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from instruct.training.train import unreachable_model
+
+    name = resolve_model(config.model.name)
+    try:
+        loaded = AutoConfig.from_pretrained(
+            name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        raise unreachable_model(config.model.name, error) from None
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(loaded)
+    except ValueError:
+        raise InputError(
+            f"model {config.model.name}: {loaded.model_type} has no lm_head; name a causal language model"
+        ) from None
+    text = loaded.get_text_config()
+    return ModelShape(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        vocabulary=text.vocab_size,
+    )
+
+
+def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> dict[str, float]:
+    """Peak training memory by part, in GiB.
+
+    Activations: some 34 bytes a token, layer and hidden unit without recomputation (Korthikanti et al., 2022, the
+    terms that do not grow with the square of the length), the layers' inputs alone with it. The objective holds a few
+    chunk x vocabulary buffers, whatever the batch.
+    """
+    from instruct.objectives.linear import CHUNK_NUMBERS
+
+    width = 0.5625 if config.model.quantization else {"float32": 4}.get(config.model.dtype, 2)
+    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
+    per_unit = 2 if arguments.gradient_checkpointing else 34
+    if config.lora:
+        # A rank-r pair on each of the seven projections, in float32 with gradient and two Adam moments.
+        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        optimiser = trained * 16
+    else:
+        optimiser = shape.parameters * (width + 8)
+    return {
+        "weights": shape.parameters * width / GIB,
+        "gradients and optimiser": optimiser / GIB,
+        "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
+        "objective": 4 * CHUNK_NUMBERS * 4 / GIB,
+    }
+
+
+def available_gib() -> float:
+    """Memory that training may use: the first GPU's, or the machine's where there is none."""
+    import psutil
+    import torch
+
+    if torch.cuda.is_available():
+        return float(torch.cuda.mem_get_info()[0]) / GIB
+    return float(psutil.virtual_memory().available) / GIB
+
+
+def matrix_flops() -> float:
+    """Multiply-adds x 2 a second of a bfloat16 matrix product here, measured in well under a second."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    a = torch.randn(2048, 2048, device=device, dtype=torch.bfloat16)
+    best = 0.0
+    for _ in range(4):
+        begun = time.perf_counter()
+        (a @ a).sum().item()
+        best = max(best, 2 * 2048**3 / (time.perf_counter() - begun))
+    return best
+
+
+def training_minutes(tokens: int, shape: ModelShape, lora: bool, flops: float) -> float:
+    """The time of one training over `tokens` tokens: 4 FLOP a parameter and token with frozen weights, else 6."""
+    import torch
+
+    efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]
+    return tokens * shape.parameters * (4 if lora else 6) / (flops * efficiency) / 60

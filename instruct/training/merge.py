@@ -1,0 +1,50 @@
+"""Folding an adapter into its base model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from instruct.config import ExperimentConfig
+from instruct.errors import InputError
+from instruct.models import resolve_model
+from instruct.runs import RunDirectory
+from instruct.training.train import load_tokenizer, model_arguments, unreachable_model
+
+
+def merge_adapter(config: ExperimentConfig, run: RunDirectory, system: str | None = None) -> list[Path]:
+    """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
+
+    The adapter is merged in float32 and the sum rounded once to the base model's dtype.
+
+    Raises:
+        InputError: no such system, or one that is not an adapter.
+    """
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    names = [system] if system else list(config.systems)
+    merged = []
+    for name in names:
+        adapter = run.adapters / name
+        if not (adapter / "adapter_config.json").is_file():
+            raise InputError(f"{adapter}: holds no adapter_config.json; merge takes LoRA systems of this run")
+        arguments = {**model_arguments(config), "dtype": torch.float32}
+        try:
+            base = AutoModelForCausalLM.from_pretrained(resolve_model(config.model.name), **arguments)
+        except OSError as error:
+            raise unreachable_model(config.model.name, error) from None
+        dtype = base.config.dtype if config.model.dtype == "auto" else getattr(torch, config.model.dtype)
+        model = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload().to(dtype)
+        folder = run.folder / "merged" / name
+        making = folder.with_name(f".{name}.making")
+        shutil.rmtree(making, ignore_errors=True)
+        model.save_pretrained(making)
+        load_tokenizer(config).save_pretrained(making)
+        shutil.copy(adapter / "README.md", making / "README.md")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(making, folder)
+        merged.append(folder)
+    return merged

@@ -1,0 +1,219 @@
+"""linear_objective_loss against the dense float64 reference and the authors' package."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from emo import EMOLoss
+from torch import Tensor
+
+from instruct.objectives import EMO, MLE, MixCE, Objective, TaiLr, TransportCost, linear, linear_objective_loss
+from instruct.objectives.objective import TokenStatistics
+from instruct.objectives.reference import reference_token_loss
+
+OBJECTIVES: list[Objective] = [
+    MLE(),
+    MixCE(0.7),
+    TaiLr(0.3),
+    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
+]
+TOKENS, HIDDEN, VOCABULARY = 37, 16, 101
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def example(dtype: torch.dtype = torch.float32, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(TOKENS, HIDDEN, generator=generator).mul(scale).to(dtype).requires_grad_()
+    weight = torch.randn(VOCABULARY, HIDDEN, generator=generator).to(dtype).requires_grad_()
+    return hidden, weight, torch.randint(0, VOCABULARY, (TOKENS,), generator=generator)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize(
+    ("with_bias", "logit_scale", "softcap"), [(False, 1.0, None), (True, 0.25, None), (False, 1.0, 3.0), (True, 2.0, 5.0)]
+)
+def test_loss_and_gradients_equal_the_dense_reference(objective, with_bias, logit_scale, softcap):
+    hidden, weight, labels = example()
+    bias = torch.linspace(-1, 1, VOCABULARY).requires_grad_() if with_bias else None
+    shape = {"bias": bias, "logit_scale": logit_scale, "softcap": softcap}
+    inputs = [hidden, weight] + ([bias] if bias is not None else [])
+
+    loss, statistics = linear_objective_loss(hidden, weight, labels, objective, **shape)
+    expected = reference_token_loss(hidden, weight, labels, objective, **shape).mean()
+
+    assert relative_error(loss.detach(), expected.detach()) <= 1e-6
+    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+    assert statistics.tokens == TOKENS
+
+
+@pytest.mark.parametrize(("variant", "emphasis", "mode"), [("pypi", "mle", 1), ("pypi", "emo", 2)])
+@pytest.mark.parametrize("scale", [0.2, 1.0], ids=["unsure", "confident"])
+def test_emo_equals_the_authors_package(variant, emphasis, mode, scale):
+    """EMOLoss works on (batch, length, vocabulary) logits and shifts; a padded first position makes ours line up."""
+    hidden, weight, labels = example(scale=scale)
+    table = torch.randn(VOCABULARY, 8, generator=torch.Generator().manual_seed(5))
+    shifted_labels = torch.cat([torch.tensor([-100]), labels])[None]
+    logits = torch.cat([hidden @ weight.T, torch.zeros(1, VOCABULARY)])[None]
+
+    loss, _ = linear_objective_loss(hidden, weight, labels, EMO(variant, emphasis), TransportCost(table))
+    theirs = EMOLoss(logits, shifted_labels, table, mode=mode)
+
+    assert relative_error(loss.detach(), theirs.detach()) <= 1e-5
+    ours_grad = torch.autograd.grad(loss, [hidden, weight])
+    for found, wanted in zip(ours_grad, torch.autograd.grad(theirs, [hidden, weight]), strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+
+
+def test_paper_variant_equals_the_authors_package_where_its_clamp_is_idle():
+    """With every ratio under 3, `paper` and `pypi` are one objective, and EMOLoss the witness of both."""
+    vocabulary = 12  # cross-entropy near log 12 = 2.5, cost near 1
+    hidden, weight, labels = example(scale=0.02)
+    head, few = weight[:vocabulary], labels % vocabulary
+    table = torch.eye(vocabulary)
+    theirs = EMOLoss(
+        torch.cat([hidden @ head.T, torch.zeros(1, vocabulary)])[None], torch.cat([torch.tensor([-100]), few])[None], table
+    )
+    paper, _ = linear_objective_loss(hidden, head, few, EMO("paper"), TransportCost(table))
+    _, pypi_statistics = linear_objective_loss(hidden, head, few, EMO("pypi"), TransportCost(table))
+    assert pypi_statistics.clamped == 0
+    assert relative_error(paper.detach(), theirs.detach()) <= 1e-5
+    ours_grad = torch.autograd.grad(paper, [hidden, weight])
+    for found, wanted in zip(ours_grad, torch.autograd.grad(theirs, [hidden, weight]), strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+def test_the_result_does_not_depend_on_the_chunk(objective, monkeypatch):
+    hidden, weight, labels = example()
+    whole, _ = linear_objective_loss(hidden, weight, labels, objective)
+    whole_grads = torch.autograd.grad(whole, [hidden, weight])
+    monkeypatch.setattr(linear, "CHUNK_NUMBERS", 5 * VOCABULARY)
+    chunked, _ = linear_objective_loss(hidden, weight, labels, objective)
+    assert relative_error(chunked.detach(), whole.detach()) <= 1e-6
+    for found, wanted in zip(torch.autograd.grad(chunked, [hidden, weight]), whole_grads, strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_narrow_operands_stay_near_the_reference(dtype):
+    hidden, weight, labels = example(dtype, scale=0.5)
+    loss, _ = linear_objective_loss(hidden, weight, labels, EMO())
+    expected = reference_token_loss(hidden, weight, labels, EMO()).mean()
+    found = torch.autograd.grad(loss, [hidden, weight])
+    assert [grad.dtype for grad in found] == [dtype, dtype]
+    assert relative_error(loss.detach(), expected.detach()) <= 1e-2
+    for grad, wanted in zip(found, torch.autograd.grad(expected, [hidden, weight]), strict=True):
+        assert relative_error(grad, wanted) <= 2e-2
+
+
+def test_a_confident_target_keeps_its_gradient_in_bfloat16():
+    """q - 1 in bfloat16 is 0 at q = .999; the target's entry is formed in float32 and so is not."""
+    weight = torch.tensor([[8.0], [0.0]], dtype=torch.bfloat16, requires_grad=True)
+    hidden = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
+    loss, _ = linear_objective_loss(hidden, weight, torch.tensor([0]), MLE())
+    (grad,) = torch.autograd.grad(loss, [weight])
+    expected = torch.sigmoid(torch.tensor(8.0, dtype=torch.float64)) - 1
+    assert float(grad[0, 0]) == pytest.approx(float(expected), rel=1e-2)
+
+
+def test_cost_of_a_confident_token_does_not_cancel():
+    """1 - sum(q * cosine) rounds to 0 or below for a confident token; the sum over the others stays right."""
+    logit = 14.0
+    weight = torch.tensor([[logit, 0.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.bfloat16)
+    hidden = torch.tensor([[1.0, 0.0]], dtype=torch.bfloat16)
+    _, statistics = linear_objective_loss(hidden, weight, torch.tensor([0]), EMO("paper"))
+    others = torch.exp(torch.tensor(-logit, dtype=torch.float64))
+    expected = 2 * others / (1 + 2 * others)  # both others are orthogonal to the target: cost 1 each
+    assert float(statistics.cost) == pytest.approx(float(expected), rel=1e-4)
+    assert float(statistics.ratio) == pytest.approx(1.0, rel=1e-2)
+
+
+def test_zero_rows_cost_one_and_never_give_nan():
+    weight = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    weight[[2, 5]] = 0
+    cost = TransportCost(weight)
+    rows = cost.rows(torch.tensor([0, 2]))
+    assert rows[0, 0] == 0
+    assert rows[1, 2] == 0
+    assert torch.equal(rows[0, [2, 5]], torch.ones(2))
+    assert torch.equal(rows[1, [0, 1, 3, 4, 5]], torch.ones(5))
+    loss, _ = linear_objective_loss(
+        torch.randn(3, 4, requires_grad=True), weight, torch.tensor([0, 2, 5]), EMO(), cost
+    )
+    assert torch.isfinite(loss)
+
+
+def test_no_gradient_is_formed_when_none_is_wanted():
+    hidden, weight, labels = example()
+    with torch.no_grad():
+        loss, _ = linear_objective_loss(hidden, torch.nn.Parameter(weight), labels, EMO())
+    assert not loss.requires_grad
+    frozen = weight.detach()
+    loss, _ = linear_objective_loss(hidden, frozen, labels, EMO())
+    loss.backward()
+    assert hidden.grad is not None
+    assert frozen.grad is None
+
+
+def test_backward_twice_gives_the_same_gradient():
+    hidden, weight, labels = example()
+    loss, _ = linear_objective_loss(hidden, weight, labels, EMO())
+    first = torch.autograd.grad(loss, hidden, retain_graph=True)[0]
+    second = torch.autograd.grad(loss * 3, hidden)[0]
+    assert torch.allclose(second, 3 * first)
+
+
+def test_no_tokens_give_a_loss_of_zero_that_is_still_connected():
+    _, weight, _ = example()
+    hidden = torch.zeros(0, HIDDEN, requires_grad=True)
+    loss, statistics = linear_objective_loss(hidden, weight, torch.zeros(0, dtype=torch.long), EMO())
+    loss.backward()
+    assert loss == 0
+    assert statistics.tokens == 0
+    assert torch.equal(weight.grad, torch.zeros_like(weight))
+
+
+def test_num_items_divides_the_sum():
+    hidden, weight, labels = example()
+    mean, _ = linear_objective_loss(hidden, weight, labels, MLE())
+    divided, _ = linear_objective_loss(hidden, weight, labels, MLE(), num_items=10)
+    assert divided.item() == pytest.approx(mean.item() * TOKENS / 10, rel=1e-6)
+
+
+def test_reported_values_are_those_of_the_released_code():
+    token = TokenStatistics(
+        ce=torch.tensor([0.5, 4.0]), q_target=torch.tensor([0.6, 0.02]), cost=torch.tensor([0.3, 0.5])
+    )
+    for variant in ("paper", "official"):
+        assert torch.allclose(EMO(variant).weigh(token).value, token.ce)
+    pypi = EMO("pypi").weigh(token)
+    assert pypi.clamped is not None
+    assert pypi.clamped.tolist() == [False, True]
+    assert torch.allclose(pypi.value, torch.tensor([0.5, 0.5 * (4.0 + 3 * 0.5)]))
+    assert torch.allclose(EMO("official", "emo").weigh(token).value, 2 * (token.cost + token.q_target))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EMO("papers"), "unknown EMO variant 'papers'"),
+        (lambda: EMO("paper", "both"), "unknown EMO emphasis 'both'"),
+        (lambda: MixCE(1.5), "gamma is 1.5"),
+        (lambda: TaiLr(-0.1), "gamma is -0.1"),
+    ],
+)
+def test_a_wrong_choice_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_shapes_and_vocabularies_that_do_not_fit_are_refused():
+    hidden, weight, labels = example()
+    with pytest.raises(ValueError, match="must be"):
+        linear_objective_loss(hidden, weight, labels[:-1], MLE())
+    with pytest.raises(ValueError, match="cost table has 7 rows"):
+        linear_objective_loss(hidden, weight, labels, EMO(), TransportCost(torch.ones(7, 4)))
