@@ -1,7 +1,7 @@
 # Two commands set everything up: `make demo` and `make test`. Each builds .venv from pinned requirements when it is
 # not there or when the pins changed, and reuses it otherwise.
 PYTHON ?= python3
-REQUIREMENTS ?= requirements/cpu.txt
+REQUIREMENTS ?= requirements/$(if $(shell command -v nvidia-smi),gpu,cpu).txt
 BIN := .venv/bin
 STAMP := .venv/.installed-$(notdir $(basename $(REQUIREMENTS)))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from instruct.errors import InputError, InstructError, one_line
@@ -13,6 +14,7 @@ from instruct.errors import InputError, InstructError, one_line
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
 
+SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "answers", "judges", "comparisons")
 OVERRIDES = "Any key of the config is a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32."
 
 
@@ -39,6 +41,25 @@ def run_guarded(work: Callable[[], None]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`argv` without the flags that override the config, and those flags with their values.
+
+    A dot tells them (`--train.max_steps 40`), or a section's name (`--lora null`). argparse alone would take the value
+    of a flag that it does not know for a positional argument.
+    """
+    rest, overrides = [], []
+    tokens = iter(argv)
+    for token in tokens:
+        name = token.partition("=")[0]
+        if name.startswith("--") and ("." in name or name[2:] in SECTIONS):
+            overrides.append(token)
+            if "=" not in token:
+                overrides += itertools.islice(tokens, 1)
+        else:
+            rest.append(token)
+    return rest, overrides
 
 
 def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:
@@ -202,8 +223,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     """The console script's entry."""
-    parser = make_parser()
-    arguments, overrides = parser.parse_known_args()
+    rest, overrides = split_overrides(sys.argv[1:])
+    arguments = make_parser().parse_args(rest)
     return run_guarded(lambda: arguments.function(arguments, overrides))
 
 

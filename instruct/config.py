@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -69,11 +70,12 @@ class AnswerSection(_Section):
 
 
 class JudgeSection(_Section):
-    """One judge, by its card's name. `base_url`: an OpenAI-compatible server that serves it."""
+    """One judge, by its card's name. `base_url`: an OpenAI-compatible server that serves it; `comparisons`: its own."""
 
     card: str
     base_url: str | None = None
     orders: Literal["both", "one"] | None = None
+    comparisons: list[tuple[str, str]] | None = None
 
 
 class ExperimentConfig(_Section):
@@ -105,7 +107,7 @@ class ExperimentConfig(_Section):
         known = {*self.systems, "baseline"}
         if "baseline" in self.systems:
             raise ValueError("a system may not be called 'baseline': that names the evaluation set's answers")
-        for pair in self.comparisons:
+        for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):
             for name in pair:
                 if name not in known and not Path(name).suffix == ".json":
                     raise ValueError(f"comparisons names {name!r}; known are {', '.join(sorted(known))}")
@@ -133,9 +135,9 @@ def find_config(path: str | Path) -> Path:
     in_wheel, in_clone = packaged_folder("configs"), packaged_folder("recipes") / "configs"
     folder = in_wheel if in_wheel.is_dir() else in_clone
     by_name = folder / f"{path}.yaml"
-    if Path(path).name == str(path) and by_name.is_file():
+    if not Path(path).is_absolute() and ".." not in Path(path).parts and by_name.is_file():
         return by_name
-    names = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+    names = ", ".join(sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.yaml")))
     raise InputError(f"{path}: no such config file; give a YAML file's path or one of {names}")
 
 

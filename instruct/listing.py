@@ -27,7 +27,8 @@ def _data() -> Table:
     for found in list_cards("data"):
         card = load_dataset_card(str(found.path))
         rows = f"{card.rows:,}" if card.rows else "?"
-        table.add_row(found.name, card.purpose, rows, card.template, card.licence, found.origin)
+        template = card.template if card.purpose == "train" else "as trained"
+        table.add_row(found.name, card.purpose, rows, template, card.licence, found.origin)
     return table
 
 

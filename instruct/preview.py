@@ -38,7 +38,7 @@ def print_preview(config: ExperimentConfig, shown: int = 3) -> None:
     counts.add_row(*(f"{number:,}" for number in encoded.counts.values()))
     console.print(counts)
     console.print(_lengths(encoded))
-    for index, row in itertools.islice(enumerate(encoded.rows), shown):
+    for index, row in itertools.islice(enumerate(encoded.encoded), shown):
         console.rule(Text(rows.sources[index]), align="left")
         console.print(masked_text(tokenizer, row))
     if shown:
@@ -73,16 +73,16 @@ def check(encoded: EncodedRows, rows: RowSet, tokenizer: Any, config: Experiment
     Raises:
         InputError: a response without a trained token, an end token that is masked, most answers cut off.
     """
-    for row, where in zip(encoded.rows, rows.sources, strict=True):
+    for row, where in zip(encoded.encoded, rows.sources, strict=True):
         if row.status == "kept" and not row.completion_mask[-1]:
             raise InputError(f"{where}: the end token is masked, so a model would not learn to stop; check the template")
         if row.status != "fully_masked" and not any(row.completion_mask):
             raise InputError(f"{where}: no token is trained on; check that the template has a response part")
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
-    if truncated > MOST_TRUNCATED * len(encoded.rows):
-        lengths = sorted(len(row.input_ids) for row in encoded.rows)
+    if truncated > MOST_TRUNCATED * len(encoded.encoded):
+        lengths = sorted(len(row.input_ids) for row in encoded.encoded)
         raise InputError(
-            f"data: max_length {lengths[-1]} cuts {truncated} of {len(encoded.rows)} answers off, their end tokens with "
+            f"data: max_length {lengths[-1]} cuts {truncated} of {len(encoded.encoded)} answers off, their end tokens with "
             "them; raise train.max_length"
         )
 
@@ -95,21 +95,23 @@ def one_step(config: ExperimentConfig, tokenizer: Any, encoded: EncodedRows, fol
     trainer = make_trainer(config, system, tokenizer, encoded, folder)
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
-    loss = trainer.training_step(trainer.model, batch)
+    with trainer.compute_loss_context_manager():
+        loss = trainer.compute_loss(trainer.model, trainer._prepare_inputs(batch))
+    loss.backward()
     squares = [p.grad.float().square().sum() for p in trainer.model.parameters() if p.grad is not None]
     norm = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
     if not torch.isfinite(loss) or norm == 0:
-        raise InputError(f"the first step has loss {float(loss)} and gradient norm {norm}; check model, data and dtype")
+        raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
-    return f"one step ({system.objective}): loss {float(loss):.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
+    return f"one step ({system.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
 
 
 def _lengths(encoded: EncodedRows) -> Table:
     table = Table("tokens", "5 %", "25 %", "median", "75 %", "95 %", "longest")
     parts = {
-        "prompt": [len(row.input_ids) - sum(row.completion_mask) for row in encoded.rows],
-        "response": [sum(row.completion_mask) for row in encoded.rows],
-        "both": [len(row.input_ids) for row in encoded.rows],
+        "prompt": [len(row.input_ids) - sum(row.completion_mask) for row in encoded.encoded],
+        "response": [sum(row.completion_mask) for row in encoded.encoded],
+        "both": [len(row.input_ids) for row in encoded.encoded],
     }
     for name, lengths in parts.items():
         cuts = quantiles(lengths, n=20, method="inclusive") if len(lengths) > 1 else lengths * 19

@@ -170,4 +170,10 @@ def _first_difference(old: Any, new: Any, prefix: str = "") -> str | None:
             if found:
                 return found
         return None
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            found = _first_difference(one, other, f"{prefix}{index}.")
+            if found:
+                return found
+        return None
     return None if old == new else prefix.rstrip(".")

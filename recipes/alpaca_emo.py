@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from instruct.cli import run_guarded
+from instruct.cli import run_guarded, split_overrides
 
 
 def run_recipe(gpu_config: str, description: str | None) -> None:
@@ -22,7 +22,8 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
     parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
     parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan, stop")
-    arguments, overrides = parser.parse_known_args()
+    rest, overrides = split_overrides(sys.argv[1:])
+    arguments = parser.parse_args(rest)
 
     import torch
 
@@ -41,7 +42,7 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
         train_system(config, system, run)
     answer_prompts(config, run)
     for judge in config.judges:
-        judge_answers(config, run, judge)
+        judge_answers(run, judge, judge.comparisons or config.comparisons)
     report = write_report(run.folder)
     print(f"report: {report}")
 

@@ -1,4 +1,4 @@
-"""What all tests share: where real data is, and no network."""
+"""What all tests share: where real data is, models that need no download, and no network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +34,40 @@ def smollm2() -> str:
     from instruct.models import EMBEDDED_MODEL, resolve_model
 
     return resolve_model(EMBEDDED_MODEL)
+
+
+@pytest.fixture(scope="session")
+def tiny_model_folder(tmp_path_factory) -> Path:
+    """A chat model of 2 layers and hidden size 32 with a byte-level tokenizer, saved as safetensors."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    special = ["<pad>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
+    alphabet = special + sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({token: index for index, token in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<|end|>", additional_special_tokens=special[2:]
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(alphabet),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=1024,
+            pad_token_id=0,
+            bos_token_id=None,
+            eos_token_id=1,
+        )
+    )
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    model.save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder

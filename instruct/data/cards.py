@@ -39,8 +39,9 @@ class DatasetCard(BaseModel):
     """What a card holds.
 
     Attributes:
+        description: one line for `instruct list data`.
         source: where the rows are.
-        format: how a training row is written; an evaluation set has AlpacaEval's form and needs none.
+        format: how a row is written; an evaluation set is `alpaca`: instruction and, where it has a baseline, output.
         template: how a prompt is rendered: Stanford Alpaca's text, or the tokenizer's chat template.
         column: a column of mappings in which the fields stand, where they do not stand in the row itself.
         rows: how many rows the source is known to have.
@@ -51,9 +52,10 @@ class DatasetCard(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
+    description: str = ""
     purpose: Literal["train", "eval"]
     source: Source
-    format: Format | None = None
+    format: Format
     template: Template = "chat"
     column: str | None = None
     rows: int | None = Field(default=None, ge=1)
@@ -66,12 +68,10 @@ class DatasetCard(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
-        if self.purpose == "train" and self.format is None:
-            raise ValueError("a training card needs format: alpaca, sharegpt, messages or prompt_completion")
         if self.purpose == "train" and self.baseline is not None:
             raise ValueError("baseline belongs to an evaluation card; remove it")
-        if self.purpose == "eval" and (self.format is not None or self.column is not None):
-            raise ValueError("format and column belong to a training card; remove them")
+        if self.purpose == "eval" and (self.format != "alpaca" or self.column is not None):
+            raise ValueError("an evaluation card has format: alpaca and no column")
         return self
 
     @property

@@ -1,15 +1,16 @@
-"""Evaluation prompts, baselines, and answers in AlpacaEval's model_outputs form."""
+"""Evaluation prompts, the baseline's answers, and answers in AlpacaEval's model_outputs form."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.data.cards import Template, load_dataset_card
-from instruct.data.formats import Prompt, alpaca_prompt
+from instruct.data.cards import DatasetCard, Template, check_purpose, load_dataset_card
+from instruct.data.formats import Prompt, alpaca_prompt, text_field
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.errors import InputError, one_line
 
@@ -24,83 +25,107 @@ class EvalPrompt:
 
 @dataclass(frozen=True)
 class EvalSet:
-    """Prompts to answer, and the baseline's answers to them, if the set has any."""
+    """Prompts to answer and, where the set has them, the baseline's answers in the same order.
+
+    `baseline` is in model_outputs form: `[{"dataset", "instruction", "output", "generator"}]`.
+    """
 
     name: str
     prompts: list[EvalPrompt]
     baseline: list[dict[str, Any]] | None
+    baseline_name: str | None
 
     @property
     def sha256(self) -> str:
+        """Of the prompts and their parts, whatever file they came from."""
         prompts = [[prompt.instruction, prompt.dataset] for prompt in self.prompts]
         return hashlib.sha256(json.dumps(prompts, ensure_ascii=False).encode()).hexdigest()
 
 
-def load_eval_set(name: str, files: list[str] | None = None, limit: int | None = None) -> EvalSet:
-    """An evaluation set by its card, with `files` in place of the card's source; rows with an output are baseline.
+def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
+    """An evaluation set by its card, cut to its first `limit` prompts.
+
+    The baseline's answers are those of the card's `baseline` file, else the `output` values that stand beside the
+    prompts. `files` take the place of both: prompts, and answers where they have any.
 
     Raises:
-        InputError: a bad file or row, or a card of training data.
+        InputError: no such card, a card of training data, a file that cannot be read, a row without an instruction,
+            an instruction that stands twice, some answers missing.
     """
     card = load_dataset_card(name)
-    if card.purpose != "eval":
-        raise InputError(f"data card {name}: is training data; name an evaluation set (see `instruct list data`)")
-    raw: list[RawRow] = []
+    check_purpose(card, "eval")
     if files:
-        for file in files:
-            raw += read_file(Path(file))
+        raw = [row for file in files for row in read_file(Path(file).expanduser())]
     else:
-        raw += read_source(card, card.source)
-    rows = _checked(raw, ("instruction",))[:limit]
-    prompts = [EvalPrompt(row["instruction"], str(row.get("dataset") or name)) for row in rows]
-    baseline = rows
-    if card.baseline and not files:
-        wanted = {row["instruction"] for row in rows}
-        answers = _checked(list(read_source(card, card.baseline)), ("instruction", "output"))
-        baseline = [row for row in answers if row["instruction"] in wanted]
-    if not all("output" in row for row in baseline):
-        return EvalSet(name, prompts, None)
-    return EvalSet(name, prompts, [_answer(row, name) for row in baseline])
+        raw = list(read_source(card.source, card.folder))
+    _check_instructions(raw)
+    prompts = [EvalPrompt(row.fields["instruction"], _part(row, card.name)) for row in raw]
+    if card.baseline is not None and not files:
+        answers = _baseline_of(card, prompts)
+    elif any(row.fields.get("output") is not None for row in raw):
+        answers = [_answer(row, card.name) for row in raw]
+    else:
+        return EvalSet(card.name, prompts[:limit], None, None)
+    generators = dict.fromkeys(answer["generator"] for answer in answers)
+    return EvalSet(card.name, prompts[:limit], answers[:limit], "+".join(generators))
 
 
 def load_answers(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a model_outputs.json: `dataset`, `instruction`, `output`, `generator`; leaderboard files load.
+    """The answers in a model_outputs.json: exactly `dataset`, `instruction`, `output` and `generator` of each row.
+
+    Files of AlpacaEval's leaderboard load as they are: further fields are left out, a missing `generator` is the
+    file's name, a missing `dataset` is "unknown". An empty answer is an answer.
 
     Raises:
-        InputError: a missing file or field, an instruction that stands twice.
+        InputError: no such file, no JSON, a row without instruction or output, an instruction that stands twice.
     """
-    rows = _checked(list(read_file(Path(path))), ("instruction", "output"))
-    return [_answer(row, Path(path).stem) for row in rows]
+    path = Path(path).expanduser()
+    raw = list(read_file(path))
+    _check_instructions(raw)
+    return [_answer(row, "unknown", path.name.removesuffix(".json").removesuffix(".model_outputs")) for row in raw]
 
 
 def eval_prompt(instruction: str, template: Template) -> Prompt:
-    """An evaluation prompt as training saw its rows."""
+    """The prompt of an instruction as training renders it: Alpaca's text without input, or one user message."""
     return alpaca_prompt(instruction) if template == "alpaca" else [{"role": "user", "content": instruction}]
 
 
-def _answer(row: dict[str, Any], default: str) -> dict[str, Any]:
-    return {
-        "dataset": str(row.get("dataset") or default),
-        "instruction": row["instruction"],
-        "output": row["output"],
-        "generator": str(row.get("generator") or default),
-    }
-
-
-def _checked(raw: list[RawRow], fields: tuple[str, ...]) -> list[dict[str, Any]]:
-    seen: dict[str, str] = {}
-    for where, row in raw:
-        for field in fields:
-            if not isinstance(row.get(field), str):
-                raise InputError(f"{where}: the field {field!r} is missing or no text; write one in every row")
-        instruction = row["instruction"]
-        if not instruction.strip():
-            raise InputError(f"{where}: the field 'instruction' is empty; write a prompt or remove the row")
-        if instruction in seen:
+def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[str, Any]]:
+    assert card.baseline is not None
+    raw = list(read_source(card.baseline, card.folder))
+    _check_instructions(raw)
+    answers = {row.fields["instruction"]: _answer(row, card.name) for row in raw}
+    for prompt in prompts:
+        if prompt.instruction not in answers:
             raise InputError(
-                f"{where}: the instruction {one_line(instruction, 60)!r} stands already at {seen[instruction]}; remove one"
+                f"{raw[0].origin}: has no answer to {one_line(prompt.instruction, 60)!r} of {card.name}; "
+                "give the baseline's answers to these prompts"
             )
-        seen[instruction] = where
-    if not raw:
-        raise InputError("the evaluation set has no rows; give a file with prompts")
-    return [row for _, row in raw]
+    return [answers[prompt.instruction] for prompt in prompts]
+
+
+def _check_instructions(raw: Iterable[RawRow]) -> None:
+    seen: dict[str, RawRow] = {}
+    for row in raw:
+        instruction = text_field(row, "instruction")
+        if not instruction.strip():
+            raise InputError(f"{row.place}: instruction: is empty; write a prompt or remove the row")
+        earlier = seen.setdefault(instruction, row)
+        if earlier is not row:
+            where = f"row {earlier.row}" if earlier.origin == row.origin else earlier.place
+            raise InputError(
+                f"{row.place}: instruction: {one_line(instruction, 60)!r} stands already in {where}; remove one of them"
+            )
+
+
+def _part(row: RawRow, default: str) -> str:
+    return text_field(row, "dataset", optional=True) or default
+
+
+def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str, Any]:
+    return {
+        "dataset": _part(row, dataset),
+        "instruction": row.fields["instruction"],
+        "output": text_field(row, "output"),
+        "generator": text_field(row, "generator", optional=True) or generator or dataset,
+    }

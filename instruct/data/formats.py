@@ -6,10 +6,10 @@ it are left out.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from instruct.cards import nearest
 from instruct.data.cards import Format, Template
 from instruct.data.sources import RawRow
 from instruct.errors import InputError, one_line
@@ -97,11 +97,12 @@ def text_field(raw: RawRow, name: str, *, optional: bool = False) -> str:
 
 def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
     if name not in raw.fields and not optional:
-        hint = nearest(name, raw.fields).replace("(known: ", "(columns: ")
-        if "nearest" in hint:
-            hint = f" (columns: {_names(raw.fields)};{hint.removeprefix(' (')}"
-            hint = hint.replace(";nearest", "; nearest")
-        raise InputError(f"{raw.place}: no column {name!r}{one_line(hint)}; rename the column or give the right format")
+        near = difflib.get_close_matches(name, map(str, raw.fields), n=1)
+        hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
+        raise InputError(
+            f"{raw.place}: no column {name!r} (columns: {_names(raw.fields)}{hint}); "
+            "rename the column or give the right format"
+        )
     return raw.fields.get(name)
 
 

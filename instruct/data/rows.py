@@ -76,7 +76,7 @@ def load_rows(
             continue
         rows.append(row)
         sources.append(f"{raw.origin}:{raw.row}")
-        digest.update(json.dumps(row, sort_keys=True).encode() + b"\n")
+        digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
     if not rows:
         raise InputError(
             f"{origin}: every response of its {read} rows is empty; fill in the responses or give other files"
@@ -90,7 +90,7 @@ def load_rows(
 
 def _raw_rows(card: DatasetCard | None, files: list[str] | None) -> Iterator[RawRow]:
     if files:
-        raw_rows = (raw for file in files for raw in read_file(Path(file).expanduser()))
+        raw_rows: Iterator[RawRow] = (raw for file in files for raw in read_file(Path(file).expanduser()))
     else:
         assert card is not None
         raw_rows = read_source(card.source, card.folder)

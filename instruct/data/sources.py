@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -128,7 +129,8 @@ def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
                     )
                 yield RawRow(origin, number, dict(record))
         except UnicodeDecodeError:
-            raise InputError(f"{origin}, row {number + 1}: is not UTF-8 text; save the file as UTF-8") from None
+            # Text is decoded in blocks: which row it was is not known.
+            raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
         except csv.Error as error:
             raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); mend its quotes") from None
 
@@ -190,11 +192,10 @@ def _unreachable(source: Source, error: Exception) -> InputError:
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     text = f"{error} {error.__cause__ or ''}"
     local = "or download the rows and give them as --data.files"
-    if "Gated" in kinds or "gated" in text.lower() or "401" in text or "403" in text:
-        return InputError(
-            f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
-        )
-    if "offline" in text.lower() or "Offline" in kinds:
+    access = f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
+    if "Gated" in kinds or "gated dataset" in text:
+        return InputError(access)
+    if "offline" in text.lower():
         return InputError(
             f"{what}: the hub's offline mode is on and the rows are not cached; unset HF_HUB_OFFLINE, {local}"
         )
@@ -202,10 +203,13 @@ def _unreachable(source: Source, error: Exception) -> InputError:
         return InputError(
             f"{what}: has no split {source.split!r} ({one_line(error, 120)}); mend the card's source.split"
         )
+    # The hub answers 401 for what is not there, so this goes before the look at the status.
     if "NotFound" in kinds and "LocalEntryNotFound" not in kinds:
         return InputError(
-            f"{what}: not found at revision {source.revision!r} ({one_line(error, 120)}); check the card's source, "
+            f"{what}: not found at revision {source.revision!r}; check the card's source, "
             f"run `hf auth login` if it is private, {local}"
         )
+    if re.search(r"\b(401|403)\b", text):
+        return InputError(access)
     reason = one_line(error, 140) or type(error).__name__
     return InputError(f"{what}: could not be fetched ({reason}); check the network and HF_ENDPOINT, {local}")

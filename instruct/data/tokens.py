@@ -192,11 +192,10 @@ def _all_prompt_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], 
     ids: list[list[int]] = tokenizer(texts, add_special_tokens=not chat)["input_ids"]
     if chat:
         return ids
-    eos = tokenizer.eos_token_id
-    if eos is None or tokenizer("", add_special_tokens=True)["input_ids"][-1:] != [eos]:
-        return ids
-    # Only where the tokenizer appends it; and where it is also what the tokenizer begins with, the beginning stays.
-    return [row[:-1] if len(row) > 1 else row for row in ids]
+    # Some tokenizers end every text with the end token. An empty text would not tell: some begin with that token.
+    if tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id:
+        return [row[:-1] for row in ids]
+    return ids
 
 
 @dataclass(frozen=True)

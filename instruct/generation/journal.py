@@ -1,0 +1,95 @@
+"""The journal that answers are resumed from: a header line, then one line for each finished batch."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Batch(BaseModel):
+    """The answers to one fixed batch of prompts. `tokens` counts each answer's tokens without its end token."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    batch: int
+    seconds: float
+    tokens: list[int]
+    finish: list[str]
+    texts: list[str]
+
+
+class Journal:
+    """`NAME.batches.jsonl`: what of `sizes` (prompts in each batch) is done under `fingerprint`.
+
+    A line counts once its newline is written, so a torn last line is as if it had never been begun. Lines of another
+    fingerprint are not read; they stay until `start` replaces them.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, sizes: list[int]) -> None:
+        self.path, self.fingerprint, self.sizes = path, fingerprint, sizes
+        self.engine = ""
+        self.batches: list[Batch] = []
+        self._end = 0
+        if path.is_file():
+            self._read(path.read_bytes())
+
+    @property
+    def complete(self) -> bool:
+        return len(self.batches) == len(self.sizes)
+
+    def _read(self, data: bytes) -> None:
+        lines = data.split(b"\n")[:-1]
+        header = _header(lines[0]) if lines else {}
+        if header.get("fingerprint") != self.fingerprint:
+            return
+        self.engine = str(header.get("engine", ""))
+        self._end = len(lines[0]) + 1
+        for line, size in zip(lines[1:], self.sizes, strict=False):
+            try:
+                batch = Batch.model_validate_json(line)
+            except ValidationError:
+                return
+            if batch.batch != len(self.batches) or {len(batch.tokens), len(batch.finish), len(batch.texts)} != {size}:
+                return
+            self.batches.append(batch)
+            self._end += len(line) + 1
+
+    def start(self, engine: str) -> None:
+        """Make ready for `append`. Batches of another engine, version or device go: their answers can differ."""
+        if self.engine == engine:
+            with self.path.open("r+b") as file:
+                file.truncate(self._end)
+            return
+        self.engine, self.batches = engine, []
+        header = {"fingerprint": self.fingerprint, "engine": engine, "batches": len(self.sizes)}
+        write_whole(self.path, (json.dumps(header) + "\n").encode())
+
+    def append(self, batch: Batch) -> None:
+        """Add a finished batch; it is on the disk when this returns."""
+        with self.path.open("ab") as file:
+            file.write(batch.model_dump_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.batches.append(batch)
+
+
+def _header(line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except ValueError:
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader finds the old content or the new, never a part."""
+    making = path.with_name(path.name + ".tmp")
+    with making.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(making, path)

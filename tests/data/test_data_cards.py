@@ -1,0 +1,116 @@
+"""The cards of the installation, the two sets that this project wrote, and cards that are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruct.cards import list_cards, packaged_folder
+from instruct.data.cards import load_dataset_card
+from instruct.data.evaluation import load_eval_set
+from instruct.data.rows import load_rows
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))
+
+
+def test_the_cards_are_there() -> None:
+    expected = {"alpaca_gpt4", "recycled_evol_instruct", "starter", "alpaca_eval", "alpaca_eval_2", "starter_eval"}
+    assert expected <= set(NAMES)
+    assert set(NAMES) <= {card.name for card in list_cards("data")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_loads(name: str) -> None:
+    card = load_dataset_card(name)
+    assert card.name == name
+    assert card.description
+    assert card.licence
+    assert card.rows
+    if card.source.hub:
+        assert card.citation
+    else:
+        for file in card.source.files or []:
+            assert (card.folder / file).is_file()
+
+
+@pytest.mark.parametrize("template", ["alpaca", "chat"])
+def test_the_starter_set(template: Any) -> None:
+    card = load_dataset_card("starter")
+    found = load_rows(card, template=template)
+    assert len(found.rows) >= 300
+    assert found.counts == {"read": card.rows, "kept": card.rows, "empty": 0}
+    assert found.notes == []
+    assert len({json.dumps(row["prompt"]) for row in found.rows}) == len(found.rows)
+
+
+def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set() -> None:
+    found = load_eval_set("starter_eval")
+    assert len(found.prompts) >= 60
+    assert len(found.prompts) == load_dataset_card("starter_eval").rows
+    assert found.baseline_name == "starter_baseline"
+    assert found.baseline is not None
+    assert [row["instruction"] for row in found.baseline] == [prompt.instruction for prompt in found.prompts]
+    assert all(row["output"].strip() for row in found.baseline)
+
+    def normal(text: str) -> str:
+        return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+    rows = load_rows(load_dataset_card("starter"), template="chat").rows
+    asked = {normal(row["prompt"][-1]["content"]) for row in rows}
+    prompts = {normal(prompt.instruction) for prompt in found.prompts}
+    assert len(prompts) == len(found.prompts)
+    assert not prompts & asked
+
+
+def test_files_of_a_card_are_beside_it_wherever_one_stands(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("rows.jsonl", [{"prompt": "a", "completion": "b"}])
+    card = "name: mine\npurpose: train\nformat: prompt_completion\nlicence: none\nsource: {files: [rows.jsonl]}\n"
+    path = write("mine.yaml", card)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert load_rows(load_dataset_card(path)).counts == {"read": 1, "kept": 1, "empty": 0}
+    assert load_rows(load_dataset_card("../mine.yaml")).sources == [f"{tmp_path / 'rows.jsonl'}:1"]
+
+
+def test_an_evaluation_card_is_not_trained_on() -> None:
+    with pytest.raises(
+        InputError, match=r"card starter_eval: its rows are to be answered \(purpose: eval\); name a tr"
+    ):
+        load_rows(load_dataset_card("starter_eval"))
+
+
+GOOD = "name: mine\npurpose: train\nformat: alpaca\nlicence: none\nsource: {files: [a.jsonl]}\n"
+WRONG = [
+    (GOOD.replace("format", "fromat"), "the key 'format' is missing; add it"),
+    (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
+    (GOOD.replace("alpaca", "alpacca"), "format: Input should be 'alpaca', 'sharegpt', 'messages' or 'prompt_com"),
+    (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give either hub (a data set's id) or files (a list)"),
+    (GOOD.replace("{files", "{hub: a/b, files"), "source: give either hub (a data set's id) or files (a list)"),
+    (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split belongs to a hub source; remove it"),
+    (GOOD.replace("[a.jsonl]", "[]"), "source.files: List should have at least 1 item"),
+    (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline belongs to an evaluation card; remove it"),
+    (GOOD.replace("train", "eval") + "column: data\n", "(top level): an evaluation card has format: alpaca and no col"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_a_wrong_card_is_one_line(text: str, message: str, write: Write) -> None:
+    path = write("mine.yaml", text)
+    with pytest.raises(InputError) as error:
+        load_dataset_card(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_card_names_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt5' \(nearest: alpaca_gpt4"):
+        load_dataset_card("alpaca_gpt5")

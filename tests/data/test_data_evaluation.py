@@ -1,0 +1,124 @@
+"""Evaluation sets and answers: AlpacaEval's own files, ours, and files that are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruct.data.evaluation import EvalPrompt, eval_prompt, load_answers, load_eval_set
+from instruct.data.formats import alpaca_prompt
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+
+
+def row(text: str, **more: Any) -> dict[str, Any]:
+    return {"dataset": "mine", "instruction": text, "output": "yes", "generator": "m"} | more
+
+
+def test_the_805_prompts_and_their_baseline(shared_data: Path) -> None:
+    file = shared_data / "alpaca_eval" / "reference_text_davinci_003.json"
+    found = load_eval_set("alpaca_eval", files=[str(file)])
+    assert Counter(prompt.dataset for prompt in found.prompts) == {
+        "selfinstruct": 252,
+        "oasst": 188,
+        "koala": 156,
+        "helpful_base": 129,
+        "vicuna": 80,
+    }
+    assert found.baseline == json.loads(file.read_text(encoding="utf-8"))
+    assert found.baseline_name == "text_davinci_003"
+    assert found.baseline is not None
+    first = load_eval_set("alpaca_eval", files=[str(file)], limit=10)
+    assert first.prompts == found.prompts[:10]
+    assert first.baseline == found.baseline[:10]
+    assert first.sha256 != found.sha256
+
+
+@pytest.mark.parametrize(
+    "name", ["alpaca-7b.model_outputs.json", "gpt4.model_outputs.json", "reference_gpt4_1106_preview.json"]
+)
+def test_files_of_the_leaderboard_load_as_they_are(shared_data: Path, name: str) -> None:
+    file = shared_data / "alpaca_eval" / name
+    assert load_answers(file) == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_further_fields_are_left_out_and_missing_labels_filled_in(write: Write) -> None:
+    bare = {"instruction": "a?", "output": "", "avg_time_per_example": 3, "datasplit": "eval"}
+    assert load_answers(write("m7.model_outputs.json", [bare])) == [
+        {"dataset": "unknown", "instruction": "a?", "output": "", "generator": "m7"}
+    ]
+
+
+WRONG = [
+    ([row("a?"), {"instruction": "b?"}], "row 2: no column 'output' (columns: instruction); rename the column"),
+    ([{"prompt": "a?", "output": "b"}], "row 1: no column 'instruction' (columns: prompt, output); rename the column"),
+    ([row("b?"), row("a?", output=None)], "row 2: output: must be text (given: None); write a string"),
+    ([row("a?"), row("b?", generator=3)], "row 2: generator: must be text (given: 3); write a string"),
+    ([row("a?", instruction=["a"])], "row 1: instruction: must be text (given: ['a']); write a string"),
+    ([row("a?"), row(" ")], "row 2: instruction: is empty; write a prompt or remove the row"),
+    ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' stands already in row 1; remove one of them"),
+    ([row("a?"), ["b?"]], "row 2: is a JSON array, not an object; write"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG)
+def test_wrong_answers_are_refused_with_the_row(content: Any, message: str, write: Write) -> None:
+    file = write("answers.json", content)
+    with pytest.raises(InputError) as error:
+        load_answers(file)
+    assert str(error.value).startswith(f"{file}, {message}")
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="row "):
+        load_eval_set("starter_eval", files=[file])
+
+
+def test_answers_that_are_not_json_or_not_there_are_refused(tmp_path: Path, write: Write) -> None:
+    with pytest.raises(InputError, match=r"bad.json, line 1: is not JSON \(Expecting value\); mend that line"):
+        load_answers(write("bad.json", "[nothing"))
+    with pytest.raises(InputError, match=r"no.json: no such file; give the path"):
+        load_answers(tmp_path / "no.json")
+
+
+def test_files_may_hold_prompts_alone(write: Write) -> None:
+    file = write("prompts.jsonl", [{"instruction": "a?"}, {"instruction": "b?", "dataset": "two"}])
+    found = load_eval_set("starter_eval", files=[file])
+    assert found.prompts == [EvalPrompt("a?", "starter_eval"), EvalPrompt("b?", "two")]
+    assert (found.baseline, found.baseline_name) == (None, None)
+    again = write("again.jsonl", [{"instruction": "b?"}])
+    with pytest.raises(InputError, match=rf"again.jsonl, row 1: instruction: 'b\?' stands already in {file}, row 2; "):
+        load_eval_set("starter_eval", files=[file, again])
+
+
+def test_a_baseline_of_its_own_is_joined_by_instruction(write: Write, tmp_path: Path) -> None:
+    write("questions.json", [{"instruction": "a?"}, {"instruction": "b?"}])
+    card = "name: mine\npurpose: eval\nformat: alpaca\nlicence: none\nsource: {files: [questions.json]}\n"
+    card = write("mine.yaml", card + "baseline: {files: [answers.json]}\n")
+    write("answers.json", [row("b?", output="B"), row("a?", output="A"), row("c?", output="C")])
+    found = load_eval_set(card)
+    assert found.baseline is not None
+    assert [answer["output"] for answer in found.baseline] == ["A", "B"]
+    assert found.baseline_name == "m"
+    answers = write("answers.json", [row("b?")])
+    with pytest.raises(InputError) as error:
+        load_eval_set(card)
+    assert str(error.value) == (
+        f"{answers}: has no answer to 'a?' of mine; give the baseline's answers to these prompts"
+    )
+
+
+def test_a_training_card_is_no_evaluation_set() -> None:
+    with pytest.raises(
+        InputError, match=r"card starter: its rows are to be trained on \(purpose: train\); name an eval"
+    ):
+        load_eval_set("starter")
+
+
+def test_an_evaluation_prompt_is_rendered_as_training_rows_are() -> None:
+    assert eval_prompt("Go.", "alpaca") == alpaca_prompt("Go.")
+    assert eval_prompt("Go.", "chat") == [{"role": "user", "content": "Go."}]

@@ -1,0 +1,258 @@
+"""Each format, rendered with each template, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.data.formats import alpaca_prompt, detect_format, to_row
+from instruct.data.rows import load_rows
+from instruct.data.sources import RawRow
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+
+WITH_INPUT = """\
+Below is an instruction that describes a task, paired with an input that provides further context. \
+Write a response that appropriately completes the request.
+
+### Instruction:
+Add.
+
+### Input:
+1, 2
+
+### Response:"""
+WITHOUT_INPUT = """\
+Below is an instruction that describes a task. Write a response that appropriately completes the request.
+
+### Instruction:
+Add 1 and 2.
+
+### Response:"""
+
+
+def user(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def assistant(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+ADD_CHAT = {"prompt": user("Add 1 and 2."), "completion": assistant("3")}
+SAME_ROW: dict[str, dict[str, Any]] = {
+    "alpaca": {"instruction": "Add 1 and 2.", "input": "", "output": "3"},
+    "sharegpt": {"conversations": [{"from": "human", "value": "Add 1 and 2."}, {"from": "gpt", "value": "3"}]},
+    "messages": {"messages": [*user("Add 1 and 2."), *assistant("3")]},
+    "prompt_completion": {"prompt": "Add 1 and 2.", "completion": "3"},
+}
+
+
+@pytest.mark.parametrize("format", SAME_ROW)
+def test_every_format_gives_the_same_row(format: Any, write: Write) -> None:
+    assert detect_format(RawRow("f", 1, SAME_ROW[format])) == format
+    file = write("rows.jsonl", [SAME_ROW[format]])
+    assert load_rows(None, files=[file]).rows == [ADD_CHAT]
+    plain = load_rows(None, files=[file], template="alpaca")
+    assert plain.rows == [{"prompt": WITHOUT_INPUT, "completion": "3"}]
+
+
+def test_the_prompts_are_stanford_alpacas() -> None:
+    assert alpaca_prompt("Add.", "1, 2") == WITH_INPUT
+    assert alpaca_prompt("Add 1 and 2.") == WITHOUT_INPUT
+    row = {"instruction": "Add.", "input": "1, 2", "output": "3"}
+    assert to_row(RawRow("f", 1, row), "alpaca", "alpaca") == {"prompt": WITH_INPUT, "completion": "3"}
+    assert to_row(RawRow("f", 1, row), "alpaca", "chat") == {
+        "prompt": user("Add.\n\n1, 2"),
+        "completion": assistant("3"),
+    }
+
+
+@given(st.text(), st.text(min_size=1))
+def test_text_is_put_into_the_alpaca_prompt_as_it_is(instruction: str, input: str) -> None:
+    template = WITH_INPUT.replace("Add.", "\0").replace("1, 2", "\1")
+    assert alpaca_prompt(instruction, input) == "".join(
+        {"\0": instruction, "\1": input}.get(part, part) for part in template
+    )
+
+
+def test_placeholders_in_the_text_are_left_alone() -> None:
+    assert "### Instruction:\nFill {input} and {instruction}\n\n### Input:\n{instruction}\n" in alpaca_prompt(
+        "Fill {input} and {instruction}", "{instruction}"
+    )
+
+
+def test_a_missing_or_null_input_is_no_input() -> None:
+    for row in ({"instruction": "Go.", "output": "ok"}, {"instruction": "Go.", "input": None, "output": "ok"}):
+        found = to_row(RawRow("f", 1, row), "alpaca", "alpaca")
+        assert found is not None
+        assert found["prompt"] == alpaca_prompt("Go.")
+
+
+def test_the_last_assistant_turn_is_the_completion() -> None:
+    turns = [("system", "Be brief."), ("human", "One?"), ("gpt", "1"), ("user", "Two?"), ("assistant", "2")]
+    row = {"conversations": [{"from": role, "value": text, "weight": 1} for role, text in [*turns, ("user", "Thanks")]]}
+    found = to_row(RawRow("f", 1, row), "sharegpt", "chat")
+    assert found == {
+        "prompt": [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?")],
+        "completion": assistant("2"),
+    }
+
+
+def test_a_conversational_prompt_and_completion_are_kept() -> None:
+    row = {"prompt": [{"role": "system", "content": "Be brief."}, *user("One?")], "completion": assistant("1")}
+    assert to_row(RawRow("f", 1, row), "prompt_completion", "chat") == row
+
+
+@pytest.mark.parametrize(
+    ("format", "row"),
+    [
+        ("alpaca", {"instruction": "Go.", "output": ""}),
+        ("alpaca", {"instruction": "Go.", "output": " \n\t"}),
+        ("alpaca", {"instruction": "Go.", "output": None}),
+        ("sharegpt", {"conversations": []}),
+        ("sharegpt", {"conversations": [{"from": "human", "value": "Anyone?"}]}),
+        ("messages", {"messages": [*user("Anyone?"), {"role": "assistant", "content": None}]}),
+        ("prompt_completion", {"prompt": "Go.", "completion": ""}),
+        ("prompt_completion", {"prompt": user("Go."), "completion": assistant(" ")}),
+    ],
+)
+def test_a_row_without_a_response_is_counted_and_left_out(format: str, row: Any, write: Write) -> None:
+    assert to_row(RawRow("f", 1, row), format, "chat") is None  # type: ignore[arg-type]
+    file = write("rows.jsonl", [SAME_ROW[format], row, SAME_ROW[format]])
+    found = load_rows(None, files=[file])
+    assert found.counts == {"read": 3, "kept": 2, "empty": 1}
+    assert found.sources == [f"{file}:1", f"{file}:3"]
+    with pytest.raises(InputError) as error:
+        load_rows(None, files=[write("empty.jsonl", [SAME_ROW[format] | row, SAME_ROW[format] | row])])
+    assert str(error.value).endswith(
+        "empty.jsonl: every response of its 2 rows is empty; fill in the responses or give other files"
+    )
+
+
+REFUSED = [
+    (
+        {"instructions": "Go.", "input": "", "output": "ok"},
+        "alpaca",
+        "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
+        "rename the column or give the right format",
+    ),
+    (
+        {"instruction": "Go.", "input": "", "xyz": "ok"},
+        "alpaca",
+        "no column 'output' (columns: instruction, input, xyz); rename the column or give the right format",
+    ),
+    ({"instruction": 7, "output": "ok"}, "alpaca", "instruction: must be text (given: 7); write a string"),
+    ({"instruction": None, "output": "ok"}, "alpaca", "instruction: must be text (given: None); write a string"),
+    ({"instruction": "Go.", "input": ["a"], "output": "ok"}, "alpaca", "input: must be text (given: ['a']); write a"),
+    ({"instruction": "Go.", "output": 1.5}, "alpaca", "output: must be text (given: 1.5); write a string"),
+    ({"instruction": "\ud800", "output": "ok"}, "alpaca", "instruction: holds half a surrogate pair; write whole char"),
+    ({"conversations": "hi"}, "sharegpt", "conversations: must be a list of turns (given: 'hi')"),
+    ({"conversations": ["hi"]}, "sharegpt", "conversations[0]: must be a mapping with from and value (given: 'hi')"),
+    ({"conversations": [{"role": "user"}]}, "sharegpt", "conversations[0]: no key 'from' (keys: role); rename the key"),
+    (
+        {"conversations": [{"from": "bot", "value": "x"}]},
+        "sharegpt",
+        "conversations[0].from: unknown role 'bot'; known are human, user, gpt, assistant, system",
+    ),
+    (
+        {"messages": [{"role": "tool", "content": "x"}]},
+        "messages",
+        "messages[0].role: unknown role 'tool'; known are system, user, assistant",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text"}]}, *assistant("x")]},
+        "messages",
+        "messages[0].content: must be text (given: [{'type': 'text'}]); write a string",
+    ),
+    ({"messages": assistant("x")}, "messages", "messages[0].content: no turn stands before the answer; remove the row"),
+    (
+        {"prompt": "Go.", "completion": [*user("x"), *assistant("y")]},
+        "prompt_completion",
+        "completion: must be one assistant message; move other turns to the prompt",
+    ),
+    ({"prompt": 3, "completion": "x"}, "prompt_completion", "prompt: must be text (given: 3); write a string"),
+]
+
+
+@pytest.mark.parametrize(("row", "format", "message"), REFUSED)
+def test_a_row_that_does_not_fit_is_refused_in_one_line(row: Any, format: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        to_row(RawRow("my.jsonl", 12, row), format, "chat")
+    assert str(error.value).startswith(f"my.jsonl, row 12: {message}")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "roles"),
+    [
+        ([*user("a"), *assistant("b"), *user("c")], "user, assistant, user"),
+        ([{"role": "system", "content": "s"}, *user("c")], "system, user"),
+    ],
+)
+def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -> None:
+    with pytest.raises(InputError) as error:
+        to_row(RawRow("my.jsonl", 2, {"messages": [*before, *assistant("d")]}), "messages", "alpaca")
+    assert str(error.value) == (
+        f"my.jsonl, row 2: the turns before the answer ({roles}) do not fit the alpaca template, which holds one "
+        "request; set template: chat"
+    )
+
+
+def test_columns_of_no_format_are_named() -> None:
+    with pytest.raises(InputError) as error:
+        detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
+    assert str(error.value) == (
+        "my.jsonl, row 1: columns question, answer fit no format (alpaca: instruction, output; sharegpt: "
+        "conversations; messages: messages; prompt_completion: prompt, completion); rename them"
+    )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["from", "value", "role", "content", "messages", "conversations", "prompt", "completion"]),
+            inner | st.sampled_from(["user", "assistant", "gpt"]),
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["instruction", "input", "output", "messages", "conversations", "prompt", "completion"]), JSON
+    ),
+    st.sampled_from(list(SAME_ROW)),
+    st.sampled_from(["alpaca", "chat"]),
+)
+def test_any_row_gives_text_or_one_line(fields: Any, format: Any, template: Any) -> None:
+    try:
+        row = to_row(RawRow("my.jsonl", 1, fields), format, template)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = ""
+    if message:
+        assert message.startswith("my.jsonl, row 1: ")
+        assert len(message.splitlines()) == 1
+        return
+    if row is None:
+        return
+    if template == "alpaca":
+        assert isinstance(row["prompt"], str)
+        assert row["completion"].strip()
+    else:
+        assert row["prompt"]
+        assert {type(message["content"]) for message in row["prompt"]} == {str}
+        assert [message["role"] for message in row["completion"]] == ["assistant"]
+    json.dumps(row).encode()

@@ -1,0 +1,134 @@
+"""The hub's path with the real clients, against a hub on localhost."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROWS: list[dict[str, Any]] = [
+    {"instruction": "Add.", "input": "1, 2", "output": "3", "text": "ignored"},
+    {"instruction": "Say hello.", "input": "", "output": "Hello!", "text": "ignored"},
+    {"instruction": "Say nothing.", "input": None, "output": "", "text": "ignored"},
+]
+
+LOAD = """
+import json
+from instruct.data.cards import load_dataset_card
+from instruct.data.evaluation import load_eval_set
+from instruct.data.rows import load_rows
+from instruct.errors import InputError
+try:
+    card = load_dataset_card({card!r})
+    if card.purpose == "train":
+        found = load_rows(card)
+        print(json.dumps([found.rows, found.sources, found.counts, found.notes]))
+    else:
+        found = load_eval_set({card!r})
+        print(json.dumps([[p.instruction for p in found.prompts], found.baseline, found.baseline_name]))
+except InputError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), out)
+    return out.getvalue()
+
+
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
+    """What comes of loading a card with this text, in a process of its own."""
+    path = folder / "card.yaml"
+    path.write_text(f"name: mine\nlicence: none\n{card}", encoding="utf-8")
+    return json.loads(hub.run(LOAD.format(card=str(path)), **variables).splitlines()[-1])
+
+
+TRAIN = "purpose: train\nformat: alpaca\nsource: {{hub: me/rows{more}}}\ntemplate: alpaca\n"
+
+
+@pytest.mark.parametrize(("name", "content"), [("train.jsonl", jsonl(ROWS)), ("data.parquet", parquet(ROWS))])
+def test_a_data_set_loads_and_then_loads_offline(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
+    hub.repositories["me/rows"] = {name: content, "README.md": b"# rows\n"}
+    rows, sources, counts, notes = load(hub, tmp_path, TRAIN.format(more="") + "rows: 4\n")
+    assert [row["completion"] for row in rows] == ["3", "Hello!"]
+    assert "### Input:\n1, 2\n\n### Response:" in rows[0]["prompt"]
+    assert sources == ["me/rows:1", "me/rows:2"]
+    assert counts == {"read": 3, "kept": 2, "empty": 1}
+    assert notes == ["card mine expects 4 rows, its source has 3: the data set has changed"]
+    assert any(request.startswith("GET") and request.endswith(name) for request in hub.requests)
+
+    hub.requests.clear()
+    again = load(hub, tmp_path, TRAIN.format(more="") + "rows: 3\n", HF_HUB_OFFLINE="1")
+    assert again == [rows, sources, counts, []]
+    assert hub.requests == []
+
+
+def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
+    hub.repositories["me/rows"] = {"train.jsonl": jsonl([{"data": row} for row in ROWS])}
+    rows, _, counts, _ = load(hub, tmp_path, TRAIN.format(more="") + "column: data\n")
+    assert [row["completion"] for row in rows] == ["3", "Hello!"]
+    assert counts["read"] == 3
+    assert load(hub, tmp_path, TRAIN.format(more="") + "column: date\n") == (
+        "me/rows, row 1: no column 'date' (columns: data); mend the card's column"
+    )
+
+
+def test_a_pinned_revision_and_a_split_are_asked_for(hub: Any, tmp_path: Path) -> None:
+    hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "test.jsonl": jsonl(ROWS[:1])}
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    rows, *_ = load(hub, tmp_path, TRAIN.format(more=f", revision: {commit}, split: test"))
+    assert len(rows) == 1
+    error = load(hub, tmp_path, TRAIN.format(more=", split: dev"))
+    assert error.startswith("data set me/rows: has no split 'dev' (Unknown split")
+    assert error.endswith("mend the card's source.split")
+    assert load(hub, tmp_path, TRAIN.format(more=", revision: v9")).startswith(
+        "data set me/rows: not found at revision 'v9'; check the card's source"
+    )
+
+
+EVAL = "purpose: eval\nformat: alpaca\nsource: {hub: me/eval, file: questions.json}\n"
+
+
+def test_files_of_an_evaluation_set_are_fetched_by_themselves(hub: Any, tmp_path: Path) -> None:
+    questions = [{"instruction": q, "output": "old", "generator": "davinci", "dataset": "d"} for q in ("a?", "b?")]
+    answers = [{"instruction": q, "output": q + "!", "generator": "gpt4", "dataset": "d"} for q in ("b?", "a?")]
+    hub.repositories["me/eval"] = {
+        "questions.json": json.dumps(questions).encode(),
+        "answers.json": json.dumps(answers).encode(),
+        "eval.py": b"raise RuntimeError('a loading script is never run')",
+    }
+    assert load(hub, tmp_path, EVAL) == [["a?", "b?"], questions, "davinci"]
+    prompts, baseline, name = load(hub, tmp_path, EVAL + "baseline: {hub: me/eval, file: answers.json}\n")
+    assert (prompts, name) == (["a?", "b?"], "gpt4")
+    assert [row["output"] for row in baseline] == ["a?!", "b?!"]
+    assert load(hub, tmp_path, EVAL.replace("questions", "other")) == (
+        "data set me/eval, file other.json: not found at revision 'main'; check the card's source, run `hf auth login` "
+        "if it is private, or download the rows and give them as --data.files"
+    )
+
+
+@pytest.mark.parametrize("file", ["", ", file: rows.json"])
+def test_what_cannot_be_had_is_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
+    hub.gated.add("me/gated")
+    what = "data set me/{}" + (", file rows.json" if file else "") + ": "
+    card = "purpose: train\nformat: alpaca\nsource: {{hub: me/{}" + file + "}}\n"
+    gated = load(hub, tmp_path, card.format("gated"))
+    assert gated.startswith(what.format("gated") + "access is restricted; accept its terms on its hub page and run `hf")
+    missing = load(hub, tmp_path, card.format("missing"))
+    assert missing.startswith(what.format("missing") + "not found at revision 'main'; check the card's source")
+    offline = load(hub, tmp_path, card.format("missing"), HF_HUB_OFFLINE="1")
+    assert offline.startswith(
+        what.format("missing") + "the hub's offline mode is on and the rows are not cached; unset"
+    )
+    assert "\n" not in gated + missing + offline

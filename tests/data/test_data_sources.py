@@ -1,0 +1,182 @@
+"""Files of every type, and every way in which one cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from instruct.data.cards import load_dataset_card
+from instruct.data.rows import load_rows
+from instruct.data.sources import read_file
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+ROWS = [
+    {"instruction": "Quote, and break", "input": "", "output": 'He said "no",\nthen left.'},
+    {"instruction": "Übersetze", "input": "naïve \u2028 line", "output": "ok"},
+]
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> str:
+    import csv
+
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> str:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def test_every_file_type_holds_the_same_rows(tmp_path: Path, write: Write) -> None:
+    files = [
+        write("a.json", ROWS),
+        write("b.jsonl", ROWS),
+        write("lines.json", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)),
+        write("bom.jsonl", "\ufeff" + "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)),
+        write("bom.json", "\ufeff" + json.dumps(ROWS)),
+        write_csv(tmp_path / "c.csv", ROWS),
+        write_parquet(tmp_path / "d.parquet", ROWS),
+        write("UPPER.JSONL", "".join(json.dumps(row) + "\r\n" for row in ROWS)),
+    ]
+    for file in files:
+        assert [raw.fields for raw in read_file(Path(file))] == ROWS, file
+    hashes = {load_rows(None, files=[file]).sha256 for file in files}
+    assert len(hashes) == 1
+    both = load_rows(None, files=files[:2])
+    assert both.counts == {"read": 4, "kept": 4, "empty": 0}
+    assert both.sources == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
+
+
+def test_a_row_of_a_jsonl_file_is_its_line(write: Write) -> None:
+    file = write("gaps.jsonl", "\n" + json.dumps(ROWS[0]) + "\n  \n" + json.dumps(ROWS[1]) + "\n")
+    assert load_rows(None, files=[file]).sources == [f"{file}:2", f"{file}:4"]
+
+
+def test_chats_and_nulls_come_out_of_parquet(tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    rows = load_rows(None, files=[write_parquet(tmp_path / "chat.parquet", [chat])]).rows
+    assert rows == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
+    nulls = [{"instruction": "a", "input": None, "output": "b"}, {"instruction": "a", "input": "x", "output": None}]
+    found = load_rows(None, files=[write_parquet(tmp_path / "nulls.parquet", nulls)], template="alpaca")
+    assert found.counts == {"read": 2, "kept": 1, "empty": 1}
+
+
+def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path: Path, write: Write) -> None:
+    card = load_dataset_card("recycled_evol_instruct")
+    nested = write_parquet(tmp_path / "nested.parquet", [{"data": row} for row in ROWS])
+    flat = write("flat.jsonl", ROWS)
+    assert load_rows(card, files=[nested]).rows == load_rows(card, files=[flat]).rows
+    with pytest.raises(InputError, match="row 1: data: must be a mapping; mend the card's column"):
+        load_rows(card, files=[write("text.jsonl", [{"data": "x"}])])
+
+
+LINE = json.dumps(ROWS[0]) + "\n"
+UNREADABLE = [
+    ("bad.jsonl", LINE + "\n{'instruction': 'x'}\n", "bad.jsonl, row 3: is not JSON (Expecting property name"),
+    ("torn.jsonl", LINE + LINE[:20], "torn.jsonl, row 2: is not JSON (Unterminated string"),
+    ("list.jsonl", LINE + '["x"]\n', "list.jsonl, row 2: is a JSON array, not an object; write"),
+    ("deep.jsonl", "[" * 100_000 + "\n", "deep.jsonl, row 1: is not JSON (maximum recursion depth exceeded"),
+    (
+        "latin.jsonl",
+        LINE.encode() + b'{"a": "\xe9"}\n',
+        "latin.jsonl, row 2: is not UTF-8 text; save the file as UTF-8",
+    ),
+    ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); mend that line"),
+    ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
+    ("text.json", '"hello"', "text.json, row 1: is a JSON string, not an object; write"),
+    ("latin.json", b'[{"a": "\xe9"}]', "latin.json: is not UTF-8 text; save the file as UTF-8"),
+    ("empty.json", "", "empty.json: holds no rows; give a file with at least one"),
+    ("none.json", "[]", "none.json: holds no rows; give a file with at least one"),
+    ("empty.jsonl", "\n\n", "empty.jsonl: holds no rows; give a file with at least one"),
+    ("head.csv", "instruction,output\n", "head.csv: holds no rows; give a file with at least one"),
+    ("short.csv", "instruction,output\na,b\nc\n", "short.csv, row 2: has not the 2 fields of the header; quote the"),
+    ("long.csv", "instruction,output\na,b,c\n", "long.csv, row 1: has not the 2 fields of the header; quote the"),
+    (
+        "quote.csv",
+        'instruction,output\na,"b\n',
+        "quote.csv, row 1: is not CSV (unexpected end of data); mend its quotes",
+    ),
+    ("latin.csv", b"instruction,output\na,b\n\xe9,c\n", "latin.csv: is not UTF-8 text; save the file as UTF-8"),
+    ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
+    ("empty.parquet", b"", "empty.parquet: is not a Parquet file ("),
+    ("rows.txt", LINE, "rows.txt: unknown file type '.txt'; give a .json, .jsonl, .csv, .parquet file"),
+    ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
+def test_a_file_that_cannot_be_read_is_one_line(name: str, content: Any, message: str, write: Write) -> None:
+    file = write(name, content)
+    with pytest.raises(InputError) as error:
+        load_rows(None, files=[file])
+    assert str(error.value).startswith(str(Path(file).parent / message))
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        load_rows(None, files=[str(tmp_path / "no.jsonl")])
+    assert str(error.value) == (
+        f"{tmp_path}/no.jsonl: no such file; give the path of an existing .json, .jsonl, .csv, .parquet file"
+    )
+    with pytest.raises(InputError, match="is a folder; give the files inside it"):
+        load_rows(None, files=[str(tmp_path)])
+    with pytest.raises(InputError, match="neither a card nor files"):
+        load_rows(None)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(content=st.binary(max_size=60), name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]))
+def test_any_bytes_give_rows_or_one_line(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    rows, message = [], ""
+    try:
+        rows = list(read_file(path))
+    except InputError as error:
+        message = str(error)
+    if message:
+        assert message.startswith(f"{path}")
+        assert len(message.splitlines()) == 1
+    else:
+        assert rows
+        assert all(isinstance(row.fields, dict) for row in rows)
+
+
+def test_limit_stops_at_so_many_kept_rows(write: Write) -> None:
+    empty = {"instruction": "a", "output": ""}
+    file = write("rows.jsonl", json.dumps(empty) + "\n" + LINE * 3 + "not read\n")
+    found = load_rows(None, files=[file], limit=2)
+    assert found.counts == {"read": 3, "kept": 2, "empty": 1}
+    assert found.sources == [f"{file}:2", f"{file}:3"]
+
+
+def test_the_hash_is_of_the_rows(write: Write) -> None:
+    one = load_rows(None, files=[write("one.jsonl", ROWS)])
+    assert one.sha256 == load_rows(None, files=[write("extra.jsonl", [row | {"extra": 1} for row in ROWS])]).sha256
+    assert one.sha256 != load_rows(None, files=[write("order.jsonl", ROWS[::-1])]).sha256
+    assert one.sha256 != load_rows(None, files=[write("one.jsonl", ROWS)], template="alpaca").sha256
+
+
+def test_real_rows_load(shared_data: Path) -> None:
+    alpaca = load_dataset_card("alpaca_gpt4")
+    found = load_rows(alpaca, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")])
+    assert found.counts == {"read": 2036, "kept": 2036, "empty": 0}
+    assert all(row["prompt"].endswith("\n\n### Response:") for row in found.rows)
+    evol = load_dataset_card("recycled_evol_instruct")
+    found = load_rows(evol, files=[str(shared_data / "evol_instruct" / "evol_instruct.jsonl")])
+    assert found.counts == {"read": 1000, "kept": 1000, "empty": 0}

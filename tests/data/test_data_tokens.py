@@ -1,0 +1,276 @@
+"""Token ids and masks: with the real SmolLM2 tokenizer, and with small ones that have each peculiarity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instruct.data.evaluation import eval_prompt
+from instruct.data.formats import to_row
+from instruct.data.rows import RowSet, load_rows
+from instruct.data.sources import RawRow
+from instruct.data.tokens import EncodedRows, encode_row, encode_rows, length_percentiles, prompt_token_ids
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+USER = [{"role": "user", "content": "Say hello"}]
+HELLO = {"prompt": USER, "completion": [{"role": "assistant", "content": "hello there"}]}
+PLAIN = {"prompt": "Say hello", "completion": "hello there"}
+
+
+def small_tokenizer(
+    template: str | None = CHATML, *, before: str = "", after: str = "", eos: str | None = "</s>", **more: Any
+) -> Any:
+    """A byte-level tokenizer without merges: a token a byte, and `before` and `after` around every plain text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE({byte: index for index, byte in enumerate(alphabet)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token=eos, **more)
+    tokenizer.add_tokens(["<|im_start|>", "<|im_end|>", "</s>"], special_tokens=True)
+    around = [token for token in dict.fromkeys((before, after)) if token]
+    if around:
+        ids = [(token, tokenizer.convert_tokens_to_ids(token)) for token in around]
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single=" ".join(filter(None, (before, "$A", after))), special_tokens=ids
+        )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def text_of(tokenizer: Any, ids: list[int]) -> str:
+    return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
+
+def responses(tokenizer: Any, row: Any) -> str:
+    """The text on which the loss falls."""
+    encoded = encode_row(tokenizer, row, None)
+    return text_of(tokenizer, [i for i, on in zip(encoded.input_ids, encoded.completion_mask, strict=True) if on])
+
+
+# Any text that a data set may hold, without what a tokenizer reads as a token of its own.
+TEXT = st.text(st.characters(codec="utf-8"), max_size=40).filter(lambda text: "<|" not in text)
+ANSWER = TEXT.filter(lambda text: text.strip())
+
+
+@settings(deadline=None)
+@given(instruction=TEXT, input=TEXT, answer=ANSWER, template=st.sampled_from(["alpaca", "chat"]), data=st.data())
+def test_the_mask_covers_the_answer_and_its_end_token_and_nothing_else(
+    smollm2_tokenizer: Any, instruction: str, input: str, answer: str, template: Any, data: Any
+) -> None:
+    tokenizer = smollm2_tokenizer
+    fields = {"instruction": instruction, "input": input, "output": answer}
+    row = to_row(RawRow("f", 1, fields), "alpaca", template)
+    assert row is not None
+    prompt = prompt_token_ids(tokenizer, row["prompt"])
+    whole = encode_row(tokenizer, row, None)
+    assert whole.status == "kept"
+    assert whole.input_ids[: len(prompt)] == prompt
+    assert whole.input_ids[len(prompt) :] == [
+        *tokenizer(answer, add_special_tokens=False)["input_ids"],
+        tokenizer.convert_tokens_to_ids("<|im_end|>"),
+    ]
+    assert whole.completion_mask == [0] * len(prompt) + [1] * (len(whole.input_ids) - len(prompt))
+    assert whole.labels == [-100] * len(prompt) + whole.input_ids[len(prompt) :]
+
+    limit = data.draw(st.integers(1, len(whole.input_ids) + 2))
+    cut = encode_row(tokenizer, row, limit)
+    assert cut.input_ids == whole.input_ids[:limit]
+    assert cut.completion_mask == whole.completion_mask[:limit]
+    assert cut.labels == whole.labels[:limit]
+    assert (cut.prompt_length, cut.completion_length) == (whole.prompt_length, whole.completion_length)
+    expected = "kept" if limit >= len(whole.input_ids) else "truncated" if limit > len(prompt) else "fully_masked"
+    assert cut.status == expected
+    assert any(cut.completion_mask) == (cut.status != "fully_masked")
+
+
+@settings(deadline=None)
+@given(instruction=TEXT)
+def test_a_prompt_is_what_the_tokenizer_itself_makes_of_it(smollm2_tokenizer: Any, instruction: str) -> None:
+    chat = eval_prompt(instruction, "chat")
+    own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
+    assert prompt_token_ids(smollm2_tokenizer, chat) == own
+    plain = eval_prompt(instruction, "alpaca")
+    assert prompt_token_ids(smollm2_tokenizer, plain) == smollm2_tokenizer(plain)["input_ids"]
+
+
+@pytest.mark.parametrize("template", ["alpaca", "chat"])
+def test_real_rows_have_the_prompts_of_generation(smollm2_tokenizer: Any, shared_data: Path, template: Any) -> None:
+    rows = load_rows(None, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")], template=template)
+    encoded = encode_rows(smollm2_tokenizer, rows, 512)
+    assert len(encoded.encoded) == 2036
+    assert encoded.counts["kept"] + encoded.counts["truncated"] == 2036
+    for row, found in zip(rows.rows, encoded.encoded, strict=True):
+        prompt = prompt_token_ids(smollm2_tokenizer, row["prompt"])
+        answer = row["completion"] if template == "alpaca" else row["completion"][0]["content"]
+        assert found.input_ids[: found.prompt_length] == prompt
+        assert found.completion_mask[: len(prompt)] == [0] * len(prompt)
+        assert set(found.completion_mask[len(prompt) :]) == {1}
+        if found.status == "kept":
+            assert text_of(smollm2_tokenizer, found.input_ids[len(prompt) :]) == answer + "<|im_end|>"
+        else:
+            assert len(found.input_ids) == 512
+            assert answer.startswith(text_of(smollm2_tokenizer, found.input_ids[len(prompt) :]).rstrip("\ufffd"))
+
+
+def test_what_follows_the_end_token_is_dropped(smollm2_tokenizer: Any) -> None:
+    encoded = encode_row(smollm2_tokenizer, HELLO, None)
+    assert text_of(smollm2_tokenizer, encoded.input_ids).endswith("<|im_start|>assistant\nhello there<|im_end|>")
+    assert responses(smollm2_tokenizer, HELLO) == "hello there<|im_end|>"
+    assert responses(smollm2_tokenizer, PLAIN) == "hello there<|im_end|>"
+
+
+def test_a_plain_prompt_begins_as_the_tokenizer_begins_and_does_not_end() -> None:
+    begins = small_tokenizer(before="<s>")
+    assert text_of(begins, prompt_token_ids(begins, "hi")) == "<s>hi"
+    ends = small_tokenizer(before="<s>", after="</s>")
+    assert text_of(ends, prompt_token_ids(ends, "hi")) == "<s>hi"
+    assert responses(ends, PLAIN) == "hello there</s>"
+    assert text_of(ends, encode_row(ends, PLAIN, None).input_ids) == "<s>Say hellohello there</s>"
+    # One token for both, as OPT has it: the beginning stays, and so does the prompt's last token.
+    same = small_tokenizer(before="</s>")
+    assert text_of(same, prompt_token_ids(same, "hi")) == "</s>hi"
+    assert text_of(same, prompt_token_ids(same, "")) == "</s>"
+    # A chat template writes its own tokens: none are added around it.
+    assert text_of(ends, prompt_token_ids(ends, USER)) == (
+        "<|im_start|>user\nSay hello<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+TRIMS = CHATML.replace("m.content", "m.content | trim")
+SPACE = (
+    "{% for m in messages %}{% if m.role == 'user' %}[I]{{ m.content }}[/I]{% else %} {{ m.content }}</s>{% endif %}"
+    "{% endfor %}"
+)
+THINKS = CHATML.replace(
+    "{{ m.content }}", "{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHATML, "  hello there\n<|im_end|>"),
+        (TRIMS, "hello there<|im_end|>"),
+        (SPACE, "   hello there\n</s>"),
+        (THINKS, "  hello there\n<|im_end|>"),
+    ],
+)
+def test_the_answer_is_learned_as_the_template_writes_it(template: str, expected: str) -> None:
+    tokenizer = small_tokenizer(template)
+    row = {"prompt": USER, "completion": [{"role": "assistant", "content": "  hello there\n"}]}
+    assert responses(tokenizer, row) == expected
+    encoded = encode_row(tokenizer, row, None)
+    assert encoded.input_ids[: encoded.prompt_length] == prompt_token_ids(tokenizer, USER)
+
+
+REFUSED = [
+    (None, "the tokenizer has no chat template; set template: alpaca"),
+    (
+        "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+        "the tokenizer's chat template has no response part: the answer is not in what it renders; mend its",
+    ),
+    (
+        "{{ messages | length }}" + CHATML,
+        "the tokenizer's chat template rewrites the prompt when the answer is there; mend its chat_template or set",
+    ),
+    (
+        CHATML.replace("<|im_end|>", ""),
+        "the tokenizer's chat template ends an answer with no special token, so a model could not learn to stop; mend",
+    ),
+    (
+        "{{ raise_exception('No systems\n here') }}",
+        "the tokenizer's chat template refuses this chat (No systems here); mend the row or set template: alpaca",
+    ),
+    ("{% if %}", "the tokenizer's chat template refuses this chat ("),
+]
+
+
+@pytest.mark.parametrize(("template", "message"), REFUSED)
+def test_a_template_that_cannot_serve_is_refused_in_one_line(template: str | None, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        encode_row(small_tokenizer(template), HELLO, None)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert "template: alpaca" in str(error.value)
+
+
+def test_a_template_that_rewrites_some_row_is_refused_with_the_row(write: Write) -> None:
+    cuts = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
+    chats = [{"messages": [*USER, {"role": "assistant", "content": text}]} for text in ("fine", "so </think> this")]
+    rows = load_rows(None, files=[write("chats.jsonl", chats)])
+    with pytest.raises(InputError) as error:
+        encode_rows(small_tokenizer(cuts), rows, 100)
+    assert str(error.value) == (
+        f"{rows.sources[1]}: the tokenizer's chat template rewrites the answer of this row; mend its chat_template or "
+        "the row, or set template: alpaca"
+    )
+    forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML
+    chats[1]["messages"] = [*USER, {"role": "assistant", "content": "hello"}, *chats[0]["messages"]]
+    rows = load_rows(None, files=[write("turns.jsonl", chats)])
+    with pytest.raises(InputError, match="rewrites the prompt of this row"):
+        encode_rows(small_tokenizer(forgets), rows, 100)
+
+
+def test_no_end_token_is_refused() -> None:
+    with pytest.raises(InputError, match="the tokenizer has no end token, so a model could not learn to stop"):
+        encode_row(small_tokenizer(eos=None), PLAIN, None)
+    # A chat template brings its own.
+    assert responses(small_tokenizer(eos=None), HELLO) == "hello there<|im_end|>"
+
+
+def test_every_row_is_counted(write: Write) -> None:
+    tokenizer = small_tokenizer()
+    sizes = [(3, 5), (3, 6), (3, 7), (8, 1), (9, 1), (7, 1), (2, 0)]  # characters: each is a token
+    rows = load_rows(None, files=[write("r.jsonl", [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes])])
+    plain = RowSet(
+        [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes[:-1]], rows.sources, rows.counts, rows.sha256
+    )
+    encoded = encode_rows(tokenizer, plain, 8)
+    statuses = ["truncated", "truncated", "truncated", "fully_masked", "fully_masked", "truncated"]
+    assert [row.status for row in encoded.encoded] == statuses
+    assert encoded.counts == {"kept": 0, "truncated": 4, "empty": 1, "fully_masked": 2}
+    assert encode_rows(tokenizer, plain, 9).counts == {"kept": 2, "truncated": 3, "empty": 1, "fully_masked": 1}
+    assert encode_rows(tokenizer, plain, None).counts == {"kept": 6, "truncated": 0, "empty": 1, "fully_masked": 0}
+    assert sum(encoded.counts.values()) == rows.counts["read"]
+    assert encode_row(tokenizer, {"prompt": "p", "completion": " "}, 8).status == "empty"
+
+    dataset = encoded.dataset()
+    assert dataset.column_names == ["input_ids", "labels"]
+    assert len(dataset) == 4
+    assert dataset["input_ids"][0] == encoded.encoded[0].input_ids
+    assert dataset["labels"][0] == [-100] * 3 + encoded.encoded[0].input_ids[3:]
+    assert length_percentiles(encoded) == {
+        "prompt": {50: 3, 90: 9, 95: 9, 99: 9, 100: 9},
+        "completion": {50: 2, 90: 8, 95: 8, 99: 8, 100: 8},
+        "total": {50: 10, 90: 11, 95: 11, 99: 11, 100: 11},
+    }
+    assert length_percentiles(EncodedRows([], {})) == {"prompt": {}, "completion": {}, "total": {}}
+    with pytest.raises(InputError, match="max_length 0: must be at least 1"):
+        encode_rows(tokenizer, plain, 0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), TEXT, ANSWER), min_size=1, max_size=8))
+def test_a_batch_is_its_rows(rows: list[tuple[bool, str, str]]) -> None:
+    tokenizer = small_tokenizer(before="<s>")
+    made = [
+        {"prompt": [{"role": "user", "content": p}], "completion": [{"role": "assistant", "content": c}]}
+        if chat
+        else {"prompt": p, "completion": c}
+        for chat, p, c in rows
+    ]
+    rowset = RowSet(made, ["f:1"] * len(made), {"read": len(made), "kept": len(made), "empty": 0}, "")
+    assert encode_rows(tokenizer, rowset, 20).encoded == [encode_row(tokenizer, row, 20) for row in made]

@@ -1,0 +1,202 @@
+"""Answers of a tiny model by transformers: what is written, what is asked again, and what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.errors import InputError
+from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
+from instruct.generation.journal import Journal
+
+PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
+CONFIG = GenerationConfig(engine="transformers", max_new_tokens=24, batch_size=3)
+Systems = dict[str, Path | None]
+
+
+def outputs(folder: Path, name: str) -> list[str]:
+    return [row["output"] for row in json.loads((folder / f"{name}.json").read_text())]
+
+
+def journal_lines(folder: Path, name: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
+
+
+def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
+    systems: Systems = {"mle": tiny_adapters["mle"], "base": None, "emo": tiny_adapters["emo"]}
+    stats = generate_answers(str(tiny_model), systems, PROMPTS, "chat", CONFIG, tmp_path)
+    assert list(stats) == ["mle", "base", "emo"]
+    for name, stat in stats.items():
+        rows = json.loads((tmp_path / f"{name}.json").read_text())
+        assert [list(row) for row in rows] == [["dataset", "instruction", "output", "generator"]] * len(PROMPTS)
+        assert [(row["instruction"], row["dataset"]) for row in rows] == [(p.instruction, p.dataset) for p in PROMPTS]
+        assert {row["generator"] for row in rows} == {name}
+        assert all(row["output"] == row["output"].strip() for row in rows)
+        assert load_answers(tmp_path / f"{name}.json") == rows
+        assert stat.n == len(PROMPTS)
+        assert stat.engine.startswith("transformers ")
+        assert 0 < stat.mean_tokens <= 24
+        finish = [f for line in journal_lines(tmp_path, name)[1:] for f in line["finish"]]
+        assert stat.truncated == finish.count("length")
+    assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
+    alone = tmp_path / "alone"
+    generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", CONFIG, alone)
+    assert (alone / "base.json").read_bytes() == (tmp_path / "base.json").read_bytes()
+
+
+def test_a_finished_call_starts_nothing_and_restores_a_lost_file(tiny_model: Path, tmp_path: Path) -> None:
+    first = generate_answers(str(tiny_model), {"base": None}, PROMPTS, "alpaca", CONFIG, tmp_path)
+    written = (tmp_path / "base.json").read_bytes()
+    (tmp_path / "base.json").unlink()
+    code = f"""
+import sys
+from pathlib import Path
+from instruct.data.evaluation import EvalPrompt
+from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
+stats = generate_answers({str(tiny_model)!r}, {{"base": None}}, {PROMPTS!r}, "alpaca",
+    GenerationConfig(max_new_tokens=24, batch_size=3, gpu_memory_utilization=0.5), Path({str(tmp_path)!r}))
+print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == f"True {first['base']}"
+    assert (tmp_path / "base.json").read_bytes() == written
+
+
+def test_what_changes_answers_starts_anew(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    shutil.copytree(tiny_adapters["mle"], adapter)
+
+    def fingerprint(prompts: list[EvalPrompt] = PROMPTS, config: GenerationConfig = CONFIG) -> object:
+        generate_answers(str(tiny_model), {"a": adapter}, prompts, "chat", config, tmp_path)
+        assert Journal(tmp_path / "a.batches.jsonl", "", []).batches == []
+        return journal_lines(tmp_path, "a")[0]["fingerprint"]
+
+    first = fingerprint()
+    shutil.copytree(tiny_adapters["emo"], adapter, dirs_exist_ok=True)
+    seen = [first, fingerprint()]
+    seen.append(fingerprint([*PROMPTS[:-1], replace(PROMPTS[-1], instruction="Other.")]))
+    assert json.loads((tmp_path / "a.json").read_text())[-1]["instruction"] == "Other."
+    seen.append(fingerprint(config=CONFIG.model_copy(update={"max_new_tokens": 5})))
+    assert max(t for line in journal_lines(tmp_path, "a")[1:] for t in line["tokens"]) <= 5
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_whole_model_is_a_system(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
+    tuned = make_model(tmp_path / "tuned", seed=5)
+    for path in tuned.glob("*token*"):  # its base's tokenizer serves
+        path.unlink()
+    (tuned / "chat_template.jinja").unlink(missing_ok=True)
+    stats = generate_answers(str(tiny_model), {"base": None, "tuned": tuned}, PROMPTS, "chat", CONFIG, tmp_path)
+    assert isinstance(stats["tuned"], AnswerStats)
+    assert outputs(tmp_path, "tuned") != outputs(tmp_path, "base")
+    direct = tmp_path / "direct"
+    make_model(tmp_path / "tuned", seed=5)
+    generate_answers(str(tuned), {"base": None}, PROMPTS, "chat", CONFIG, direct)
+    assert outputs(direct, "base") == outputs(tmp_path, "tuned")
+
+
+def test_samples_follow_the_seed(tiny_model: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        config = CONFIG.model_copy(update={"temperature": 1.0, "top_p": 0.9, "seed": seed})
+        generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", config, tmp_path / name)
+    assert outputs(tmp_path / "a", "base") == outputs(tmp_path / "b", "base")
+    assert outputs(tmp_path / "a", "base") != outputs(tmp_path / "c", "base")
+
+
+def test_near_the_contexts_end_the_answer_is_cut_and_past_it_the_prompt_is_named(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    prompts = [PROMPTS[0], EvalPrompt("x" * 440, "long"), EvalPrompt("x" * 460, "long")]
+    config = CONFIG.model_copy(update={"max_new_tokens": 100})
+    generate_answers(str(tiny_model), {"base": None}, prompts, "chat", config, tmp_path)
+    (batch,) = journal_lines(tmp_path, "base")[1:]
+    assert batch["tokens"][2] < batch["tokens"][1] < 100
+    assert batch["tokens"][1] - batch["tokens"][2] == 20
+    assert batch["finish"][1:] == ["length", "length"]
+    prompts.append(EvalPrompt("y" * 600, "longer"))
+    with pytest.raises(InputError, match=r"^longer: prompt 4 \('yyy.*\) has \d+ tokens, 512 hold prompt and answer"):
+        generate_answers(str(tiny_model), {"base": None}, prompts, "chat", config, tmp_path)
+    assert len(outputs(tmp_path, "base")) == 3  # a call that fails takes nothing away
+
+
+def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    shutil.copytree(tiny_model, torn)
+    (torn / "model.safetensors").write_bytes((torn / "model.safetensors").read_bytes()[:1000])
+    other = make_model(tmp_path / "other")
+    settings = json.loads((other / "config.json").read_text()) | {"hidden_size": 48}
+    (other / "config.json").write_text(json.dumps(settings))
+    calls: list[tuple[str, Systems, list[EvalPrompt], GenerationConfig, str]] = [
+        (str(tmp_path / "none"), {"base": None}, PROMPTS, CONFIG, "no model folder"),
+        (str(tmp_path), {"base": None}, PROMPTS, CONFIG, "no config.json"),
+        (str(torn), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
+        (str(other), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
+        (str(tiny_model), {"a": tmp_path / "none"}, PROMPTS, CONFIG, "neither an adapter"),
+        (str(tiny_model), {"../a": None}, PROMPTS, CONFIG, "no file name"),
+        (str(tiny_model), {"a": None}, [], CONFIG, "no evaluation prompts"),
+        (str(tiny_model), {"a": None}, PROMPTS, CONFIG.model_copy(update={"max_model_len": 999}), "reads 512 tokens"),
+    ]
+    for model, systems, prompts, config, said in calls:
+        with pytest.raises(InputError) as caught:
+            generate_answers(model, systems, prompts, "chat", config, tmp_path / "out")
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_an_adapter_of_another_base_is_refused(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = json.loads((tiny_adapters["mle"] / "adapter_config.json").read_text()) | {"r": 8}
+    wrong = tmp_path / "wrong"
+    shutil.copytree(tiny_adapters["mle"], wrong)
+    (wrong / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="the adapter does not fit"):
+        generate_answers(str(tiny_model), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
+
+
+def test_killed_at_any_batch_the_same_call_ends_with_the_same_bytes(
+    tiny_model: Path, make_adapter: Callable[..., Path], tmp_path: Path
+) -> None:
+    adapter = make_adapter(tiny_model, tmp_path / "adapter", 3, 0.5)
+    prompts = [EvalPrompt(f"Prompt number {i}.", "tiny") for i in range(40)]
+    config = CONFIG.model_copy(update={"batch_size": 3, "max_new_tokens": 64})
+    systems: Systems = {"base": None, "tuned": adapter}
+    reference = tmp_path / "reference"
+    generate_answers(str(tiny_model), systems, prompts, "chat", config, reference)
+    code = f"""
+from pathlib import Path, PosixPath
+from instruct.data.evaluation import EvalPrompt
+from instruct.generation.answers import GenerationConfig, generate_answers
+generate_answers({str(tiny_model)!r}, {systems!r}, {prompts!r}, "chat",
+    GenerationConfig(**{config.model_dump()!r}), Path({str(tmp_path / "out")!r}))
+"""
+    for kill_after in (1, 4):  # the second call takes up what the first one left, and is killed in turn
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        path = tmp_path / "out" / "base.batches.jsonl"
+        deadline = time.monotonic() + 90
+        while not path.is_file() or path.read_bytes().count(b"\n") < 1 + kill_after:
+            assert process.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert kill_after <= len(path.read_bytes().splitlines()) - 1 < 14
+        assert not (tmp_path / "out" / "base.json").exists()
+        kept = path.read_bytes()
+    generate_answers(str(tiny_model), systems, prompts, "chat", config, tmp_path / "out")
+    whole = path.read_bytes()
+    assert whole.startswith(kept[: kept.rindex(b"\n") + 1])  # not asked again
+    for name in systems:
+        assert (tmp_path / "out" / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

@@ -1,0 +1,72 @@
+"""The journal: any torn end is ignored, and what follows it gives the bytes of a run that was never stopped."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.generation.journal import Batch, Journal
+
+SIZES = [2, 2, 1]
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+def batches(texts: list[str]) -> list[Batch]:
+    parts = [texts[:2], texts[2:4], texts[4:]]
+    return [
+        Batch(batch=i, seconds=i / 8, tokens=[len(t) for t in part], finish=["stop"] * len(part), texts=part)
+        for i, part in enumerate(parts)
+    ]
+
+
+def written(path: Path, fingerprint: str, engine: str, lines: list[Batch]) -> bytes:
+    journal = Journal(path, fingerprint, SIZES)
+    journal.start(engine)
+    for batch in lines[len(journal.batches) :]:
+        journal.append(batch)
+    assert journal.complete
+    return path.read_bytes()
+
+
+@given(texts=st.lists(TEXTS, min_size=5, max_size=5), cut=st.floats(0, 1), noise=st.binary(max_size=8))
+def test_a_journal_cut_anywhere_goes_on_to_the_same_bytes(texts: list[str], cut: float, noise: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, lines = Path(folder) / "a.batches.jsonl", batches(texts)
+        whole = written(path, "f", "vllm 1 cpu", lines)
+        end = round(cut * (len(whole) - 1))
+        path.write_bytes(whole[:end] + noise.replace(b"\n", b""))
+        left = Journal(path, "f", SIZES).batches
+        assert left == lines[: len(left)]
+        assert len(left) == max(0, whole[:end].count(b"\n") - 1)
+        assert written(path, "f", "vllm 1 cpu", lines) == whole
+
+
+def test_another_fingerprint_is_left_alone_until_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.batches.jsonl"
+    old = written(path, "old", "vllm 1 cpu", batches(list("abcde")))
+    journal = Journal(path, "new", SIZES)
+    assert journal.batches == []
+    assert path.read_bytes() == old
+    journal.start("vllm 1 cpu")
+    assert path.read_bytes().count(b"\n") == 1
+    assert Journal(path, "old", SIZES).batches == []
+
+
+def test_another_engine_or_version_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.batches.jsonl"
+    written(path, "f", "vllm 1 cpu", batches(list("abcde")))
+    journal = Journal(path, "f", SIZES)
+    assert journal.complete
+    journal.start("vllm 2 cpu")
+    assert journal.batches == []
+
+
+def test_a_batch_that_does_not_fit_ends_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.batches.jsonl"
+    lines = written(path, "f", "e", batches(list("abcde"))).splitlines(keepends=True)
+    for bad in (b"{}\n", b"[1]\n", b"\xff\n", lines[1], lines[3], lines[2].replace(b'"stop",', b"")):
+        path.write_bytes(lines[0] + lines[1] + bad + lines[3])
+        assert len(Journal(path, "f", SIZES).batches) == 1, bad

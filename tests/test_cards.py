@@ -1,0 +1,49 @@
+"""Finding cards by name and path."""
+
+from __future__ import annotations
+
+import pytest
+
+from instruct.cards import find_card, list_cards
+from instruct.data.cards import load_dataset_card
+from instruct.errors import InputError
+
+
+def test_the_shipped_data_cards_are_found_by_name():
+    names = {card.name for card in list_cards("data")}
+    assert {"alpaca_gpt4", "recycled_evol_instruct", "starter", "alpaca_eval", "starter_eval"} <= names
+    for card in list_cards("data"):
+        assert load_dataset_card(card.name).name == card.name
+
+
+def test_an_unknown_name_gives_the_nearest():
+    with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt'.*nearest: alpaca_gpt4"):
+        find_card("data", "alpaca_gpt")
+
+
+def test_a_local_card_hides_the_installed_one_and_is_announced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    installed = find_card("data", "starter")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "starter.yaml").write_text(installed.read_text())
+    found = {card.name: card for card in list_cards("data")}["starter"]
+    assert found.path.resolve() == (folder / "starter.yaml").resolve()
+    assert found.hides == installed
+    assert find_card("data", "starter").resolve() == found.path.resolve()
+
+
+def test_a_card_with_an_unknown_key_is_refused_with_the_nearest(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\ndescription: d\npurpose: train\nsource: {files: [a.jsonl]}\nformat: alpaca\nlicense: mine\n"
+    )
+    with pytest.raises(InputError, match=r"mine\.yaml: .*licen[cs]e"):
+        load_dataset_card(str(path))
+
+
+def test_a_card_without_a_source_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ndescription: d\npurpose: train\nsource: {}\nformat: alpaca\nlicence: mine\n")
+    with pytest.raises(InputError, match="source: give either hub"):
+        load_dataset_card(str(path))

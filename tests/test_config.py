@@ -1,0 +1,108 @@
+"""Configs: overrides, unknown keys, and the shipped files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.config import dump_config, find_config, load_config, make_config, parse_overrides
+from instruct.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = sorted((ROOT / "recipes" / "configs").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_config_loads_and_opens_with_its_command(path):
+    config = load_config(path)
+    first = path.read_text().splitlines()[0]
+    assert config.name == path.stem
+    assert first.startswith("# ")
+    assert "recipes/" in first
+    assert config.judges
+    assert {"mle", "emo"} <= set(config.systems)
+
+
+@pytest.mark.parametrize("size", ["7b", "13b"])
+@pytest.mark.parametrize("family", ["llama1", "llama2"])
+def test_appendix_c_hyperparameters(family, size):
+    """EMO paper, Appendix C: 3 epochs, global batch 128, 2e-5 for 7B and 1e-5 for 13B, cosine, warm-up 0.03."""
+    config = load_config(f"paper/{family}_{size}_alpaca")
+    train = config.train
+    assert config.lora is None
+    assert train["num_train_epochs"] == 3
+    assert train["per_device_train_batch_size"] * train["gradient_accumulation_steps"] == 128
+    assert train["learning_rate"] == (2e-5 if size == "7b" else 1e-5)
+    assert (train["lr_scheduler_type"], train["warmup_steps"], train["max_length"]) == ("cosine", 0.03, 512)
+    assert [judge.card for judge in config.judges] == ["alpaca_eval_gpt4", "autoj", "pandalm"]
+
+
+def test_evol_instruct_is_judged_by_alpaca_eval_alone():
+    for size in ("7b", "13b"):
+        config = load_config(f"paper/llama2_{size}_evol")
+        assert [judge.card for judge in config.judges] == ["alpaca_eval_gpt4"]
+        assert config.train["max_length"] == 2048
+        assert load_config(f"paper/llama2_{size}_evol_512").train["max_length"] == 512
+
+
+def test_flags_override_the_file():
+    config = load_config("demo", ["--train.learning_rate", "1e-4", "--data.files=a.jsonl", "--lora.r", "8"])
+    assert config.train["learning_rate"] == 1e-4
+    assert config.data.files == ["a.jsonl"]
+    assert config.lora is not None
+    assert config.lora.r == 8
+    assert config.lora.alpha == 32  # what no flag names stays
+
+
+def test_a_flag_can_empty_a_section():
+    assert load_config("demo", ["--lora", "null"]).lora is None
+
+
+def test_overrides_are_yaml():
+    assert parse_overrides(["--a.b", "1", "--c=[x, y]", "--d", "true", "--e", "text"]) == [
+        ("a.b", 1), ("c", ["x", "y"]), ("d", True), ("e", "text"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--train.learning_rat", "1"], r"unknown key 'train.learning_rat' \(nearest: learning_rate"),
+        (["--modl.name", "x"], r"unknown key 'modl' \(nearest: model"),
+        (["--model.nam", "x"], r"unknown key 'model.nam' \(nearest: name"),
+        (["--lora.r", "many"], "lora.r: Input should be a valid integer.*given: 'many'"),
+        (["--systems.emo.variant", "papers"], "systems.emo.variant: Input should be"),
+        (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),
+        (["--comparisons", "[[emo, gpt]]"], "comparisons names 'gpt'; known are baseline, emo, mle"),
+        (["--name", "../up"], "is no usable name"),
+        (["--train.max_steps"], "--train.max_steps has no value"),
+        (["stray"], "unexpected argument 'stray'"),
+    ],
+)
+def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
+    with pytest.raises(InputError, match=message) as caught:
+        load_config("demo", flags)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_config_names_those_there_are():
+    with pytest.raises(InputError, match=r"nothing\.yaml: no such config file.*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
+        find_config("nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [1", "line 2: is not valid YAML|line 1: is not valid YAML"), ("- a\n- b\n", "holds no mapping"), ("", "holds no mapping")],
+)
+def test_a_file_that_is_no_config(tmp_path, text, message):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_config(path)
+
+
+def test_the_resolved_config_loads_as_itself():
+    config = load_config("demo")
+    assert make_config(yaml.safe_load(dump_config(config)), [], "again") == config

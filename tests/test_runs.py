@@ -1,0 +1,73 @@
+"""The run directory and its manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from instruct.errors import InputError
+from instruct.runs import RunDirectory, newest_run, write_atomically
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory(tmp_path / "runs" / "one")
+    run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "a"}]})
+    return run
+
+
+def test_a_step_is_done_for_its_own_inputs_only(run):
+    assert not run.is_done("train/emo", {"data": "1"})
+    with run.step("train/emo", {"data": "1"}) as results:
+        results["steps"] = 3
+    assert run.is_done("train/emo", {"data": "1"})
+    assert not run.is_done("train/emo", {"data": "2"})
+    record = run.manifest()["steps"]["train/emo"]
+    assert record["results"] == {"steps": 3}
+    assert record["attempts"] == 1
+
+
+def test_a_step_that_was_cut_off_is_not_done_and_is_counted(run):
+    with pytest.raises(RuntimeError), run.step("train/emo", {"data": "1"}):
+        raise RuntimeError("killed")
+    assert not run.is_done("train/emo", {"data": "1"})
+    with run.step("train/emo", {"data": "1"}):
+        pass
+    assert run.manifest()["steps"]["train/emo"]["attempts"] == 2
+
+
+def test_another_config_in_the_same_directory_is_refused(run):
+    run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "a", "base_url": None}]})
+    with pytest.raises(InputError, match=r"started with another train\.learning_rate; .*--name"):
+        run.start({"name": "one", "train": {"learning_rate": 0.2}, "judges": [{"card": "a"}]})
+    with pytest.raises(InputError, match=r"another judges\.0\.card"):
+        run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "b"}]})
+
+
+def test_the_newest_run_is_the_newest_that_holds_what_is_needed(tmp_path):
+    root = tmp_path / "runs"
+    for age, name in [(100, "old"), (0, "new")]:
+        run = RunDirectory(root / name)
+        run.start({"name": name})
+        os.utime(run.manifest_path, (1e9 - age, 1e9 - age))
+    write_atomically(root / "old" / "outputs" / "emo.json", "[]")
+    assert newest_run("manifest.json", root).folder.name == "new"
+    assert newest_run("outputs/*.json", root).folder.name == "old"
+    with pytest.raises(InputError, match="no run under .* holds adapters"):
+        newest_run("adapters/*", root)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is not a run directory"):
+        RunDirectory(tmp_path).manifest()
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match="is not JSON"):
+        RunDirectory(tmp_path).manifest()
+
+
+def test_the_manifest_names_versions_and_machine(run):
+    manifest = json.loads(run.manifest_path.read_text())
+    assert manifest["versions"]["trl"].startswith("1.16")
+    assert manifest["machine"]["cores"] == os.cpu_count()

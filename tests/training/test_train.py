@@ -1,0 +1,182 @@
+"""Training as a user calls it: a config or flags in, an adapter out; killed and taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from instruct.config import make_config
+from instruct.errors import InputError
+from instruct.runs import RunDirectory
+from instruct.training.merge import merge_adapter
+from instruct.training.train import last_complete_checkpoint, load_tokenizer, train_system
+
+
+def write_rows(path: Path, count: int = 24) -> str:
+    rows = [
+        {"instruction": f"Say the number {index}.", "input": "", "output": f"The number is {index}. " * (1 + index % 3)}
+        for index in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def tiny_config(folder: Path, rows: str, **sections):
+    content = {
+        "name": "tiny",
+        "model": {"name": str(folder), "dtype": "float32"},
+        "data": {"files": [rows], "template": "chat"},
+        "lora": {"r": 4},
+        "train": {
+            "max_steps": 6, "per_device_train_batch_size": 4, "logging_steps": 1, "save_steps": 2, "max_length": 256,
+            "learning_rate": 1e-2,
+        },
+        "systems": {"emo": {"objective": "emo"}},
+        **sections,
+    }  # fmt: skip
+    return make_config(content, [], "test")
+
+
+def train(folder: Path, config, system: str = "emo") -> RunDirectory:
+    run = RunDirectory(folder)
+    run.start(config.model_dump(mode="json"))
+    train_system(config, system, run)
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path) -> str:
+    return write_rows(tmp_path / "rows.jsonl")
+
+
+def test_an_adapter_a_card_and_logs_come_out(tmp_path, tiny_model_folder, rows):
+    run = train(tmp_path / "run", tiny_config(tiny_model_folder, rows))
+    adapter = run.adapters / "emo"
+    assert {"adapter_model.safetensors", "adapter_config.json", "README.md", "training_log.json"} <= {
+        path.name for path in adapter.iterdir()
+    }
+    assert not list(run.folder.rglob("*.bin"))  # pickles
+    card = (adapter / "README.md").read_text()
+    assert "objective **emo** (variant official" in card
+    assert "24 rows in full, 0 truncated" in card
+    log = json.loads((adapter / "training_log.json").read_text())
+    assert {"ce", "cost", "ratio", "mean_token_accuracy"} <= set(log[0])
+    assert list((run.folder / "tensorboard" / "emo").glob("events.*"))
+    results = run.manifest()["steps"]["train/emo"]["results"]
+    assert results["steps"] == 6
+    assert results["rows"]["kept"] == 24
+    weights = load_file(adapter / "adapter_model.safetensors")
+    assert any(weight.abs().sum() > 0 for name, weight in weights.items() if "lora_B" in name)
+
+
+def test_a_trained_system_is_not_trained_again(tmp_path, tiny_model_folder, rows):
+    config = tiny_config(tiny_model_folder, rows)
+    run = train(tmp_path / "run", config)
+    file = run.adapters / "emo" / "adapter_model.safetensors"
+    before = file.stat().st_mtime_ns
+    train_system(config, "emo", run)
+    assert file.stat().st_mtime_ns == before
+
+
+def test_full_fine_tuning_saves_the_whole_model(tmp_path, tiny_model_folder, rows):
+    run = train(tmp_path / "run", tiny_config(tiny_model_folder, rows, lora=None))
+    names = {path.name for path in (run.adapters / "emo").iterdir()}
+    assert {"config.json", "model.safetensors"} <= names
+    assert "adapter_config.json" not in names
+
+
+def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder, rows):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    config = tiny_config(tiny_model_folder, rows)
+    run = train(tmp_path / "run", config)
+    (merged,) = merge_adapter(config, run)
+    ids = torch.arange(5, 40)[None]
+    base = AutoModelForCausalLM.from_pretrained(tiny_model_folder, dtype=torch.float32)
+    adapted = PeftModel.from_pretrained(base, str(run.adapters / "emo"))
+    whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32)
+    with torch.no_grad():
+        assert torch.allclose(whole(ids).logits, adapted(ids).logits, atol=1e-5)
+    with pytest.raises(InputError, match="merge takes LoRA systems"):
+        merge_adapter(config, run, "nobody")
+
+
+def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows):
+    """SIGKILL as soon as the first checkpoint is there, then the same command again."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [
+        sys.executable, "-m", "instruct.cli", "train", "--model", str(tiny_model_folder), "--data.files", rows,
+        "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "30",
+        "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", "--lora.r", "4", "--lora.dropout", "0.1",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
+    deadline = time.monotonic() + 180
+    while not list(checkpoints.glob("checkpoint-*/trainer_state.json")):
+        assert process.poll() is None, process.stderr.read().decode()[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "runs" / "killed" / "adapters" / "emo").exists()
+
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    command[command.index("killed")] = "undisturbed"
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    killed, undisturbed = (
+        load_file(tmp_path / "runs" / name / "adapters" / "emo" / "adapter_model.safetensors")
+        for name in ("killed", "undisturbed")
+    )
+    assert killed.keys() == undisturbed.keys()
+    assert all(torch.equal(killed[name], undisturbed[name]) for name in killed)
+    manifest = json.loads((tmp_path / "runs" / "killed" / "manifest.json").read_text())
+    assert manifest["steps"]["train/emo"]["attempts"] == 2
+
+
+def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path):
+    for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        if state is not None:
+            (folder / "trainer_state.json").write_text(state)
+    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
+
+
+def test_a_tokenizer_without_an_end_token_is_refused(tmp_path, tiny_model_folder, rows):
+    import shutil
+
+    folder = tmp_path / "endless"
+    shutil.copytree(tiny_model_folder, folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    del settings["eos_token"]
+    path.write_text(json.dumps(settings))
+    with pytest.raises(InputError, match=r"endless: its tokenizer has no end token"):
+        load_tokenizer(tiny_config(folder, rows))
+
+
+def test_qlora_without_a_gpu_is_refused(tmp_path, tiny_model_folder, rows):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    config = tiny_config(
+        tiny_model_folder, rows, model={"name": str(tiny_model_folder), "dtype": "float32", "quantization": "4bit"}
+    )
+    with pytest.raises(InputError, match="4bit needs a GPU"):
+        train(tmp_path / "run", config)
+
+
+def test_a_length_that_leaves_no_response_is_refused(tmp_path, tiny_model_folder, rows):
+    config = tiny_config(tiny_model_folder, rows, train={"max_length": 8, "max_steps": 1})
+    with pytest.raises(InputError, match="no row has a response token within max_length 8"):
+        train(tmp_path / "run", config)
