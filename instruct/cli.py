@@ -26,9 +26,7 @@ def run_guarded(work: Callable[[], None]) -> int:
     """
     # Nobody asked for telemetry, and libraries' chatter hides the lines that matter.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         work()

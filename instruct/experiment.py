@@ -83,6 +83,11 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
 
 
+def answers_path(run: RunDirectory, name: str) -> Path:
+    """The file of a system's answers: a path that ends in .json is itself."""
+    return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
+
+
 def read_answers(run: RunDirectory, name: str) -> Answers:
     """The answers of a system of the run, of its `baseline`, or of any model_outputs.json.
 
@@ -91,7 +96,7 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
     """
     from instruct.judging.judge import Answers
 
-    path = Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
+    path = answers_path(run, name)
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
         raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
@@ -105,12 +110,13 @@ def judge_answers(run: RunDirectory, judge: JudgeSection, comparisons: list[tupl
         InputError: answers are missing, or candidate and baseline have different prompts.
     """
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.judge import judge_comparison, lazy_engine
+    from instruct.judging.engines import judge_engine
+    from instruct.judging.judge import judge_comparison
     from instruct.judging.store import JudgmentStore
 
     card = load_judge_card(judge.card)
     pairs = [(read_answers(run, candidate), read_answers(run, baseline)) for candidate, baseline in comparisons]
-    with JudgmentStore(run.store) as store, lazy_engine(card, judge.base_url) as engine:
+    with JudgmentStore(run.store) as store, judge_engine(card, judge.base_url) as engine:
         for (candidate, baseline), names in zip(pairs, comparisons, strict=True):
             inputs = {
                 "answers": {name: sha256_of(answers_path(run, name)) for name in names},

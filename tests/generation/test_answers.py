@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -182,17 +181,17 @@ from instruct.generation.answers import GenerationConfig, generate_answers
 generate_answers({str(tiny_model)!r}, {systems!r}, {prompts!r}, "chat",
     GenerationConfig(**{config.model_dump()!r}), Path({str(tmp_path / "out")!r}))
 """
+    path = tmp_path / "out" / "base.batches.jsonl"
     for kill_after in (1, 4):  # the second call takes up what the first one left, and is killed in turn
-        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        path = tmp_path / "out" / "base.batches.jsonl"
-        deadline = time.monotonic() + 90
-        while not path.is_file() or path.read_bytes().count(b"\n") < 1 + kill_after:
-            assert process.poll() is None, "it ended before it was killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert kill_after <= len(path.read_bytes().splitlines()) - 1 < 14
+        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
+            try:
+                while not path.is_file() or path.read_bytes().count(b"\n") < 1 + kill_after:
+                    assert process.poll() is None, "it ended before it was killed"
+                    time.sleep(0.002)
+            finally:
+                process.kill()
+        assert process.returncode == -signal.SIGKILL
+        assert kill_after <= path.read_bytes().count(b"\n") - 1 < 14
         assert not (tmp_path / "out" / "base.json").exists()
         kept = path.read_bytes()
     generate_answers(str(tiny_model), systems, prompts, "chat", config, tmp_path / "out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instruct.generation.journal import Batch, Journal
@@ -31,6 +31,7 @@ def written(path: Path, fingerprint: str, engine: str, lines: list[Batch]) -> by
     return path.read_bytes()
 
 
+@settings(deadline=None, max_examples=50)  # it waits for the disk
 @given(texts=st.lists(TEXTS, min_size=5, max_size=5), cut=st.floats(0, 1), noise=st.binary(max_size=8))
 def test_a_journal_cut_anywhere_goes_on_to_the_same_bytes(texts: list[str], cut: float, noise: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

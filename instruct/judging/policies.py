@@ -1,0 +1,59 @@
+"""From verdicts in the order shown to an outcome for the candidate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Literal
+
+from instruct.judging.cards import Policy
+from instruct.judging.store import Judgment
+
+Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
+
+
+def candidate_is_second(instruction: str, seed: int = 0) -> bool:
+    """AlpacaEval's rule for one order a pair: whether the candidate is shown second.
+
+    The package calls the baseline output_1 and the candidate output_2, and switches them when this draw is True
+    (alpaca_eval.annotators, `is_switched_outputs`).
+    """
+    return not random.Random(f"is_switched_outputs{instruction}{seed}").choices([False, True], k=1)[0]
+
+
+def outcome_of(judgment: Judgment) -> Outcome:
+    """One verdict, as seen by the candidate."""
+    if judgment.verdict in ("tie", "unparsed", "failed"):
+        return judgment.verdict  # type: ignore[return-value]
+    return "win" if judgment.verdict == judgment.position else "loss"
+
+
+def outcomes(judgments: Iterable[Judgment], policy: Policy, judge_rule: str | None = None) -> dict[str, Outcome]:
+    """The candidate's outcome for each instruction.
+
+    `single`: one order a pair, drawn from a seed. `strict`: both orders; where they disagree, a tie. `upstream`: what
+    the judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap
+    shows that it preferred a position; the others' rule is `strict` where both orders were asked.
+
+    A verdict that is needed and missing is never a tie: `failed` before `unparsed`.
+    """
+    pairs: dict[str, dict[str, Judgment]] = {}
+    for judgment in judgments:
+        pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
+    return {instruction: _outcome(orders, policy, judge_rule) for instruction, orders in pairs.items()}
+
+
+def _outcome(orders: dict[str, Judgment], policy: Policy, judge_rule: str | None) -> Outcome:
+    if policy == "single" or len(orders) == 1:
+        if len(orders) == 1:
+            return outcome_of(next(iter(orders.values())))
+        instruction = next(iter(orders.values())).instruction
+        return outcome_of(orders["second" if candidate_is_second(instruction) else "first"])
+    first, second = outcome_of(orders["first"]), outcome_of(orders["second"])
+    for missing in ("failed", "unparsed"):
+        if missing in (first, second):
+            return missing  # type: ignore[return-value]
+    if policy == "upstream" and judge_rule == "pandalm":
+        same_label = orders["first"].verdict == orders["second"].verdict
+        return "tie" if same_label else first
+    return first if first == second else "tie"

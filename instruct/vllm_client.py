@@ -1,0 +1,108 @@
+"""The other end of `vllm_process.py`: starting that process, asking it, ending it. Generation and judging share it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from instruct.errors import InputError, InstructError, one_line
+
+_CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
+
+
+class VLLMClient:
+    """A vLLM engine in a process of its own, which ends with `close` or with this process.
+
+    On a CPU it takes bf16 and `VLLM_CPU_KVCACHE_SPACE` (GiB, 2 unless set). What vLLM logs is kept back unless
+    `VLLM_LOGGING_LEVEL` is set.
+
+    Args:
+        arguments: of `vllm.LLM`.
+        adapters: LoRA adapter folders, loaded at the start.
+
+    Raises:
+        InputError: a model or an adapter that vLLM cannot load.
+        InstructError: vLLM failed for another reason.
+    """
+
+    def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
+        self._model = str(arguments["model"])
+        quiet = "VLLM_LOGGING_LEVEL" not in os.environ
+        defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
+        self._log: IO[str] | None = None
+        if quiet:
+            self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in close)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__).with_name("vllm_process.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**defaults, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is this process's to answer
+        )
+        try:
+            self.name: str = self.ask({"arguments": arguments, "adapters": list(map(str, adapters))})["engine"]
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request, one reply: see `vllm_process.py`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise InstructError(
+                f"vLLM stopped (exit code {self._process.wait()}{self._last_error()}); set VLLM_LOGGING_LEVEL=INFO to "
+                "see its log, or lower the batch size if memory ran out"
+            )
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            message = one_line(f"{reply['error']}: {reply['message']}")
+            if "adapter" in reply:
+                raise InputError(
+                    f"{reply['adapter']}: vLLM cannot serve this adapter ({message}); merge it into its base"
+                )
+            if "adapters" in request and reply["error"] in _CALLER_ERRORS:
+                raise InputError(f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings")
+            raise InstructError(
+                f"vLLM failed on {self._model}: {message}; set VLLM_LOGGING_LEVEL=INFO to see its log"
+            )
+        return reply
+
+    def _last_error(self) -> str:
+        """The last line of vLLM's log that names an error."""
+        if self._log is None:
+            return ""
+        self._log.seek(0)
+        errors = [line for line in self._log if re.search(r"\w(Error|Exception)\b", line)]
+        return ", " + one_line(errors[-1], 200) if errors else ""
+
+    def close(self) -> None:
+        """End the engine's process, and wait until it is gone."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        if self._log is not None:
+            self._log.close()

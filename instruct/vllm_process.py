@@ -1,0 +1,107 @@
+"""A process that holds a vLLM engine: one JSON line in, one JSON line out. `vllm_client.VLLMClient` starts it.
+
+vLLM's own engine process outlives a killed parent and keeps its memory, and requests reach it one by one, so that
+which of them share its first step is a matter of timing. Here the engine runs inside this process: a batch is scheduled
+as a whole, the same way each time, and the process ends as soon as its standard input does, which is at the latest when
+its parent is gone. It imports nothing of this package, so that it starts without what the package needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any, TextIO
+
+
+def main() -> None:
+    """Serve until standard input ends. The first line gives the engine's arguments, each further one a batch."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print must not stand between the replies
+    requests: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_read, args=(sys.stdin, requests), daemon=True).start()
+    start = requests.get()
+    try:
+        llm, engine = _start(start)
+    except Exception as error:
+        _reply(replies, {"error": type(error).__name__, "message": str(error)})
+        raise
+    loras: dict[str, Any] = {}
+    for adapter in start["adapters"]:
+        from vllm.lora.request import LoRARequest
+
+        loras[adapter] = LoRARequest(adapter, len(loras) + 1, adapter)
+        try:  # loaded now: an adapter that does not load inside a batch would take the engine down with it
+            llm.llm_engine.add_lora(loras[adapter])
+        except Exception as error:
+            _reply(replies, {"error": type(error).__name__, "message": str(error), "adapter": adapter})
+            raise
+    _reply(replies, {"engine": engine})
+    while True:
+        request = requests.get()
+        try:
+            _reply(replies, _generate(llm, request, loras))
+        except Exception as error:
+            _reply(replies, {"error": type(error).__name__, "message": str(error)})
+            raise
+
+
+def _read(stream: TextIO, requests: queue.Queue[dict[str, Any]]) -> None:
+    for line in stream:
+        requests.put(json.loads(line))
+    os._exit(0)  # nobody waits for a reply any more; the kernel takes the memory back at once
+
+
+def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
+    replies.write(json.dumps(reply) + "\n")
+    replies.flush()
+
+
+def _start(start: dict[str, Any]) -> tuple[Any, str]:
+    import vllm
+    from vllm.platforms import current_platform
+
+    arguments = dict(start["arguments"])
+    if current_platform.is_cpu():
+        arguments |= {"dtype": "bfloat16", "enforce_eager": True}
+    return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
+
+
+def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
+    """`tokens` of each answer; with `logprob_token_ids`, `logprobs` of exactly those as each answer's first token."""
+    from vllm import SamplingParams
+
+    label_ids = request.get("logprob_token_ids")
+    params = [
+        SamplingParams(
+            temperature=request["temperature"],
+            top_p=request["top_p"],
+            seed=seed,
+            max_tokens=limit,
+            stop_token_ids=request["stop_ids"],
+            repetition_penalty=request.get("repetition_penalty") or 1.0,
+            logprob_token_ids=label_ids,
+            detokenize=False,
+        )
+        for limit, seed in zip(request["limits"], request["seeds"], strict=True)
+    ]
+    outputs = llm.generate(
+        [{"prompt_token_ids": ids} for ids in request["prompts"]],
+        params,
+        lora_request=None if request["adapter"] is None else loras[request["adapter"]],
+        use_tqdm=False,
+    )
+    for output in outputs:
+        if output.outputs[0].finish_reason not in ("stop", "length"):
+            raise RuntimeError(f"a request ended with {output.outputs[0].finish_reason!r}")
+    reply = {"tokens": [list(output.outputs[0].token_ids) for output in outputs]}
+    if label_ids:
+        firsts = [output.outputs[0].logprobs[0] for output in outputs]
+        reply["logprobs"] = [[first[token].logprob for token in label_ids] for first in firsts]
+    return reply
+
+
+if __name__ == "__main__":
+    main()

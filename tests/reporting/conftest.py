@@ -1,0 +1,104 @@
+"""A run with verdicts that the tests wrote, through the real run directory and the real store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.judging.policies import candidate_is_second
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.runs import RunDirectory, write_atomically
+
+CONFIG = {
+    "name": "small",
+    "model": {"name": "tiny|model", "quantization": None},
+    "data": {"card": "starter", "files": None},
+    "lora": {"r": 8, "use_dora": False},
+    "train": {"max_steps": 5},
+    "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "variant": "official", "emphasis": "mle"}},
+    "answers": {"eval_set": "starter_eval", "generation": {"max_new_tokens": 64, "temperature": 0.0}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_judges_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def card(tmp_path) -> Callable[..., None]:
+    """Writes ./judges/NAME/judge.yaml, a card for verdicts that are already there."""
+
+    def write(name: str, **changes: object) -> None:
+        content: dict[str, object] = {
+            "name": name,
+            "description": "a judge of the tests",
+            "model": "nobody/judge-1b",
+            "protocol": "pairwise",
+            "prompt": "prompt.txt",
+            "prompt_form": "text",
+            "decoding": {},
+            "verdict": {"parser": "autoj"},
+            "order_policy": "both",
+            "leading_policy": "strict",
+            "context_length": 4096,
+            "licence": "none",
+        }
+        write_atomically(tmp_path / "judges" / name / "judge.yaml", yaml.safe_dump(content | changes))
+
+    return write
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    run = RunDirectory(tmp_path / "runs" / "small")
+    run.folder.mkdir(parents=True)
+    write_atomically(run.folder / "config.yaml", yaml.safe_dump(CONFIG))
+    manifest = {
+        "created": "2026-01-02T03:04:05+00:00",
+        "updated": "2026-01-02T03:04:05+00:00",
+        "versions": {"instruct": "0.1.0", "torch": "2.13.0"},
+        "machine": {"processor": "A <b>CPU</b>", "cores": 2, "memory_gib": 23.5, "gpus": []},
+        "steps": {"train/emo": {"status": "done", "minutes": 1.25, "attempts": 2, "inputs": {}, "results": {}}},
+    }
+    write_atomically(run.manifest_path, json.dumps(manifest))
+    return run
+
+
+@pytest.fixture
+def write_answers(run) -> Callable[..., Path]:
+    """Writes outputs/NAME.json with `n` answers."""
+
+    def write(name: str, n: int, output: str = "secret answer") -> Path:
+        rows = [
+            {"dataset": "d", "instruction": f"secret prompt {number}", "output": output, "generator": name}
+            for number in range(n)
+        ]
+        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
+        return run.outputs / f"{name}.json"
+
+    return write
+
+
+@pytest.fixture
+def judge_pairs(run) -> Callable[..., None]:
+    """Stores verdicts as shown: (with the candidate first, with it second) a pair, or one in the order of the seed."""
+
+    def write(
+        verdicts: list[tuple[str, str] | str], judge: str = "j", candidate: str = "emo", baseline: str = "mle"
+    ) -> None:
+        judgments = []
+        for number, pair in enumerate(verdicts):
+            instruction = f"secret prompt {number}"
+            drawn = "second" if candidate_is_second(instruction) else "first"
+            orders = {drawn: pair} if isinstance(pair, str) else {"first": pair[0], "second": pair[1]}
+            for position, verdict in orders.items():
+                judgments.append(Judgment(judge, candidate, baseline, instruction, "d", position, "k", verdict))
+        with JudgmentStore(run.store) as store:
+            store.add_judgments(judgments)
+
+    return write
