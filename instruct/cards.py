@@ -123,16 +123,15 @@ def validated(model: type[Model], content: dict[str, Any], where: object) -> Mod
         raise InputError(f"{where}: {field}: {message}{given}") from None
 
 
-def _sibling_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
     """The field names of the model that stands at `loc` inside `model`."""
     current: Any = model
     for part in loc:
-        field = current.model_fields.get(part) if isinstance(current, type) else None
+        field = current.model_fields.get(part)
         if field is None:
             continue
         candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        current = nested[0] if nested else current
+        current = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), current)
     return list(current.model_fields)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -60,6 +61,11 @@ def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, overrides
 
 
+def name_override(name: str) -> list[str]:
+    """The flag that names the run; quoted, for a value is YAML and a name is text."""
+    return ["--name", json.dumps(name)]
+
+
 def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:
     """The config file, or none of it, under the call's flags."""
     from instruct.config import load_config, make_config
@@ -69,9 +75,11 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
         flags += ["--model.name", arguments.model]
     if arguments.objective:
         flags += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
+    if arguments.name:
+        flags += name_override(arguments.name)
     if arguments.config:
         return load_config(arguments.config, flags)
-    return make_config({"name": arguments.name or "train"}, flags, "command line")
+    return make_config({"name": "train"}, flags, "command line")
 
 
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -81,13 +89,13 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import open_run
-    from instruct.training.estimate import check_gpu
+    from instruct.experiment import open_run, run_folder
+    from instruct.plan import check_training
     from instruct.training.train import train_system
 
     config = _config(arguments, overrides)
-    check_gpu(config)
-    run = open_run(config, arguments.name)
+    check_training(config, run_folder(config))
+    run = open_run(config)
     for name in config.systems:
         train_system(config, name, run)
         print(f"{name}: {run.adapters / name}")
@@ -106,9 +114,12 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.config import JudgeSection
     from instruct.experiment import judge_answers
+    from instruct.judging.cards import load_judge_card
+    from instruct.judging.engines import check_available
     from instruct.reporting.report import write_report
 
     _no_overrides(overrides)
+    check_available(load_judge_card(arguments.judge), arguments.base_url)
     run = _run(arguments.run, "outputs/*.json")
     if (arguments.candidate is None) != (arguments.baseline is None):
         raise InputError("--candidate and --baseline go together; give both, or none to take the run's comparisons")
@@ -117,7 +128,9 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     )
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: no comparisons; give --candidate and --baseline")
-    judge_answers(run, JudgeSection(card=arguments.judge, base_url=arguments.base_url, orders=arguments.orders), comparisons)
+    judge_answers(
+        run, JudgeSection(card=arguments.judge, base_url=arguments.base_url, orders=arguments.orders), comparisons
+    )
     print(f"report: {write_report(run.folder)}")
 
 
@@ -173,11 +186,13 @@ def make_parser() -> argparse.ArgumentParser:
     """The command's parser; every verb carries its function."""
     parser = argparse.ArgumentParser(
         prog="instruct",
-        description="Instruction-tune a model with an objective beyond cross-entropy, and find out whether it got better.",
+        description="Instruction-tune a model with an objective beyond cross-entropy, and find out if it got better.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, function: Callable[[argparse.Namespace, list[str]], None], text: str) -> argparse.ArgumentParser:
+    def verb(
+        name: str, function: Callable[[argparse.Namespace, list[str]], None], text: str
+    ) -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
         sub.set_defaults(function=function)
         return sub

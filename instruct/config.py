@@ -162,7 +162,9 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
     while index < len(flags):
         flag = flags[index]
         if not flag.startswith("--"):
-            raise InputError(f"unexpected argument {one_line(flag, 80)!r}; overrides look like --train.learning_rate 1e-4")
+            raise InputError(
+                f"unexpected argument {one_line(flag, 80)!r}; overrides look like --train.learning_rate 1e-4"
+            )
         key, equals, text = flag[2:].partition("=")
         if not equals:
             index += 1

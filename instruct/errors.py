@@ -8,7 +8,7 @@ class InstructError(Exception):
 
 
 class InputError(InstructError):
-    """The call was wrong: the message is one line that names the file, the row, the field and the remedy. Exit code 2."""
+    """The call was wrong: the message is one line that names file, row, field and remedy. Exit code 2."""
 
     exit_code = 2
 

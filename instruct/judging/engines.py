@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -54,7 +55,7 @@ class Engine(Protocol):
 
 
 class VLLMJudge:
-    """A judge in vLLM on this machine, started with the first request.
+    """A judge in vLLM on this machine, started with the first request that fits its context.
 
     Batches are the same for the same requests, and there is no prefix cache: near-tied log-probabilities depend on
     neither what was asked before nor where an earlier run stopped, as long as whole batches are asked.
@@ -68,31 +69,41 @@ class VLLMJudge:
         self.identity = {"model": card.model, "revision": card.revision}
         self._client: Any = None
         self._tokenizer: Any = None
+        self._model = card.model
         self._labels: dict[str, int] = {}
 
-    def _start(self) -> None:
+    def _load_tokenizer(self) -> None:
         card = self._card
-        model = _local_model(card)
+        self._model = _local_model(card)
         if importlib.util.find_spec("vllm") is None:
-            raise InputError(f"judge {card.name}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, or --base-url")
+            raise InputError(
+                f"judge {card.name}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, or --base-url"
+            )
         from transformers import AutoTokenizer
 
-        from instruct.vllm_client import VLLMClient
-
-        self._tokenizer = AutoTokenizer.from_pretrained(model, revision=card.revision if model == card.model else None)
+        self._tokenizer = AutoTokenizer.from_pretrained(self._model, revision=self._revision())
         labels = card.verdict.labels
         for label in (labels.first, labels.second) if labels else ():
             ids = self._tokenizer(label, add_special_tokens=False)["input_ids"]
             if len(ids) != 1:
-                raise InputError(f"judge {card.name}: the label {label!r} is {len(ids)} tokens of its tokenizer; use one")
+                raise InputError(
+                    f"judge {card.name}: the label {label!r} is {len(ids)} tokens of its tokenizer; use one"
+                )
             self._labels[label] = ids[0]
+
+    def _revision(self) -> str | None:
+        return self._card.revision if self._model == self._card.model else None
+
+    def _start(self) -> None:
+        from instruct.vllm_client import VLLMClient
+
         self._client = VLLMClient(
             {
-                "model": model,
-                "revision": card.revision if model == card.model else None,
+                "model": self._model,
+                "revision": self._revision(),
                 "skip_tokenizer_init": True,
                 "generation_config": "vllm",
-                "max_model_len": card.context_length,
+                "max_model_len": self._card.context_length,
                 "max_num_seqs": BATCH,
                 "enable_prefix_caching": False,
                 "trust_remote_code": False,
@@ -102,8 +113,8 @@ class VLLMJudge:
         )
 
     def complete(self, requests: Sequence[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        if self._client is None:
-            self._start()
+        if self._tokenizer is None:
+            self._load_tokenizer()
         decoding = self._card.decoding
         stops = [self._tokenizer.eos_token_id] if self._tokenizer.eos_token_id is not None else []
         for start in range(0, len(requests), BATCH):
@@ -118,6 +129,8 @@ class VLLMJudge:
             ]
 
     def _ask(self, prompts: list[list[int]], stops: list[int]) -> list[Completion]:
+        if self._client is None:
+            self._start()
         decoding = self._card.decoding
         reply = self._client.ask(
             {
@@ -152,7 +165,9 @@ class VLLMJudge:
 
     def _too_long(self, tokens: int) -> Failure:
         card = self._card
-        return Failure(f"too long: {tokens} tokens and {card.decoding.max_tokens} to answer exceed {card.context_length}")
+        return Failure(
+            f"too long: {tokens} tokens and {card.decoding.max_tokens} to answer exceed {card.context_length}"
+        )
 
     def close(self) -> None:
         if self._client is not None:
@@ -177,14 +192,15 @@ class ServerJudge:
         self._client = openai.OpenAI(api_key=key or "none", base_url=base_url, max_retries=4, timeout=120)
 
     def complete(self, requests: Sequence[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        waiting = iter(requests)
         with ThreadPoolExecutor(CONCURRENCY) as pool:
-            under_way = {pool.submit(self._ask, request): request for request in requests}
-            try:
-                for future in as_completed(under_way):
-                    yield [(under_way[future], future.result())]
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            under_way = {pool.submit(self._ask, request): request for request in itertools.islice(waiting, CONCURRENCY)}
+            while under_way:
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                yield [(under_way.pop(future), future.result()) for future in done]
+                # Only now that the caller has kept those: a kill loses no more than is under way.
+                for request in itertools.islice(waiting, len(done)):
+                    under_way[pool.submit(self._ask, request)] = request
 
     def _ask(self, request: Request) -> Reply:
         import openai
@@ -225,12 +241,13 @@ class ServerJudge:
         else:
             if labels:
                 arguments |= {"logprobs": True, "top_logprobs": 20}
-            chat_reply = self._client.chat.completions.create(messages=prompt, **arguments)  # type: ignore[call-overload]
+            messages: Any = prompt
+            chat_reply = self._client.chat.completions.create(messages=messages, **arguments)
             choice = chat_reply.choices[0]
             text, usage = choice.message.content, chat_reply.usage
             if labels:
                 top = {entry.token: entry.logprob for entry in choice.logprobs.content[0].top_logprobs}
-                # A label that is not among the server's top tokens has no known log-probability: the verdict is unparsed.
+                # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
                 logprobs = {label: top[label] for label in (labels.first, labels.second) if label in top}
         if not isinstance(text, str):
             raise ValueError("no text")

@@ -12,7 +12,7 @@ from instruct.judging.engines import BATCH, Engine, Failure, Reply, Request
 from instruct.judging.policies import candidate_is_second
 from instruct.judging.prompts import PromptTemplate
 from instruct.judging.store import Completion, Judgment, JudgmentStore, completion_key
-from instruct.judging.verdicts import read_verdict
+from instruct.judging.verdicts import Verdict, read_verdict
 
 Orders = Literal["both", "one"]
 
@@ -71,8 +71,10 @@ def judge_comparison(
     showings, same = _showings(card, pairs, template, engine, orders or card.order_policy, seed)
 
     def judgment(showing: _Showing, reply: Reply) -> Judgment:
+        verdict: Verdict = "failed"
+        reason: str | None = None
         if isinstance(reply, Failure):
-            verdict, reason = "failed", reply.reason
+            reason = reply.reason
         else:
             verdict = read_verdict(card.verdict, reply.text, reply.label_logprobs)
             reason = None if verdict != "unparsed" else "the reply holds no verdict"
@@ -88,6 +90,14 @@ def judge_comparison(
         )
         for row, position in same
     ]  # fmt: skip
+    shown = {(showing.instruction, showing.position, showing.request.key) for showing in showings}
+    stale = [
+        judged
+        for judged in store.judgments(card.name, candidate.name, baseline.name)
+        if (judged.instruction, judged.position, judged.key) not in shown
+    ]
+    # No verdict outlives the answers or the judge that it was about; its completion stays.
+    store.remove_judgments(stale)
     store.add_judgments(judgments)
     verdicts = Counter(found.verdict for found in judgments)
     asked = 0
@@ -103,10 +113,12 @@ def judge_comparison(
         missing = [showing for showing in batch if showing.request.key not in known]
         if not missing:
             continue
-        by_key = {showing.request.key: showing for showing in missing}
-        for portion in engine.complete([showing.request for showing in by_key.values()]):
+        # Two equal answers give the same prompt in both orders: one request, two showings.
+        requests = {showing.request.key: showing.request for showing in missing}
+        for portion in engine.complete(list(requests.values())):
             store.add_completions([(r.key, reply) for r, reply in portion if isinstance(reply, Completion)])
-            found = [judgment(by_key[request.key], reply) for request, reply in portion]
+            replies = {request.key: reply for request, reply in portion}
+            found = [judgment(s, replies[s.request.key]) for s in missing if s.request.key in replies]
             store.add_judgments(found)
             verdicts.update(each.verdict for each in found)
             asked += len(portion)

@@ -50,9 +50,10 @@ def _outcome(orders: dict[str, Judgment], policy: Policy, judge_rule: str | None
         instruction = next(iter(orders.values())).instruction
         return outcome_of(orders["second" if candidate_is_second(instruction) else "first"])
     first, second = outcome_of(orders["first"]), outcome_of(orders["second"])
+    missing: Outcome
     for missing in ("failed", "unparsed"):
         if missing in (first, second):
-            return missing  # type: ignore[return-value]
+            return missing
     if policy == "upstream" and judge_rule == "pandalm":
         same_label = orders["first"].verdict == orders["second"].verdict
         return "tie" if same_label else first

@@ -68,7 +68,7 @@ class Judgment:
 
 def completion_key(asked: dict[str, Any]) -> str:
     """The SHA-256 of what could change a reply, and of nothing else: prompt, model, decoding, sample."""
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
 class JudgmentStore:
@@ -98,19 +98,22 @@ class JudgmentStore:
         if version != VERSION:
             self._db.close()
             raise InputError(
-                f"{path}: is a judgement store of version {version}, this is {VERSION}; use the emo-instruct that wrote it"
+                f"{path}: is a judgement store of version {version}, not {VERSION}; use the emo-instruct that wrote it"
             )
 
     def __enter__(self) -> JudgmentStore:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._db.close()
 
     def completion(self, key: str) -> Completion | None:
         """A stored completion."""
         row = self._db.execute(
-            "SELECT text, label_logprobs, finish_reason, prompt_tokens, completion_tokens FROM completions WHERE key = ?",
+            "SELECT text, label_logprobs, finish_reason, prompt_tokens, completion_tokens FROM completions"
+            " WHERE key = ?",
             (key,),
         ).fetchone()
         if row is None:
@@ -144,13 +147,23 @@ class JudgmentStore:
             [tuple(vars(judgment).values()) for judgment in judgments],
         )
 
+    def remove_judgments(self, judgments: Iterable[Judgment]) -> None:
+        """Remove verdicts; the completions that they were read from stay."""
+        self._write(
+            "DELETE FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? AND instruction = ? "
+            "AND position = ?",
+            [(j.judge, j.candidate, j.baseline, j.instruction, j.position) for j in judgments],
+        )
+
     def _write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(statement, rows)
-            self._db.execute("COMMIT")
+            with self._db:  # commits, or rolls back
+                self._db.executemany(statement, rows)
         except sqlite3.OperationalError as error:
-            raise InstructError(f"{self.path}: could not be written ({error}); free the disk or end who locks it") from None
+            raise InstructError(
+                f"{self.path}: could not be written ({error}); free the disk or end who locks it"
+            ) from None
 
     def comparisons(self) -> list[tuple[str, str, str]]:
         """The (judge, candidate, baseline) of which there are verdicts, in the order in which they were first made."""

@@ -95,7 +95,7 @@ class EMOTrainer(SFTTrainer):
         self._sums[mode].clear()
         if sums.get("tokens"):
             # A single value each, so that SFTTrainer's own averaging over micro-batches leaves them as they are.
-            self._metrics[mode] = {name: [value] for name, value in self._means(sums).items()}  # type: ignore[assignment]
+            self._metrics[mode] = {name: [value] for name, value in self._means(sums).items()}
         if "seen" in sums:
             self._total_train_tokens += int(sums["seen"])
             self._metrics[mode]["num_tokens"] = [self._total_train_tokens]

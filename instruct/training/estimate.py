@@ -80,13 +80,13 @@ def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> d
     """
     from instruct.objectives.linear import CHUNK_NUMBERS
 
-    width = 0.5625 if config.model.quantization else {"float32": 4}.get(config.model.dtype, 2)
+    width: float = 0.5625 if config.model.quantization else {"float32": 4}.get(config.model.dtype, 2)
     tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
     per_unit = 2 if arguments.gradient_checkpointing else 80
     if config.lora:
         # A rank-r pair on each of the seven projections, in float32 with gradient and two Adam moments.
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
-        optimiser = trained * 16
+        optimiser: float = trained * 16
     else:
         optimiser = shape.parameters * (width + 8)
     return {

@@ -33,7 +33,8 @@ def example(dtype: torch.dtype = torch.float32, scale: float = 1.0) -> tuple[Ten
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 @pytest.mark.parametrize(
-    ("with_bias", "logit_scale", "softcap"), [(False, 1.0, None), (True, 0.25, None), (False, 1.0, 3.0), (True, 2.0, 5.0)]
+    ("with_bias", "logit_scale", "softcap"),
+    [(False, 1.0, None), (True, 0.25, None), (False, 1.0, 3.0), (True, 2.0, 5.0)],
 )
 def test_loss_and_gradients_equal_the_dense_reference(objective, with_bias, logit_scale, softcap):
     hidden, weight, labels = example()
@@ -75,7 +76,9 @@ def test_paper_variant_equals_the_authors_package_where_its_clamp_is_idle():
     head, few = weight[:vocabulary], labels % vocabulary
     table = torch.eye(vocabulary)
     theirs = EMOLoss(
-        torch.cat([hidden @ head.T, torch.zeros(1, vocabulary)])[None], torch.cat([torch.tensor([-100]), few])[None], table
+        torch.cat([hidden @ head.T, torch.zeros(1, vocabulary)])[None],
+        torch.cat([torch.tensor([-100]), few])[None],
+        table,
     )
     paper, _ = linear_objective_loss(hidden, head, few, EMO("paper"), TransportCost(table))
     _, pypi_statistics = linear_objective_loss(hidden, head, few, EMO("pypi"), TransportCost(table))
@@ -141,9 +144,7 @@ def test_zero_rows_cost_one_and_never_give_nan():
     assert rows[1, 2] == 0
     assert torch.equal(rows[0, [2, 5]], torch.ones(2))
     assert torch.equal(rows[1, [0, 1, 3, 4, 5]], torch.ones(5))
-    loss, _ = linear_objective_loss(
-        torch.randn(3, 4, requires_grad=True), weight, torch.tensor([0, 2, 5]), EMO(), cost
-    )
+    loss, _ = linear_objective_loss(torch.randn(3, 4, requires_grad=True), weight, torch.tensor([0, 2, 5]), EMO(), cost)
     assert torch.isfinite(loss)
 
 

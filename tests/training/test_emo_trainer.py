@@ -82,7 +82,9 @@ def tiny_rows(count: int = 8) -> Dataset:
     def words(number: int) -> str:
         return " ".join(f"w{index}" for index in torch.randint(0, VOCABULARY - 3, (number,), generator=generator))
 
-    return Dataset.from_list([{"prompt": words(3 + row % 4), "completion": " " + words(2 + row)} for row in range(count)])
+    return Dataset.from_list(
+        [{"prompt": words(3 + row % 4), "completion": " " + words(2 + row)} for row in range(count)]
+    )
 
 
 def make_trainer(folder: Path, model=None, cls=EMOTrainer, rows: Dataset | None = None, peft_config=None, **arguments):
@@ -160,7 +162,9 @@ def test_the_loss_in_the_model_equals_the_reference(architecture, tied, objectiv
         bias=getattr(head, "bias", None), softcap=getattr(config, "final_logit_softcapping", None),
     ).mean()  # fmt: skip
     expected.backward()
-    wanted = {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+    wanted = {
+        name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
     model.zero_grad()
 
     attach_objective(model, objective, None)
@@ -286,7 +290,9 @@ def test_what_cannot_be_right_is_refused(tmp_path, arguments, message):
         make_trainer(tmp_path, tiny_model(tied=False), **arguments)
 
 
-@pytest.mark.parametrize("arguments", [{"objective": "emd"}, {"gamma": 2.0, "objective": "mixce"}, {"transport_cost": "x"}])
+@pytest.mark.parametrize(
+    "arguments", [{"objective": "emd"}, {"gamma": 2.0, "objective": "mixce"}, {"transport_cost": "x"}]
+)
 def test_a_wrong_config_is_refused(tmp_path, arguments):
     with pytest.raises(ValueError):
         EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments)

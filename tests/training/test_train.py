@@ -119,7 +119,9 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folde
         "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "30",
         "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", "--lora.r", "4", "--lora.dropout", "0.1",
     ]  # fmt: skip
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     deadline = time.monotonic() + 180
     while not list(checkpoints.glob("checkpoint-*/trainer_state.json")):

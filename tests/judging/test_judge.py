@@ -1,0 +1,238 @@
+"""Judging a comparison: against a judge of known behaviour for faults, and on real vLLM."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from instruct.errors import InputError
+from instruct.judging.cards import load_judge_card
+from instruct.judging.engines import CONCURRENCY, check_available, judge_engine
+from instruct.judging.judge import Answers, joined, judge_comparison
+from instruct.judging.policies import candidate_is_second, outcomes
+from instruct.judging.store import JudgmentStore
+
+
+@pytest.fixture(autouse=True)
+def _a_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+
+
+def judge(path, pair, url: str, card_name: str = "pandalm", **arguments):
+    card = load_judge_card(card_name)
+    with JudgmentStore(path) as store, judge_engine(card, url) as engine:
+        counts = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine, **arguments)
+        return counts, store.judgments(card.name, pair[0].name, pair[1].name)
+
+
+def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair):
+    url, requests = fake_server()
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
+    assert (counts.asked, counts.stored) == (40, 0)
+    assert counts.verdicts == Counter(judged.verdict for judged in judgments)
+    assert {(j.instruction, j.position) for j in judgments} == {
+        (f"Question {index}?", position) for index in range(20) for position in ("first", "second")
+    }
+    prompts = [request["body"]["prompt"] for request in requests()]
+    assert sum("### Response 1:\nA good answer to 7" in prompt for prompt in prompts) == 1
+    assert sum("### Response 2:\nA good answer to 7" in prompt for prompt in prompts) == 1
+
+    again, same = judge(tmp_path / "s.sqlite", pair, url)
+    assert (again.asked, again.stored, again.verdicts) == (0, 40, counts.verdicts)
+    assert sorted(same, key=str) == sorted(judgments, key=str)
+    assert len(requests()) == 40
+
+
+def test_one_order_is_drawn_by_the_seed_rule(tmp_path, fake_server, pair):
+    url, requests = fake_server()
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, orders="one")
+    assert counts.asked == len(requests()) == 20
+    for judged in judgments:
+        assert judged.position == ("second" if candidate_is_second(judged.instruction) else "first")
+
+
+def test_a_faulty_reply_never_ends_the_run_and_is_asked_again(tmp_path, fake_server, pair):
+    faults = {"Question 3?": "500", "Question 5?": "empty", "Question 7?": "malformed", "Question 9?": "html"}
+    url, _ = fake_server(faults)
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
+    failed = {judged.instruction: judged.reason for judged in judgments if judged.verdict == "failed"}
+    assert set(failed) == set(faults)
+    assert failed["Question 3?"] == "HTTP 500"
+    assert failed["Question 5?"].startswith("malformed reply")
+    assert counts.verdicts["failed"] == 8
+    assert outcomes(judgments, "strict")["Question 3?"] == "failed"
+
+    # The server is well again. It has another port: the endpoint is part of a completion's key, so name the same.
+    well, requests = fake_server()
+    card = load_judge_card("pandalm")
+    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, well) as engine:
+        engine.identity = {**engine.identity, "endpoint": url}
+        again = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)
+    assert (again.asked, again.verdicts.get("failed", 0)) == (8, 0)
+    assert len(requests()) == 8
+
+
+@pytest.mark.parametrize("status", ["401", "404"])
+def test_no_access_is_one_line_without_the_key(tmp_path, fake_server, pair, status):
+    url, _ = fake_server({"": status})
+    with pytest.raises(InputError, match=rf"refuses model WeOpenML/PandaLM-7B-v1 \(HTTP {status}\)") as caught:
+        judge(tmp_path / "s.sqlite", pair, url)
+    assert "sk-secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_the_key_is_in_no_file(tmp_path, fake_server, pair):
+    url, _ = fake_server({"Question 1?": "500"})
+    judge(tmp_path / "s.sqlite", pair, url)
+    for file in tmp_path.glob("s.sqlite*"):
+        assert b"sk-secret" not in file.read_bytes()
+
+
+def test_equal_answers_are_one_prompt_and_two_verdicts(tmp_path, fake_server):
+    rows = [{"dataset": "d", "instruction": "Q?", "output": "the same", "generator": "g"}]
+    url, requests = fake_server()
+    _, judgments = judge(tmp_path / "s.sqlite", (Answers("a", rows), Answers("b", rows)), url)
+    assert len(requests()) == 1
+    assert [judged.position for judged in judgments] == ["first", "second"]
+    assert outcomes(judgments, "strict") == {"Q?": "tie"}
+
+
+def test_alpaca_eval_does_not_ask_about_equal_answers(tmp_path, fake_server):
+    rows = [{"dataset": "d", "instruction": "Q?", "output": "the same", "generator": "g"}]
+    url, requests = fake_server()
+    counts, judgments = judge(
+        tmp_path / "s.sqlite", (Answers("a", rows), Answers("b", rows)), url, card_name="alpaca_eval_gpt4"
+    )
+    assert (counts.without_request, len(requests())) == (1, 0)
+    assert [judged.verdict for judged in judgments] == ["tie"]
+
+
+def test_no_verdict_outlives_the_answers_it_was_about(tmp_path, fake_server, pair):
+    ours, theirs = pair
+    url, requests = fake_server()
+    judge(tmp_path / "s.sqlite", pair, url)
+    rows = [{**ours.rows[0], "output": "a new answer"}, *ours.rows[1:10]]
+    fewer = Answers(ours.name, rows), dataclasses.replace(theirs, rows=theirs.rows[:10])
+    counts, judgments = judge(tmp_path / "s.sqlite", fewer, url)
+    assert counts.asked == 2
+    assert len(requests()) == 42
+    assert {judged.instruction for judged in judgments} == {f"Question {index}?" for index in range(10)}
+
+
+def test_prompts_that_only_one_side_has_are_named(pair):
+    ours, theirs = pair
+    other = dataclasses.replace(theirs, rows=[{**theirs.rows[0], "instruction": "Something else?"}, *theirs.rows[1:]])
+    with pytest.raises(InputError, match=r"answers theirs: 1 prompts .* missing, first 'Question 0\?'"):
+        joined(ours, other)
+    with pytest.raises(InputError, match=r"answers ours: 1 prompts .* missing, first 'Question 19\?'"):
+        joined(dataclasses.replace(ours, rows=ours.rows[:-1]), theirs)
+
+
+KILLED = """
+import json, sys
+from pathlib import Path
+from instruct.judging.cards import load_judge_card
+from instruct.judging.engines import judge_engine
+from instruct.judging.judge import Answers, judge_comparison
+from instruct.judging.store import JudgmentStore
+card = load_judge_card("pandalm")
+ours, theirs = (Answers(name, rows) for name, rows in json.loads(Path(sys.argv[2]).read_text()))
+with JudgmentStore(sys.argv[1]) as store, judge_engine(card, sys.argv[3]) as engine:
+    judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+"""
+
+
+def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fake_server, make_answers):
+    """SIGKILL in the middle, then again: the verdicts of an undisturbed run, no committed completion asked twice."""
+    pair = make_answers("ours", 100, "One"), make_answers("theirs", 100, "Two")
+    url, requests = fake_server()
+    path, answers = tmp_path / "killed.sqlite", tmp_path / "answers.json"
+    answers.write_text(json.dumps([[side.name, side.rows] for side in pair]))
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), str(answers), url])
+    deadline = time.monotonic() + 60
+    while len(requests()) < 40:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.3)  # what was under way reaches the server's log
+
+    def committed() -> int:
+        with JudgmentStore(path) as store:
+            return store._db.execute("SELECT COUNT(*) FROM completions").fetchone()[0]
+
+    before, stored = len(requests()), committed()
+    assert 0 < stored < 200
+    assert before - stored <= CONCURRENCY
+    counts, judgments = judge(path, pair, url)
+    assert counts.asked == len(requests()) - before == 200 - stored
+    undisturbed, expected = judge(tmp_path / "undisturbed.sqlite", pair, url)
+    assert counts.verdicts == undisturbed.verdicts
+    assert set(judgments) == set(expected)
+
+
+def test_a_judge_that_cannot_be_asked_says_what_it_needs(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: needs OPENAI_API_KEY"):
+        check_available(load_judge_card("alpaca_eval_gpt4"))
+    with pytest.raises(InputError, match=r"judge autoj: .*13"):
+        check_available(load_judge_card("autoj"))
+    check_available(load_judge_card("autoj"), "http://127.0.0.1:1/v1")
+
+
+@pytest.mark.integration
+def test_the_embedded_judge_on_vllm(tmp_path, smollm2):
+    """Log-probabilities are those of the label tokens, a pair that does not fit is told, none is asked twice."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from instruct.judging.prompts import PromptTemplate
+
+    rows = [
+        {"dataset": "d", "instruction": "Name a colour.", "output": "Blue.", "generator": "a"},
+        {"dataset": "d", "instruction": "What is 2 + 3?", "output": "5", "generator": "a"},
+        {"dataset": "d", "instruction": "Say a lot.", "output": "word " * 9000, "generator": "a"},
+    ]
+    others = [{**row, "output": output} for row, output in zip(rows, ["Not telling.", "22", "no"], strict=True)]
+    card = load_judge_card("smollm2_demo")
+    ours, theirs = Answers("a", rows), Answers("b", others)
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        with judge_engine(card) as engine:
+            counts = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+        judgments = store.judgments(card.name, "a", "b")
+        assert counts.verdicts["failed"] == 2
+        reasons = {judged.reason for judged in judgments if judged.verdict == "failed"}
+        assert all(reason.startswith("too long: ") for reason in reasons)
+        tokenizer = AutoTokenizer.from_pretrained(smollm2)
+        model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
+        labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
+        for judged in judgments:
+            if judged.verdict == "failed":
+                continue
+            row, other = next(
+                (r, o) for r, o in zip(rows, others, strict=True) if r["instruction"] == judged.instruction
+            )
+            shown = (row, other) if judged.position == "first" else (other, row)
+            prompt = PromptTemplate(card).render(row, shown[0]["output"], shown[1]["output"])
+            ids = tokenizer.apply_chat_template(
+                prompt, add_generation_prompt=True, return_dict=False, return_tensors="pt"
+            )
+            with torch.no_grad():
+                wanted = model(ids).logits[0, -1].log_softmax(-1)[labels]
+            found = store.completion(judged.key).label_logprobs
+            # vLLM computes in bfloat16.
+            assert torch.allclose(torch.tensor([found["1"], found["2"]]), wanted, atol=0.25)
+        # Nothing fits that is not stored: no second start.
+        with judge_engine(card) as engine:
+            again = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+            assert again.verdicts == counts.verdicts
+            assert engine._client is None
