@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.errors import InputError, InstructError, one_line
@@ -82,6 +83,16 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     return make_config({"name": "train"}, flags, "command line")
 
 
+def print_report(folder: Path) -> None:
+    """Write a run's report; print its first lines and where it is."""
+    from instruct.reporting.markdown import render_summary
+    from instruct.reporting.report import build_report, write_report
+
+    path = write_report(folder)
+    print(render_summary(build_report(folder)))
+    print(f"report: {path}")
+
+
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.preview import print_preview
 
@@ -116,7 +127,6 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import judge_answers
     from instruct.judging.cards import load_judge_card
     from instruct.judging.engines import check_available
-    from instruct.reporting.report import write_report
 
     _no_overrides(overrides)
     check_available(load_judge_card(arguments.judge), arguments.base_url)
@@ -131,14 +141,12 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     judge_answers(
         run, JudgeSection(card=arguments.judge, base_url=arguments.base_url, orders=arguments.orders), comparisons
     )
-    print(f"report: {write_report(run.folder)}")
+    print_report(run.folder)
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.reporting.report import write_report
-
     _no_overrides(overrides)
-    print(f"report: {write_report(_run(arguments.run, 'judgments.sqlite').folder)}")
+    print_report(_run(arguments.run, "judgments.sqlite").folder)
 
 
 def merge(arguments: argparse.Namespace, overrides: list[str]) -> None:

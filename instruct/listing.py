@@ -5,50 +5,61 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from instruct.cards import list_cards
 
 
 def print_listing(what: str) -> None:
     """Print the data cards, the judge cards, or the runs under `./runs`."""
-    table = {"data": _data, "judges": _judges, "runs": _runs}[what]()
-    Console().print(table)
+    console = Console(highlight=False)
+    for name, facts in {"data": _data, "judges": _judges, "runs": _runs}[what]():
+        console.print(Text(name, style="bold"))
+        console.print(Text("  " + " · ".join(facts)), soft_wrap=True)
     if what != "runs":
         for card in list_cards("data" if what == "data" else "judges"):
             if card.hides:
-                print(f"note: {card.name} of {card.path} hides the installed card {card.hides}")
+                console.print(Text(f"note: {card.name} of {card.path} hides the installed card {card.hides}"))
 
 
-def _data() -> Table:
+def _data() -> list[tuple[str, list[str]]]:
     from instruct.data.cards import load_dataset_card
 
-    table = Table("name", "for", "rows", "template", "licence", "found in")
+    listed = []
     for found in list_cards("data"):
         card = load_dataset_card(str(found.path))
-        rows = f"{card.rows:,}" if card.rows else "?"
-        template = card.template if card.purpose == "train" else "as trained"
-        table.add_row(found.name, card.purpose, rows, template, card.licence, found.origin)
-    return table
+        purpose = "to train on" if card.purpose == "train" else "to answer"
+        rows = f"{card.rows:,} rows" if card.rows else "rows not counted"
+        listed.append((found.name, [purpose, rows, f"licence: {card.licence}", str(found.path)]))
+    return listed
 
 
-def _judges() -> Table:
+def _judges() -> list[tuple[str, list[str]]]:
     from instruct.judging.cards import load_judge_card
 
-    table = Table("name", "model", "protocol", "orders", "licence", "human agreement", "found in")
+    listed = []
     for found in list_cards("judges"):
         card = load_judge_card(str(found.path))
-        measured = str(card.human_agreement) if card.human_agreement else "not measured"
-        table.add_row(found.name, card.model, card.protocol, card.order_policy, card.licence, measured, found.origin)
-    return table
+        measured = card.human_agreement or "not measured"
+        facts = [
+            f"model {card.model}",
+            f"{card.protocol}, {'both orders' if card.order_policy == 'both' else 'one order'}",
+            f"agreement with people: {measured}",
+            f"licence: {card.licence}",
+            str(found.path),
+        ]
+        listed.append((found.name, facts))
+    return listed
 
 
-def _runs() -> Table:
+def _runs() -> list[tuple[str, list[str]]]:
     from instruct.runs import RunDirectory
 
-    table = Table("run", "updated", "steps done")
+    listed = []
     for manifest in sorted(Path("runs").glob("*/manifest.json")):
         content = RunDirectory(manifest.parent).manifest()
         done = [name for name, step in content["steps"].items() if step["status"] == "done"]
-        table.add_row(str(manifest.parent), content["updated"], ", ".join(done) or "none")
-    return table
+        listed.append(
+            (str(manifest.parent), [f"updated {content['updated']}", f"done: {', '.join(done) or 'nothing'}"])
+        )
+    return listed

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from instruct.cli import name_override, run_guarded, split_overrides
+from instruct.cli import name_override, print_report, run_guarded, split_overrides
 
 
 def run_recipe(gpu_config: str, description: str | None) -> None:
@@ -30,7 +30,6 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     from instruct.config import load_config
     from instruct.experiment import answer_prompts, judge_answers, open_run, run_folder
     from instruct.plan import check_evaluation, check_training
-    from instruct.reporting.report import write_report
     from instruct.training.train import train_system
 
     if arguments.name:
@@ -46,8 +45,7 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     answer_prompts(config, run)
     for judge in config.judges:
         judge_answers(run, judge, judge.comparisons or config.comparisons)
-    report = write_report(run.folder)
-    print(f"report: {report}")
+    print_report(run.folder)
 
 
 if __name__ == "__main__":

@@ -29,42 +29,48 @@ def render_markdown(report: Report, figures: dict[str, str]) -> str:
     """report.md. `figures` maps a judge's name to its figure's path beside the file."""
     lines = [f"# {escape_markdown(report['run'])}", ""]
     for judge in report["judges"]:
-        lines += _opening(judge)
+        if judge["warning"]:
+            name, warning = escape_markdown(judge["name"]), escape_markdown(judge["warning"], 1000)
+            lines += [f"> **Warning, {name}:** {warning}", ""]
     for judge in report["judges"]:
-        lines += _judge_section(judge, figures.get(judge["name"]))
+        lines += _opening(judge)
+    missing = [f"- {line}" for line in _unjudged(report, escape_markdown)]
+    if missing:
+        lines += ["The config names comparisons without any verdict yet:", "", *missing, ""]
+    for judge in report["judges"]:
+        lines += _judge_section(judge, figures[judge["name"]])
     lines += _systems(report) + _made_from(report)
     return "\n".join(lines).rstrip() + "\n"
 
 
 def headline(judge: Judge, comparison: Comparison, escape: Callable[[object], str]) -> str:
-    """One sentence: who won under the leading policy, by how much, from how many pairs, and how sure that is."""
+    """Who won under the leading policy, by how much, from how many pairs, and how sure that is."""
     figures = comparison["policies"][comparison["leading"]]
     candidate, baseline = escape(comparison["candidate"]), escape(comparison["baseline"])
-    before = f"before {escape(judge['name'])}"
+    by = f"{escape(judge['name'])}: "
     if figures["win_rate"] is None:
-        return f"No verdict on {candidate} against {baseline} {before}: {_unread(figures)}."
-    rate = f"{candidate}'s win rate is {figures['win_rate']:.1f} %"
+        return f"{by}no verdict on {candidate} against {baseline} ({_unread(figures)})."
     error = figures["standard_error"]
-    count = f"n = {figures['n_judged']}, {'no standard error' if error is None else f'standard error {error:.1f}'}"
+    rate = (
+        f"{candidate}'s win rate is {figures['win_rate']:.1f} % (n = {figures['n_judged']}, "
+        f"{'no standard error' if error is None else f'standard error {error:.1f}'})"
+    )
     if figures["finding"] == "too few":
-        return f"Too few pairs to tell {candidate} from {baseline} {before}: {rate} ({count})."
+        return f"{by}too few pairs to tell {candidate} from {baseline}: {rate}."
     low, high = figures["interval"] or (0.0, 100.0)
-    interval = f"{low:.1f} to {high:.1f}"
+    interval = f"its 95 % interval, {low:.1f} to {high:.1f}"
     if figures["finding"] == "no difference":
-        return (
-            f"No difference shown between {candidate} and {baseline} {before}: {rate} ({count}); "
-            f"its 95 % interval, {interval}, includes 50."
-        )
+        return f"{by}no difference shown between {candidate} and {baseline}: {rate}; {interval}, includes 50."
     won, lost = (candidate, baseline) if figures["finding"] == "candidate" else (baseline, candidate)
     margin = abs(figures["win_rate"] - 50)
-    return (
-        f"{won} won against {lost} {before} by {margin:.1f} points over an even 50: {rate} ({count}); "
-        f"its 95 % interval, {interval}, does not include 50."
-    )
+    sentence = f"{by}{won} won against {lost} by {margin:.1f} points over an even 50: {rate}; {interval}."
+    if figures["reversible"]:
+        sentence += f" The pairs without a verdict ({_unread(figures)}) could reverse that."
+    return sentence
 
 
 def trust(judge: Judge, escape: Callable[[object], str]) -> str:
-    """What the judge can be trusted for."""
+    """How far the judge agrees with people, as far as anybody measured it."""
     measured = "; ".join(f"{key} {value}" for key, value in (judge["human_agreement"] or {}).items())
     words = escape(measured) if measured else "not measured"
     return f"Judge {escape(judge['name'])} ({escape(judge['model'])}); agreement with people: {words}."
@@ -72,10 +78,12 @@ def trust(judge: Judge, escape: Callable[[object], str]) -> str:
 
 def render_summary(report: Report) -> str:
     """The report for a terminal: plain text without control characters, and without brackets that rich would read."""
-    lines = []
+    lines = [
+        f"WARNING: {_plain(judge['name'])}: {_plain(judge['warning'], 1000)}"
+        for judge in report["judges"]
+        if judge["warning"]
+    ]
     for judge in report["judges"]:
-        if judge["warning"]:
-            lines.append(f"WARNING: {_plain(judge['warning'], 1000)}")
         for comparison in judge["comparisons"]:
             lines.append(headline(judge, comparison, _plain))
             lines += [f"  WARNING: {_plain(warning)}" for warning in comparison["warnings"]]
@@ -83,43 +91,43 @@ def render_summary(report: Report) -> str:
         header = ["candidate", "baseline", "policy", "win", "tie", "loss", "unread", "win rate", "std. err."]
         rows = []
         for comparison in judge["comparisons"]:
-            for policy, figures in _leading_first(comparison):
+            for policy, figures in comparison["policies"].items():
                 names = [_plain(comparison["candidate"], 28), _plain(comparison["baseline"], 28), policy]
                 counts = [figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"]]
                 rows.append(
                     [*names, *map(str, counts), _number(figures["win_rate"]), _number(figures["standard_error"])]
                 )
         lines += [*_columns(header, rows, left=3), ""]
+    lines += [f"NOT JUDGED YET: {line}" for line in _unjudged(report, _plain)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _unjudged(report: Report, escape: Callable[[object], str]) -> list[str]:
+    return [
+        f"{escape(each['judge'])}: {escape(each['candidate'])} against {escape(each['baseline'])}"
+        for each in report["not_judged"]
+    ]
 
 
 def _opening(judge: Judge) -> list[str]:
     lines = []
-    if judge["warning"]:
-        name, warning = escape_markdown(judge["name"]), escape_markdown(judge["warning"], 1000)
-        lines += [f"> **Warning, {name}:** {warning}", ""]
     for comparison in judge["comparisons"]:
-        sentence = headline(judge, comparison, escape_markdown)
-        figures = comparison["policies"][comparison["leading"]]
-        if figures["reversible"] and figures["finding"] in {"candidate", "baseline"}:
-            sentence += f" The pairs without a verdict ({_unread(figures)}) could reverse that."
-        lines.append(f"- **{sentence}**")
+        lines.append(f"- **{headline(judge, comparison, escape_markdown)}**")
         lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison["warnings"]]
     return [*lines, "", trust(judge, escape_markdown), ""]
 
 
-def _judge_section(judge: Judge, figure: str | None) -> list[str]:
+def _judge_section(judge: Judge, figure: str) -> list[str]:
     name = escape_markdown(judge["name"])
     lines = [f"## Verdicts of {name}", ""]
-    for text in (judge["description"], judge["notes"]):
+    for word, text in (("The judge", judge["description"]), ("Notes", judge["notes"])):
         if text:
-            lines += [escape_markdown(text, 1000), ""]
-    if figure:
-        lines += [f"![Wins, ties and losses before {name}]({figure})", ""]
+            lines += [f"{word}: {escape_markdown(text, 1000)}", ""]
+    lines += [f"![Wins, ties and losses by the verdicts of {name}]({figure})", ""]
     rows = []
     for comparison in judge["comparisons"]:
         names = [escape_markdown(comparison["candidate"]), escape_markdown(comparison["baseline"])]
-        for policy, figures in _leading_first(comparison):
+        for policy, figures in comparison["policies"].items():
             label = f"**{policy}**" if policy == comparison["leading"] else policy
             counts = [figures[key] for key in ("n", "win", "tie", "loss", "unparsed", "failed")]
             numbers = [_number(figures["win_rate"]), _number(figures["standard_error"]), _span(figures["bounds"])]
@@ -139,6 +147,7 @@ def _judge_section(judge: Judge, figure: str | None) -> list[str]:
             escape_markdown(comparison["candidate"]),
             escape_markdown(comparison["baseline"]),
             comparison["orders"],
+            f"{comparison['pairs_judged']} of {comparison['pairs_expected']}",
             _number(comparison["consistency"]),
             str(comparison["consistency_n"]),
             _number(comparison["first_position_rate"]),
@@ -146,8 +155,8 @@ def _judge_section(judge: Judge, figure: str | None) -> list[str]:
         ]
         for comparison in judge["comparisons"]
     ]
-    header = ["candidate", "baseline", "orders", "consistency %", "of pairs", "first position %", "of verdicts"]
-    lines += _table(header, rows, left=3)
+    header = ["candidate", "baseline", "orders", "pairs judged", "consistency %", "of pairs"]
+    lines += _table([*header, "first position %", "of verdicts"], rows, left=3)
     lines += [
         "",
         "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
@@ -161,16 +170,18 @@ def _systems(report: Report) -> list[str]:
     rows = [
         [
             escape_markdown(system["name"]),
+            escape_markdown(system["generator"]),
+            escape_markdown(system["engine"] or "-"),
             str(system["n"]),
             _number(system["mean_tokens"]),
             _number(system["mean_characters"]),
-            "-" if system["truncated"] is None else str(system["truncated"]),
-            escape_markdown(system["engine"] or "-"),
+            _text(system["truncated"]),
         ]
         for system in report["systems"]
     ]
-    header = ["system", "answers", "mean tokens", "mean characters", "truncated", "engine"]
-    return ["## Answers", "", *_table(header, rows, left=1), ""] if rows else []
+    header = ["system", "generator", "engine", "answers", "mean tokens", "mean characters", "truncated"]
+    lines = ["## Answers", "", *_table(header, rows, left=3), ""]
+    return [*lines, "Truncated: cut at the length limit. Tokens are the model's own, without the end token.", ""]
 
 
 def _made_from(report: Report) -> list[str]:
@@ -184,18 +195,28 @@ def _made_from(report: Report) -> list[str]:
     lines += [f"- versions: {escape_markdown(versions, 400)}", f"- created: {escape_markdown(report['created'])}", ""]
     rows = [
         [
-            escape_markdown(phase["step"]),
-            escape_markdown(phase["status"]),
-            _number(phase["minutes"]),
-            str(phase["attempts"]),
+            escape_markdown(training["system"]),
+            escape_markdown(training["objective"]),
+            *(_text(training[key]) for key in ("rows", "truncated", "epochs", "steps", "learning_rate")),
         ]
+        for training in report["trainings"]
+    ]
+    if rows:
+        header = ["trained", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
+        lines += [*_table(header, rows, left=2), ""]
+    rows = [
+        [*map(escape_markdown, (phase["step"], phase["status"])), _number(phase["minutes"]), str(phase["attempts"])]
         for phase in report["phases"]
     ]
-    return lines + (_table(["phase", "status", "minutes", "attempts"], rows, left=2) if rows else [])
+    if rows:
+        lines += [*_table(["phase", "status", "minutes", "attempts"], rows, left=2), ""]
+    hashes = [*report["sha256"].items(), *((f"answers of {s['name']}", s["sha256"]) for s in report["systems"])]
+    rows = [[escape_markdown(name), escape_markdown(digest)] for name, digest in hashes]
+    return [*lines, *_table(["made from", "SHA-256"], rows, left=2)]
 
 
-def _leading_first(comparison: Comparison) -> list[tuple[str, TallyFigures]]:
-    return sorted(comparison["policies"].items(), key=lambda item: item[0] != comparison["leading"])
+def _text(value: float | None) -> str:
+    return "-" if value is None else escape_markdown(f"{value:g}" if isinstance(value, float) else value)
 
 
 def _unread(figures: TallyFigures) -> str:

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Blue and orange of Okabe and Ito's palette stay apart for every kind of colour blindness, and in grey.
-_PARTS = {"win": ("#0072B2", "white"), "tie": ("#DDDDDD", "#222222"), "loss": ("#E69F00", "#222222")}
-_MISSING = "#8C8C8C"
+_PARTS = {
+    "first named wins": ("#0072B2", "white"),
+    "tie": ("#DDDDDD", "#222222"),
+    "first named loses": ("#E69F00", "#222222"),
+    "no verdict": ("#777777", "white"),
+}
 _INK, _FAINT, _ALERT = "#222222", "#666666", "#A02C00"
 _WIDTH, _ROW, _BAR = 8.0, 0.62, 0.56
 _STYLE: Any = {
@@ -48,12 +52,13 @@ def draw_comparisons(judge: Judge, stem: Path) -> None:
 
 def _figure(judge: Judge) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     comparisons = judge["comparisons"]
-    warning = textwrap.wrap(one_line(judge["warning"] or "", 400), 104)
+    warning = textwrap.wrap(one_line(judge["warning"] or "", 400), 100)
     names = [_row_name(comparison) for comparison in comparisons]
     left = min(2.6, 0.35 + 0.083 * max(len(line) for name in names for line in name.split("\n")))
-    right, top, bottom = 1.45, 0.78 + (0.22 * len(warning) + 0.2 if warning else 0), 0.5
+    right, top, bottom = 1.45, 0.85 + (0.18 * len(warning) + 0.3 if warning else 0), 0.68
     height = top + _ROW * len(comparisons) + bottom
     figure = Figure(figsize=(_WIDTH, height))
     width = _WIDTH - left - right
@@ -74,44 +79,48 @@ def _figure(judge: Judge) -> Figure:
         figure.text(
             *place, "\n".join(warning), va="top", size=8.5, color=_ALERT, weight="bold", linespacing=1.35, bbox=style
         )
-    _legend(figure, comparisons, height)
+    handles = [Patch(color=colour, label=part) for part, (colour, _) in _PARTS.items()]
+    figure.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(left / _WIDTH, 0.02), ncols=len(handles), frameon=False,
+        fontsize=8, handlelength=1, handleheight=1, columnspacing=1.5, handletextpad=0.5, borderaxespad=0,
+    )  # fmt: skip
     return figure
 
 
 def _draw_row(axes: Axes, row: int, comparison: Comparison, inches: float) -> None:
     """One bar, in percent of all pairs; `inches` is what the whole of it is wide."""
-    figures: Any = comparison["policies"][comparison["leading"]]
-    total, start = max(1, figures["n"]), 0.0
-    narrow: list[tuple[float, str, str]] = []
-    for part, (colour, ink) in _PARTS.items():
-        share = 100 * figures[part] / total
-        axes.barh(row, share, _BAR, left=start, color=colour, edgecolor="white", linewidth=0.8)
-        if figures[part]:
-            text, middle = str(figures[part]), start + share / 2
-            if share / 100 * inches > 0.1 * len(text) + 0.06:
-                axes.text(middle, row, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold")
-            else:
-                narrow.append((middle, text, _INK))
+    figures = comparison["policies"][comparison["leading"]]
+    counts = (figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"])
+    start = 0.0
+    narrow: list[tuple[float, str]] = []
+    for count, (colour, ink) in zip(counts, _PARTS.values(), strict=True):
+        if not count:
+            continue
+        share = 100 * count / figures["n"]
+        axes.barh(row, share, _BAR, left=start, color=colour, edgecolor="white", linewidth=0.4)
+        text, middle = str(count), start + share / 2
+        if share / 100 * inches > 0.1 * len(text) + 0.06:
+            axes.text(middle, row, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold")
+        else:
+            narrow.append((middle, text))
         start += share
-    missing = figures["unparsed"] + figures["failed"]
-    if missing:
-        share = 100 * missing / total
-        axes.barh(row, share, _BAR * 0.35, left=start, color=_MISSING, linewidth=0)
-        narrow.append((start + share / 2, str(missing), _FAINT))
     _draw_narrow(axes, row, narrow, inches)
     rate, error = figures["win_rate"], figures["standard_error"]
     said = "no verdict" if rate is None else f"{rate:.1f} %" + ("" if error is None else f" ± {error:.1f}")
+    pairs = f"n = {figures['n_judged']}" + (", PARTIAL" if comparison["partial"] else "")
     axes.text(102, row - 0.13, said, ha="left", va="center", color=_INK, size=10, weight="bold", clip_on=False)
-    axes.text(102, row + 0.2, f"n = {figures['n_judged']}", ha="left", va="center", color=_FAINT, size=8, clip_on=False)
+    axes.text(102, row + 0.2, pairs, ha="left", va="center", color=_FAINT, size=8, clip_on=False)
 
 
-def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str, str]], inches: float) -> None:
-    """Counts of parts too narrow to hold them: above the bar, side by side, none beyond its end."""
+def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
+    """Counts of parts too narrow to hold them: above the bar, side by side, none beyond its ends."""
+    widths = [100 * (0.09 * len(text) + 0.06) / inches for _, text in labels]
     edge = 100.0
-    for middle, text, colour in reversed(labels):
-        half = 100 * (0.045 * len(text) + 0.03) / inches
-        place = max(half, min(middle, edge - half))
-        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=colour, size=8)
+    for index in reversed(range(len(labels))):
+        middle, text = labels[index]
+        half = widths[index] / 2
+        place = max(sum(widths[:index]) + half, min(middle, edge - half))
+        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=_INK, size=8)
         edge = place - half
 
 
@@ -120,35 +129,17 @@ def _style(axes: Axes, names: list[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0, pad=6, labelcolor=_INK)
-    axes.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 % of pairs"])
+    axes.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
     axes.tick_params(axis="x", length=3, labelsize=8, color=_FAINT, labelcolor=_FAINT)
-    axes.axvline(50, color="white", linewidth=0.8, linestyle=(0, (3, 3)), zorder=3)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color("#BBBBBB")
     axes.text(102, -0.62, "win rate ± SE", ha="left", va="bottom", color=_FAINT, size=8, clip_on=False)
 
 
-def _legend(figure: Figure, comparisons: list[Comparison], height: float) -> None:
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=colour, label=f"candidate: {part}") for part, (colour, _) in _PARTS.items()]
-    leading: list[Any] = [comparison["policies"][comparison["leading"]] for comparison in comparisons]
-    if any(figures["unparsed"] + figures["failed"] for figures in leading):
-        handles.append(Patch(color=_MISSING, label="no verdict"))
-    figure.legend(
-        handles=handles, loc="upper right", bbox_to_anchor=(1 - 0.1 / _WIDTH, 1 - 0.12 / height), ncols=len(handles),
-        frameon=False, fontsize=8, handlelength=1, handleheight=1, columnspacing=1.1, handletextpad=0.5,
-    )  # fmt: skip
-
-
 def _row_name(comparison: Comparison) -> str:
-    names = (one_line(comparison[side], 28) for side in ("candidate", "baseline"))
-    return (
-        " vs\n".join(names)
-        if sum(map(len, (comparison["candidate"], comparison["baseline"]))) > 20
-        else " vs ".join(names)
-    )
+    first, second = (one_line(name, 28) for name in (comparison["candidate"], comparison["baseline"]))
+    return f"{first} vs{' ' if len(first + second) <= 20 else chr(10)}{second}"
 
 
 def _write_whole(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +16,8 @@ from instruct.judging.policies import outcomes
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.markdown import render_markdown
 from instruct.reporting.plots import draw_comparisons
-from instruct.reporting.schema import Comparison, Judge, Phase, Report, System, TallyFigures
+from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
+from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, Report, System, TallyFigures, Unjudged
 from instruct.reporting.statistics import Tally, position_statistics, tally
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
@@ -35,9 +37,10 @@ def write_report(run_folder: str | Path) -> Path:
     report = build_report(run.folder)
     figures: dict[str, str] = {}
     for number, judge in enumerate(report["judges"], 1):
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge["name"]).strip("-") or "judge"
-        # Two names may come down to one file name.
-        stem = f"{stem}-{number}" if f"figures/{stem}.png" in figures.values() else stem
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge["name"]).strip("-")[:60] or "judge"
+        # Two names may come down to one file name, on some disks by their case alone.
+        taken = {path.lower() for path in figures.values()}
+        stem = f"{stem}-{number}" if f"figures/{stem}.png".lower() in taken else stem
         draw_comparisons(judge, run.report / "figures" / stem)
         figures[judge["name"]] = f"figures/{stem}.png"
     write_atomically(run.report / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
@@ -54,30 +57,37 @@ def build_report(run_folder: str | Path) -> Report:
     """
     run = RunDirectory(run_folder)
     manifest, config = run.manifest(), run.config()
-    answers = {path.stem: load_answers(path) for path in sorted(run.outputs.glob("*.json"))}
+    found = _read_store(run)
+    files = _answer_files(run, manifest)
+    answers = {name: load_answers(path) for name, path in files.items()}
     judges: dict[str, Judge] = {}
     cards: dict[str, JudgeCard] = {}
-    for name, candidate, baseline, judgments in _read_store(run):
+    judged: set[tuple[str, str, str]] = set()
+    for name, candidate, baseline, judgments in found:
         step = manifest["steps"].get(f"judge/{name}/{candidate}_vs_{baseline}", {})
+        given = step.get("inputs", {}).get("judge", {}).get("card", name)
+        judged |= {(name, candidate, baseline), (given, candidate, baseline)}
         if name not in judges:
-            cards[name] = load_judge_card(_card_name(step, name))
+            # The call may have given the card by its path.
+            cards[name] = load_judge_card(given if Path(given).exists() else name)
             judges[name] = _judge(cards[name], name)
         prompts = {row["instruction"] for row in answers[candidate]} if candidate in answers else None
-        comparison = _comparison(cards[name], candidate, baseline, judgments)
-        comparison["warnings"] += _mismatches(judgments, prompts) + _changed(run, step)
+        comparison = _comparison(cards[name], candidate, baseline, judgments, prompts, step.get("status") == "started")
+        comparison["warnings"] += _changed(run, step)
         judges[name]["comparisons"].append(comparison)
     return Report(
+        schema_version=SCHEMA_VERSION,
         run=str(config.get("name", run.folder.resolve().name)),
         created=manifest["created"],
-        versions=manifest["versions"],
-        machine=manifest["machine"],
-        config=_config_summary(config),
-        systems=[_system(run, manifest, name, rows) for name, rows in answers.items()],
-        phases=[
-            Phase(step=step, status=record["status"], minutes=record.get("minutes"), attempts=record.get("attempts", 1))
-            for step, record in manifest["steps"].items()
-        ],
         judges=list(judges.values()),
+        not_judged=_not_judged(config, judged),
+        systems=[_system(manifest, name, files[name], rows) for name, rows in answers.items()],
+        trainings=trainings(manifest, config),
+        config=config_summary(config),
+        phases=phases(manifest),
+        machine=manifest["machine"],
+        versions=manifest["versions"],
+        sha256=data_hashes(manifest),
     )
 
 
@@ -93,10 +103,29 @@ def _read_store(run: RunDirectory) -> list[tuple[str, str, str, list[Judgment]]]
     )
 
 
-def _card_name(step: dict[str, Any], name: str) -> str:
-    """The card as the call gave it, which may be a path; else the judge's name."""
-    given = step.get("inputs", {}).get("judge", {}).get("card", name)
-    return given if given == name or Path(given).exists() else name
+def _answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
+    """The run's answers, and the files from elsewhere that they were compared with, by the names in the store."""
+    files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
+    for step, record in manifest["steps"].items():
+        for name in record["inputs"].get("answers", {}) if step.startswith("judge/") else ():
+            path = _answers_path(run, name)
+            if path.is_file():
+                files.setdefault(path.stem, path)
+    return files
+
+
+def _answers_path(run: RunDirectory, name: str) -> Path:
+    return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
+
+
+def _not_judged(config: dict[str, Any], judged: set[tuple[str, str, str]]) -> list[Unjudged]:
+    """What the config would have compared; `judged` names a judge as the store does and as the call did."""
+    wanted = [
+        (judge["card"], *(Path(name).stem if name.endswith(".json") else name for name in pair))
+        for judge in config.get("judges") or []
+        for pair in judge.get("comparisons") or config.get("comparisons") or []
+    ]
+    return [Unjudged(judge=j, candidate=c, baseline=b) for j, c, b in wanted if (j, c, b) not in judged]
 
 
 def _judge(card: JudgeCard, name: str) -> Judge:
@@ -111,22 +140,38 @@ def _judge(card: JudgeCard, name: str) -> Judge:
     )
 
 
-def _comparison(card: JudgeCard, candidate: str, baseline: str, judgments: Sequence[Judgment]) -> Comparison:
-    seen: dict[str, int] = {}
-    for judgment in judgments:
-        seen[judgment.instruction] = seen.get(judgment.instruction, 0) + 1
-    shown = set(seen.values())
-    orders = "mixed" if len(shown) > 1 else "both" if shown == {2} else "one"
-    warnings = []
-    if orders == "mixed":
-        once = sum(times == 1 for times in seen.values())
-        warnings.append(f"{once} of {len(seen)} pairs were shown in one order only; judge again to complete them")
+def _comparison(
+    card: JudgeCard,
+    candidate: str,
+    baseline: str,
+    judgments: Sequence[Judgment],
+    prompts: set[str] | None,
+    unfinished: bool,
+) -> Comparison:
+    """One comparison's figures. `prompts`: those of the candidate's answers, None where these are not at hand."""
+    times = Counter(judgment.instruction for judgment in judgments)
+    shown = max(times.values())
+    in_both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
     # A policy for two orders says nothing about pairs that were shown in one.
-    policies: Sequence[Policy] = ("single",) if orders == "one" else get_args(Policy)
+    policies: Sequence[Policy] = ("single",) if shown == 1 else get_args(Policy)
     leading: Policy = card.leading_policy if card.leading_policy in policies else "single"
+    wanted = times.keys() if prompts is None else prompts
+    judged = sum(times[instruction] == shown for instruction in wanted)
+
+    warnings = []
+    partial = unfinished or judged < len(wanted)
+    if partial:
+        warnings.append(
+            f"PARTIAL: judging has not finished; {judged} of {len(wanted)} pairs are judged"
+            f"{' in both orders' if shown == 2 else ''}; the same judge command goes on where it stopped"
+        )
+    if times.keys() - wanted:
+        warnings.append(
+            f"{len(times.keys() - wanted)} verdicts are on prompts that the candidate's answers do not hold"
+        )
     if leading != card.leading_policy:
         warnings.append(
-            f"the policy {card.leading_policy}, which leads by the judge's card, needs both orders; one was asked"
+            f"the policy {card.leading_policy}, which leads by the judge's card, needs both orders; one was shown"
         )
     position = position_statistics(judgments)
     return Comparison(
@@ -134,10 +179,15 @@ def _comparison(card: JudgeCard, candidate: str, baseline: str, judgments: Seque
         baseline=baseline,
         leading=leading,
         policies={
-            policy: tally_figures(tally(outcomes(judgments, policy, card.verdict.parser).values()))
-            for policy in policies
+            policy: tally_figures(
+                tally(outcomes(judgments if policy == "single" else in_both, policy, card.verdict.parser).values())
+            )
+            for policy in sorted(policies, key=lambda policy: policy != leading)
         },
-        orders=orders,
+        orders="both" if shown == 2 else "one",
+        pairs_judged=judged,
+        pairs_expected=len(wanted),
+        partial=partial,
         consistency=_rounded(position.consistency),
         consistency_n=position.in_both,
         first_position_rate=_rounded(position.first_position_rate),
@@ -165,68 +215,30 @@ def tally_figures(counts: Tally) -> TallyFigures:
     )
 
 
-def _mismatches(judgments: Sequence[Judgment], prompts: set[str] | None) -> list[str]:
-    """Verdicts that are missing, and those on prompts that the candidate's answers no longer hold."""
-    if prompts is None:
-        return []
-    judged = {judgment.instruction for judgment in judgments}
-    warnings = []
-    if prompts - judged:
-        warnings.append(f"{len(judged & prompts)} of {len(prompts)} pairs are judged; judge again to complete them")
-    if judged - prompts:
-        warnings.append(f"{len(judged - prompts)} verdicts are on prompts that the run's answers do not hold")
-    return warnings
-
-
 def _changed(run: RunDirectory, step: dict[str, Any]) -> list[str]:
     """Answers that are others now than when they were judged."""
-    warnings = []
-    for name, digest in step.get("inputs", {}).get("answers", {}).items():
-        path = Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
-        if path.is_file() and sha256_of(path) != digest:
-            warnings.append(
-                f"the answers of {one_line(path.stem, 60)} have changed since they were judged; judge again"
-            )
-    return warnings
+    return [
+        f"the answers of {one_line(path.stem, 60)} have changed since they were judged; judge again"
+        for name, digest in step.get("inputs", {}).get("answers", {}).items()
+        if (path := _answers_path(run, name)).is_file() and sha256_of(path) != digest
+    ]
 
 
-def _system(run: RunDirectory, manifest: dict[str, Any], name: str, rows: list[dict[str, Any]]) -> System:
+def _system(manifest: dict[str, Any], name: str, path: Path, rows: list[dict[str, Any]]) -> System:
+    digest = sha256_of(path)
     made = manifest["steps"].get("answers", {}).get("results", {}).get(name, {})
-    if made and made.get("sha256") != sha256_of(run.outputs / f"{name}.json"):
-        made = {}
+    if made.get("sha256") != digest:
+        made = {}  # what the manifest says is about other answers
     return System(
         name=name,
+        generator=str(rows[0]["generator"]),
+        sha256=digest,
         n=len(rows),
-        mean_characters=_rounded(sum(len(row["output"]) for row in rows) / len(rows)) if rows else None,
+        mean_characters=_rounded(sum(len(row["output"]) for row in rows) / len(rows)),
         mean_tokens=_rounded(made.get("mean_tokens")),
         truncated=made.get("truncated"),
         engine=made.get("engine"),
     )
-
-
-def _config_summary(config: dict[str, Any]) -> dict[str, str]:
-    """The experiment in a line a part; what a config leaves out is left out."""
-    model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
-    answers = config.get("answers") or {}
-    decoding = answers.get("generation") or {}
-    method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
-    systems = "; ".join(f"{name} ({_objective(system)})" for name, system in (config.get("systems") or {}).items())
-    parts = {
-        "model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
-        "data": ", ".join(data.get("files") or []) or data.get("card") or "?",
-        "systems": systems,
-        "training": ", ".join(f"{key} {value}" for key, value in (config.get("train") or {}).items()),
-        "answered": f"{answers.get('eval_set', '?')}, at most {decoding.get('max_new_tokens', '?')} tokens, "
-        f"temperature {decoding.get('temperature', '?')}",
-    }
-    return {name: text for name, text in parts.items() if text}
-
-
-def _objective(system: dict[str, Any]) -> str:
-    objective = str(system.get("objective", "?"))
-    if objective == "emo":
-        return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")
-    return f"{objective}, gamma {system.get('gamma')}" if objective in {"mixce", "tailr"} else objective
 
 
 def _rounded(value: float | None) -> float | None:

@@ -18,7 +18,7 @@ CONFIG = {
     "model": {"name": "tiny|model", "quantization": None},
     "data": {"card": "starter", "files": None},
     "lora": {"r": 8, "use_dora": False},
-    "train": {"max_steps": 5},
+    "train": {"num_train_epochs": 2, "learning_rate": 2e-4},
     "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "variant": "official", "emphasis": "mle"}},
     "answers": {"eval_set": "starter_eval", "generation": {"max_new_tokens": 64, "temperature": 0.0}},
 }
@@ -31,7 +31,7 @@ def _no_judges_of_this_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def card(tmp_path) -> Callable[..., None]:
-    """Writes ./judges/NAME/judge.yaml, a card for verdicts that are already there."""
+    """Writes ./judges/NAME/judge.yaml, a card for verdicts that stand in the store."""
 
     def write(name: str, **changes: object) -> None:
         content: dict[str, object] = {
@@ -57,16 +57,41 @@ def card(tmp_path) -> Callable[..., None]:
 def run(tmp_path) -> RunDirectory:
     run = RunDirectory(tmp_path / "runs" / "small")
     run.folder.mkdir(parents=True)
-    write_atomically(run.folder / "config.yaml", yaml.safe_dump(CONFIG))
+    write_atomically(run.folder / "config.yaml", yaml.safe_dump(CONFIG, sort_keys=False))
     manifest = {
         "created": "2026-01-02T03:04:05+00:00",
         "updated": "2026-01-02T03:04:05+00:00",
         "versions": {"instruct": "0.1.0", "torch": "2.13.0"},
         "machine": {"processor": "A <b>CPU</b>", "cores": 2, "memory_gib": 23.5, "gpus": []},
-        "steps": {"train/emo": {"status": "done", "minutes": 1.25, "attempts": 2, "inputs": {}, "results": {}}},
+        "steps": {
+            "train/emo": {
+                "status": "done",
+                "minutes": 1.25,
+                "attempts": 2,
+                "inputs": {"data": "d" * 64},
+                "results": {
+                    "rows": {"read": 12, "kept": 9, "truncated": 1, "empty": 2, "fully_masked": 0},
+                    "steps": 5,
+                    "sha256": {"adapter_model.safetensors": "a" * 64},
+                },
+            }
+        },
     }
     write_atomically(run.manifest_path, json.dumps(manifest))
     return run
+
+
+@pytest.fixture
+def add_step(run) -> Callable[..., None]:
+    """Adds a finished step, changed by the keywords, to the manifest."""
+
+    def add(name: str, **changes: object) -> None:
+        manifest = run.manifest()
+        step = {"status": "done", "minutes": 0.5, "attempts": 1, "inputs": {}, "results": {}}
+        manifest["steps"][name] = step | changes
+        write_atomically(run.manifest_path, json.dumps(manifest))
+
+    return add
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""What a run was made from: the experiment in a few words, its training, its phases and the hashes of its data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from instruct.reporting.schema import Phase, Training
+
+
+def config_summary(config: dict[str, Any]) -> dict[str, str]:
+    """The experiment in a line a part; what a config leaves out is left out."""
+    model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
+    answers = config.get("answers") or {}
+    decoding = answers.get("generation") or {}
+    method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
+    parts = {
+        "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
+        "data": ", ".join(data.get("files") or []) or data.get("card") or "?",
+        "training": ", ".join(f"{key} {value}" for key, value in (config.get("train") or {}).items()),
+        "answered": f"{answers.get('eval_set', '?')}, at most {decoding.get('max_new_tokens', '?')} tokens, "
+        f"temperature {decoding.get('temperature', '?')}",
+    }
+    return {name: text for name, text in parts.items() if text}
+
+
+def trainings(manifest: dict[str, Any], config: dict[str, Any]) -> list[Training]:
+    """An entry per system of the config; counts are None while its training has not finished."""
+    train = config.get("train") or {}
+    found = []
+    for name, system in (config.get("systems") or {}).items():
+        results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
+        rows = results.get("rows", {})
+        found.append(
+            Training(
+                system=name,
+                objective=_objective(system),
+                rows=rows["kept"] + rows.get("truncated", 0) if rows else None,
+                truncated=rows.get("truncated"),
+                epochs=train.get("num_train_epochs"),
+                steps=results.get("steps"),
+                learning_rate=train.get("learning_rate"),
+            )
+        )
+    return found
+
+
+def phases(manifest: dict[str, Any]) -> list[Phase]:
+    """The steps of the run, in the order in which they were first begun."""
+    return [
+        Phase(step=step, status=record["status"], minutes=record.get("minutes"), attempts=record.get("attempts", 1))
+        for step, record in manifest["steps"].items()
+    ]
+
+
+def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
+    """SHA-256 of the training data, the weights and the evaluation prompts, as the manifest names them."""
+    found: dict[str, Any] = {}
+    for step, record in manifest["steps"].items():
+        inputs = record.get("inputs", {})
+        if step.startswith("train/"):
+            name = step.removeprefix("train/")
+            files = record.get("results", {}).get("sha256", {})
+            found |= {f"training data of {name}": inputs.get("data")}
+            found |= {f"{file} of {name}": digest for file, digest in files.items()}
+        elif step == "answers":
+            found["evaluation prompts"] = inputs.get("prompts")
+    return {name: digest for name, digest in found.items() if digest}
+
+
+def _objective(system: dict[str, Any]) -> str:
+    objective = str(system.get("objective", "?"))
+    if objective == "emo":
+        return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")
+    return f"{objective}, gamma {system.get('gamma')}" if objective in {"mixce", "tailr"} else objective

@@ -1,0 +1,290 @@
+"""report.json and report.md of a run, from the real store and the real cards."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import yaml
+from PIL import Image
+
+from instruct.errors import InputError
+from instruct.judging.store import JudgmentStore
+from instruct.reporting.markdown import render_summary
+from instruct.reporting.report import build_report, write_report
+from instruct.runs import sha256_of, write_atomically
+
+VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
+ALL_PAIRS = list(itertools.product(VERDICTS, VERDICTS))
+WIN, LOSS = ("first", "second"), ("second", "first")
+
+
+@pytest.fixture
+def judged(run, card, write_answers, judge_pairs):
+    """A run whose verdicts are every pair of verdicts there is."""
+    card("j")
+    for name in ("emo", "mle"):
+        write_answers(name, len(ALL_PAIRS))
+    judge_pairs(ALL_PAIRS)
+    return run
+
+
+def only_comparison(run):
+    (judge,) = build_report(run.folder)["judges"]
+    (comparison,) = judge["comparisons"]
+    return comparison
+
+
+def test_the_counts_of_every_policy_sum_up(judged):
+    comparison = only_comparison(judged)
+    assert list(comparison["policies"]) == ["strict", "single", "upstream"]
+    assert comparison["leading"] == "strict"
+    for figures in comparison["policies"].values():
+        outcomes = [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")]
+        assert sum(outcomes) == figures["n"] == 25
+        assert figures["n_judged"] == sum(outcomes[:3])
+        assert figures["win_rate"] == pytest.approx(100 * (outcomes[0] + outcomes[1] / 2) / sum(outcomes[:3]))
+        assert figures["bounds"][0] <= figures["win_rate"] <= figures["bounds"][1]
+    strict = comparison["policies"]["strict"]
+    # 5 x 5 pairs: 9 with a failed one, 7 more with an unparsed one, 9 readable of which 3 agree.
+    assert [strict[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [1, 7, 1, 7, 9]
+    assert (comparison["consistency"], comparison["consistency_n"]) == (pytest.approx(100 / 3), 9)
+    assert (comparison["first_position_rate"], comparison["first_position_n"]) == (50, 20)
+    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (25, 25, False)
+    assert comparison["warnings"] == []
+
+
+def test_the_judge_that_the_card_names_counts_as_its_authors_do(run, card, write_answers, judge_pairs):
+    card("j", verdict={"parser": "pandalm"}, leading_policy="upstream")
+    write_answers("emo", 2)
+    judge_pairs([("first", "tie"), ("tie", "second")])
+    policies = only_comparison(run)["policies"]
+    assert next(iter(policies)) == "upstream"
+    assert [policies["upstream"][key] for key in ("win", "tie", "loss")] == [1, 1, 0]
+    assert [policies["strict"][key] for key in ("win", "tie", "loss")] == [0, 2, 0]
+
+
+def test_one_order_leaves_the_policies_of_two_out_and_says_so(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 3)
+    judge_pairs(["first", "second", "unparsed"])
+    comparison = only_comparison(run)
+    assert (comparison["orders"], comparison["leading"], [*comparison["policies"]]) == ("one", "single", ["single"])
+    assert comparison["policies"]["single"]["unparsed"] == 1
+    assert (comparison["partial"], comparison["consistency"]) == (False, None)
+    assert "needs both orders" in comparison["warnings"][0]
+
+
+def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, judge_pairs, add_step):
+    card("j")
+    write_answers("emo", 10)
+    add_step("judge/j/emo_vs_mle", status="started", minutes=None)
+    judge_pairs([WIN, WIN, LOSS, "first"])  # stopped between the two orders of the fourth
+    comparison = only_comparison(run)
+    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (3, 10, True)
+    assert comparison["policies"]["strict"]["n"] == 3
+    assert comparison["policies"]["single"]["n"] == 4
+    text = write_report(run.folder).read_text(encoding="utf-8")
+    assert "PARTIAL: judging has not finished; 3 of 10 pairs are judged in both orders" in text
+    assert "WARNING: PARTIAL: judging has not finished; 3 of 10" in render_summary(build_report(run.folder))
+
+
+def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step, tmp_path):
+    by_path = str(tmp_path / "judges" / "j")
+    add_step("judge/j/emo_vs_mle", inputs={"answers": {}, "judge": {"card": by_path}})
+    config = judged.config()
+    config["comparisons"] = [["emo", "mle"], ["emo", "elsewhere/theirs.json"]]
+    config["judges"] = [{"card": by_path}, {"card": "other", "comparisons": [["mle", "baseline"]]}]
+    write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    report = build_report(judged.folder)
+    assert report["not_judged"] == [
+        {"judge": by_path, "candidate": "emo", "baseline": "theirs"},
+        {"judge": "other", "candidate": "mle", "baseline": "baseline"},
+    ]
+    assert "\n- other: mle against baseline\n" in write_report(judged.folder).read_text(encoding="utf-8")
+    assert render_summary(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
+
+
+@pytest.mark.parametrize("status", ["started", "done"])
+def test_a_judge_that_did_not_finish_is_partial_whatever_stands_in_the_store(judged, add_step, status):
+    add_step("judge/j/emo_vs_mle", status=status)
+    assert only_comparison(judged)["partial"] == (status == "started")
+
+
+def test_answers_that_changed_since_are_named(judged, add_step, write_answers):
+    digests = {name: sha256_of(judged.outputs / f"{name}.json") for name in ("emo", "mle")}
+    add_step("judge/j/emo_vs_mle", inputs={"answers": digests, "judge": {"card": "j"}})
+    assert only_comparison(judged)["warnings"] == []
+    write_answers("mle", len(ALL_PAIRS), output="another")
+    assert only_comparison(judged)["warnings"] == [
+        "the answers of mle have changed since they were judged; judge again"
+    ]
+
+
+def test_verdicts_on_prompts_that_are_gone_are_named(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 2)
+    judge_pairs([WIN] * 5)
+    comparison = only_comparison(run)
+    assert comparison["warnings"] == ["3 verdicts are on prompts that the candidate's answers do not hold"]
+    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (2, 2, False)
+
+
+def test_answers_from_elsewhere_and_a_card_by_path(run, card, write_answers, judge_pairs, add_step, tmp_path):
+    card("j")
+    (tmp_path / "judges").rename(tmp_path / "elsewhere")
+    write_answers("emo", 4)
+    theirs = write_answers("theirs", 4).rename(tmp_path / "theirs.json")
+    answers = {"emo": sha256_of(run.outputs / "emo.json"), str(theirs): sha256_of(theirs)}
+    add_step("judge/j/emo_vs_theirs", inputs={"answers": answers, "judge": {"card": str(tmp_path / "elsewhere" / "j")}})
+    judge_pairs([WIN] * 4, baseline="theirs")
+    report = build_report(run.folder)
+    assert report["judges"][0]["comparisons"][0]["warnings"] == []
+    assert [system["name"] for system in report["systems"]] == ["emo", "theirs"]
+
+
+def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judged, add_step, write_answers):
+    path = write_answers("emo", len(ALL_PAIRS), output="four")
+    made = {"n": 25, "truncated": 3, "mean_tokens": 91.5, "engine": "vllm 0", "minutes": 2.0}
+    add_step("answers", inputs={"prompts": "e" * 64}, results={"emo": {**made, "sha256": sha256_of(path)}})
+    emo, mle = build_report(judged.folder)["systems"]
+    assert (emo["truncated"], emo["mean_tokens"], emo["mean_characters"], emo["n"]) == (3, 91.5, 4, 25)
+    assert (mle["truncated"], mle["mean_tokens"], mle["mean_characters"]) == (None, None, len("secret answer"))
+    write_answers("emo", len(ALL_PAIRS), output="made by another")
+    assert build_report(judged.folder)["systems"][0]["mean_tokens"] is None
+
+
+def test_the_report_says_what_the_run_was_made_from(judged, add_step):
+    add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
+    report = build_report(judged.folder)
+    assert report["schema_version"] == 1
+    assert report["run"] == "small"
+    assert report["config"]["base model"] == "tiny|model, LoRA rank 8"
+    mle, emo = report["trainings"]
+    assert (mle["system"], mle["rows"], mle["steps"]) == ("mle", None, None)
+    assert emo == {
+        "system": "emo",
+        "objective": "emo, official",
+        "rows": 10,
+        "truncated": 1,
+        "epochs": 2,
+        "steps": 5,
+        "learning_rate": 2e-4,
+    }
+    assert [(phase["step"], phase["minutes"]) for phase in report["phases"]] == [("train/emo", 1.25), ("answers", 3.5)]
+    assert report["machine"]["cores"] == 2
+    assert report["versions"]["torch"] == "2.13.0"
+    assert report["sha256"] == {
+        "training data of emo": "d" * 64,
+        "adapter_model.safetensors of emo": "a" * 64,
+        "evaluation prompts": "e" * 64,
+    }
+    text = write_report(judged.folder).read_text(encoding="utf-8")
+    assert "| emo | emo, official | 10 | 1 | 2 | 5 | 0.0002 |" in text
+    assert "| train/emo | done | 1.2 | 2 |" in text
+    assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
+
+
+def test_the_files_are_whole_and_the_same_each_time(judged):
+    path = write_report(judged.folder)
+    assert path == judged.report / "report.md"
+    files = sorted(file for file in judged.report.rglob("*") if file.is_file())
+    assert [str(file.relative_to(judged.report)) for file in files] == [
+        "figures/j.png",
+        "figures/j.svg",
+        "report.json",
+        "report.md",
+    ]
+    before = {file: file.read_bytes() for file in files}
+    assert json.loads(before[judged.report / "report.json"]) == build_report(judged.folder)
+    assert "](figures/j.png)" in path.read_text(encoding="utf-8")
+    with Image.open(judged.report / "figures" / "j.png") as image:
+        image.load()
+    write_report(judged.folder)
+    assert {file: file.read_bytes() for file in judged.report.rglob("*") if file.is_file()} == before
+
+
+def test_no_prompt_and_no_answer_stands_in_any_file(judged):
+    write_report(judged.folder)
+    found = [file for file in judged.report.rglob("*") if file.is_file() and b"secret" in file.read_bytes()]
+    assert found == []
+
+
+def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, judge_pairs):
+    card("plain")
+    card("demo", warning="proves the plumbing, not the models")
+    write_answers("emo", 8)
+    for judge in ("plain", "demo"):
+        judge_pairs([WIN] * 8, judge=judge)
+    text = write_report(run.folder).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    assert lines[2] == "> **Warning, demo:** proves the plumbing, not the models"
+    report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
+    assert [judge["warning"] for judge in report["judges"]] == [None, "proves the plumbing, not the models"]
+    assert render_summary(report).splitlines()[0] == "WARNING: demo: proves the plumbing, not the models"
+    assert b"proves the plumbing" in (run.report / "figures" / "demo.svg").read_bytes()
+    assert b"proves the plumbing" not in (run.report / "figures" / "plain.svg").read_bytes()
+
+
+def test_the_agreement_with_people_or_its_absence_is_said(run, card, write_answers, judge_pairs):
+    card("plain")
+    card("measured", human_agreement={"pandalm test set": "66.8 %"})
+    write_answers("emo", 1)
+    for judge in ("plain", "measured"):
+        judge_pairs([WIN], judge=judge)
+    text = write_report(run.folder).read_text(encoding="utf-8")
+    assert "Judge plain (nobody/judge-1b); agreement with people: not measured." in text
+    assert "Judge measured (nobody/judge-1b); agreement with people: pandalm test set 66.8 %." in text
+
+
+def test_judges_whose_names_come_down_to_one_file_name_keep_their_figures(run, card, write_answers, judge_pairs):
+    write_answers("emo", 1)
+    for judge in ("a b", "a-b", "A b"):
+        card(judge)
+        judge_pairs([WIN], judge=judge)
+    write_report(run.folder)
+    names = [path.name.lower() for path in (run.report / "figures").glob("*.png")]
+    assert len(Counter(names)) == 3
+
+
+def test_a_run_without_verdicts_is_an_error_in_one_line(run):
+    with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; .*instruct judge"):
+        write_report(run.folder)
+    assert not run.store.exists()
+    with JudgmentStore(run.store):
+        pass
+    with pytest.raises(InputError, match="holds no verdicts"):
+        write_report(run.folder)
+    assert not run.report.exists()
+
+
+def test_no_run_is_an_error_in_one_line(tmp_path):
+    with pytest.raises(InputError, match="is not a run directory"):
+        build_report(tmp_path / "nothing")
+
+
+def test_a_judge_without_its_card_is_an_error_in_one_line(run, write_answers, judge_pairs):
+    judge_pairs([WIN], judge="gone")
+    with pytest.raises(InputError, match="unknown judges card 'gone'"):
+        build_report(run.folder)
+
+
+def test_a_config_that_trains_the_whole_model(judged):
+    config = judged.config()
+    config["lora"] = None
+    config["systems"]["mix"] = {"objective": "mixce", "gamma": 0.8}
+    write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    report = build_report(judged.folder)
+    assert report["config"]["base model"] == "tiny|model, full fine-tuning"
+    assert report["trainings"][-1]["objective"] == "mixce, gamma 0.8"
+
+
+def test_reporting_imports_nothing_heavy():
+    heavy = ("torch", "vllm", "transformers", "datasets", "trl", "peft", "matplotlib", "pandas")
+    code = f"import sys, instruct.reporting.report; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,106 @@
+"""Foreign text in report.md and on the terminal shows itself and does nothing else; headlines say who won."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from instruct.errors import one_line
+from instruct.reporting.markdown import escape_markdown, headline, render_summary
+from instruct.reporting.report import build_report, tally_figures, write_report
+from instruct.reporting.statistics import Tally
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "a|b\n\n# heading",
+    "![x](http://evil.example/x.png) [y](javascript:0) www.evil.example a@evil.example",
+    "**bold** _it_ `code` ~~no~~ $x$ \\",
+    "\x1b[31mred\x1b[0m [bold]rich[/bold] \u202egpj.exe",
+    "&lt;b&gt; &amp;",
+]
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+
+@given(st.text(max_size=80) | st.text(alphabet="\\`*_[]()<>&|~$#!{}-+.:/@wW aé1\n", max_size=80))
+@example(HOSTILE[0])
+@example(HOSTILE[3])
+def test_escaped_text_renders_as_itself(text):
+    escaped = escape_markdown(text)
+    assert html.unescape(MARKDOWN.renderInline(escaped)) == one_line(text, 200)
+    assert "<" not in MARKDOWN.renderInline(escaped)
+    assert not re.search(r"://|www\.|@", escaped, re.IGNORECASE)
+    row = MARKDOWN.render(f"| a | b |\n| - | - |\n| {escaped} | 1 |\n")
+    assert (row.count("<td"), row.count("<tr")) == (2, 2)
+
+
+@pytest.fixture
+def hostile_run(run, card, write_answers, judge_pairs):
+    for number, name in enumerate(HOSTILE):
+        card(f"j{number}", description=name, warning=name, notes=name, model=name, human_agreement={name: name})
+        judge_pairs([("first", "second")] * 7, judge=f"j{number}", candidate=name, baseline=HOSTILE[number - 1])
+    write_answers("emo", 1, output=HOSTILE[0])
+    return run
+
+
+def test_hostile_names_do_nothing_in_the_report(hostile_run):
+    text = write_report(hostile_run.folder).read_text(encoding="utf-8")
+    page = MARKDOWN.render(text)
+    tags = set(re.findall(r"<[^>]*>", re.sub(r' style="[^"]*"', "", page)))
+    assert {tag for tag in tags if not re.fullmatch(r"</?(h[12]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)} == {
+        tag for tag in tags if re.fullmatch(r'<img src="figures/j\d\.png" alt="[^"<]*" />', tag)
+    }
+    headings = re.findall(r"<h\d>(.*)</h\d>", page)
+    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), "Answers", "Made from"]
+    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+        head, *rows = table.split("</tr>")[:-1]
+        assert {row.count("<td") for row in rows} == {head.count("<th") - head.count("<thead")}
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_hostile_names_do_nothing_on_the_terminal(hostile_run):
+    text = render_summary(build_report(hostile_run.folder))
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "[" not in text
+    assert "heading" not in [line.strip("# ") for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        (Tally(win=70, loss=30), "j: emo won against mle by 20.0 points over an even 50: emo's win rate is 70.0 % "
+         "(n = 100, standard error 4.6); its 95 % interval, 61.0 to 79.0."),
+        (Tally(win=30, loss=70), "j: mle won against emo by 20.0 points over an even 50: emo's win rate is 30.0 % "
+         "(n = 100, standard error 4.6); its 95 % interval, 21.0 to 39.0."),
+        (Tally(win=50, loss=50), "j: no difference shown between emo and mle: emo's win rate is 50.0 % "
+         "(n = 100, standard error 5.0); its 95 % interval, 40.2 to 59.8, includes 50."),
+        (Tally(win=1), "j: too few pairs to tell emo from mle: emo's win rate is 100.0 % (n = 1, no standard error)."),
+        (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)."),
+        (Tally(win=70, loss=30, failed=50), "j: emo won against mle by 20.0 points over an even 50: emo's win rate is "
+         "70.0 % (n = 100, standard error 4.6); its 95 % interval, 61.0 to 79.0. The pairs without a verdict "
+         "(0 unparsed, 50 failed) could reverse that."),
+    ],
+)  # fmt: skip
+def test_headline(counts, sentence):
+    comparison = {
+        "candidate": "emo",
+        "baseline": "mle",
+        "leading": "strict",
+        "policies": {"strict": tally_figures(counts)},
+    }
+    assert headline({"name": "j"}, comparison, str) == sentence
+
+
+def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 4)
+    judge_pairs([("first", "second"), ("first", "first"), ("tie", "tie"), ("unparsed", "first")])
+    lines = render_summary(build_report(run.folder)).splitlines()
+    table = [line for line in lines if line.startswith(("candidate", "emo  "))]
+    assert [line.split()[2] for line in table] == ["policy", "strict", "single", "upstream"]
+    assert table[1].split() == ["emo", "mle", "strict", "1", "2", "0", "1", "66.7", "16.7"]

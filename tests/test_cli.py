@@ -1,0 +1,256 @@
+"""The command: its verbs, what bad input gets, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from instruct.cli import SECTIONS, main, split_overrides
+from instruct.config import ExperimentConfig
+from instruct.judging.store import JudgmentStore
+from instruct.runs import RunDirectory
+
+GOOD = {"instruction": "Say hello.", "input": "", "output": "Hello."}
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys, tmp_path):
+    """`instruct(...)` in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        try:
+            code = main()
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def refused(result: tuple[int, str, str]) -> str:
+    """The one line that a wrong call got."""
+    code, _, stderr = result
+    lines = [line for line in stderr.splitlines() if line.startswith("instruct: ")]
+    assert code == 2, stderr
+    assert len(lines) == 1, stderr
+    assert "Traceback" not in stderr
+    return lines[0]
+
+
+def write_lines(path: Path, *rows: object) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("verb", [None, "preview", "train", "generate", "judge", "report", "merge", "list"])
+def test_help_says_what_a_verb_does(instruct, verb):
+    code, stdout, _ = instruct(*([verb] if verb else []), "--help")
+    assert code == 0
+    assert "usage: instruct" in stdout
+    assert verb != "train" or "--train.learning_rate" in stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["report", "--help"]])
+def test_help_imports_nothing_heavy(arguments):
+    script = (
+        "import sys\nfrom instruct.cli import main\nsys.argv = ['instruct', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('HEAVY', {'torch', 'transformers', 'vllm', 'datasets', 'pandas', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    assert "HEAVY set()" in done.stdout
+
+
+def test_sections_are_those_of_the_config():
+    """Their flags need no dot; `name` and `model` are flags of their own."""
+    assert {*SECTIONS, "name", "model"} == set(ExperimentConfig.model_fields)
+
+
+def test_overrides_are_told_from_arguments():
+    rest, overrides = split_overrides(
+        ["demo", "--train.max_steps", "4", "--lora", "null", "--name", "x", "--a.b=1", "y"]
+    )
+    assert rest == ["demo", "--name", "x", "y"]
+    assert overrides == ["--train.max_steps", "4", "--lora", "null", "--a.b=1"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([GOOD, "{oops"], "my.jsonl, row 2: is not JSON"),
+        ([GOOD, 7], "my.jsonl, row 2: "),
+        ([{"instruction": "a", "response": "b"}], "my.jsonl, row 1: columns instruction, response fit no format"),
+        ([GOOD, {"instruction": "a", "input": ""}], "my.jsonl, row 2: "),
+        ([{**GOOD, "output": " "}], "my.jsonl: every response of its 1 rows is empty"),
+    ],
+)
+def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
+    write_lines(tmp_path / "my.jsonl", *rows)
+    assert line in refused(instruct("train", "--data.files", "my.jsonl"))
+    assert [path.name for path in tmp_path.iterdir()] == ["my.jsonl"]  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["train", "--data.files", "none.jsonl"], "none.jsonl: no such file"),
+        (["train", "--data.card", "alpaca_gtp4"], "unknown data card 'alpaca_gtp4' (nearest: alpaca_gpt4"),
+        (["train", "demo", "--train.lerning_rate", "1"], "unknown key 'train.lerning_rate' (nearest: learning_rate"),
+        (["train", "demo", "--trian.learning_rate", "1"], "unknown key 'trian' (nearest: train"),
+        (["train", "demo", "--data.limt", "1"], "unknown key 'data.limt' (nearest: limit"),
+        (["train", "demo", "--lora.r", "many"], "lora.r: "),
+        (["train", "demo", "--lora.r"], "--lora.r has no value"),
+        (["train", "demoo"], "demoo: no such config file"),
+        (["train", "demo", "--name", "../elsewhere"], "'../elsewhere' is no usable name"),
+        (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: no model folder"),
+        (["train"], "data: neither a card nor files"),
+        (["generate"], "no run under runs/ holds adapters"),
+        (["judge", "--judge", "smollm2_demo"], "no run under runs/ holds outputs"),
+        (["judge", "--judge", "smolm2_demo"], "unknown judges card 'smolm2_demo' (nearest: smollm2_demo"),
+        (["judge", "--judge", "autoj"], "judge autoj: GAIR/autoj-13b is not here"),
+        (["judge", "--judge", "alpaca_eval_gpt4"], "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
+        (["report"], "no run under runs/ holds judgments.sqlite"),
+        (["report", "nothing"], "nothing/manifest.json: no such file"),
+        (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
+    ],
+)
+def test_wrong_calls(instruct, tmp_path, arguments, line):
+    assert line in refused(instruct(*arguments))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("config", ["alpaca_emo", "paper/llama2_13b_evol"])
+def test_a_gpu_config_without_a_gpu(instruct, tmp_path, config):
+    assert "needs a GPU and this machine has none; take --config demo" in refused(instruct("train", config))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_without_an_lm_head(instruct, tmp_path, tiny_model_folder):
+    from transformers import AutoTokenizer, T5Config
+
+    folder = tmp_path / "t5"
+    T5Config(vocab_size=300, d_model=32, num_layers=1, num_heads=2).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(folder)
+    write_lines(tmp_path / "my.jsonl", GOOD)
+    line = refused(instruct("train", "--model", folder, "--data.files", "my.jsonl", "--data.template", "alpaca"))
+    assert "t5 has no lm_head; name a causal language model" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_yaml_that_is_none(instruct, tmp_path):
+    (tmp_path / "broken.yaml").write_text("name: [unclosed\n")
+    assert "broken.yaml" in refused(instruct("train", "broken.yaml"))
+    (tmp_path / "empty.yaml").write_text("")
+    assert "empty.yaml" in refused(instruct("train", "empty.yaml"))
+
+
+def test_a_run_is_not_taken_up_with_another_config(instruct, tmp_path, tiny_model_folder):
+    write_lines(tmp_path / "my.jsonl", GOOD, GOOD)
+    call = [
+        "train",
+        "--model",
+        tiny_model_folder,
+        "--data.files",
+        "my.jsonl",
+        "--objective",
+        "emo",
+        "--train.max_steps",
+    ]
+    assert instruct(*call, 1)[0] == 0
+    assert (tmp_path / "runs" / "train" / "adapters" / "emo" / "adapter_model.safetensors").is_file()
+    line = refused(instruct(*call, 2))
+    assert "started with another train.max_steps; give the run another name (--name)" in line
+
+
+def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny_model_folder):
+    write_lines(tmp_path / "my.jsonl", GOOD, {**GOOD, "output": ""}, {**GOOD, "output": "Hello again.\x1b[31m"})
+    code, stdout, _ = instruct("preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--rows", 2)
+    assert code == 0
+    assert "3 rows read" in stdout
+    assert "Say hello." in stdout
+    assert "Hello again.\\x1b[31m" in stdout  # shown, not obeyed
+    assert "one step (mle): loss" in stdout
+    assert "memory, estimated" in stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_preview_refuses_a_length_that_cuts_answers_off(instruct, tmp_path, tiny_model_folder):
+    write_lines(tmp_path / "my.jsonl", *[{**GOOD, "output": "long " * 40}] * 10)
+    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--train.max_length", 64]
+    assert "cuts 10 of 10 answers off" in refused(instruct(*call))
+
+
+def make_run(folder: Path, **answers: list[str]) -> RunDirectory:
+    """A run with answers, as after `instruct generate`."""
+    run = RunDirectory(folder)
+    run.start(ExperimentConfig(name=folder.name, comparisons=[("emo", "mle")]).model_dump(mode="json"))
+    run.outputs.mkdir()
+    for name, outputs in answers.items():
+        rows = [
+            {"dataset": "d", "instruction": f"Question {index}?", "output": output, "generator": name}
+            for index, output in enumerate(outputs)
+        ]
+        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
+    return run
+
+
+def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
+    make_run(tmp_path / "runs" / "one", emo=["a", "b"], mle=["a"])
+    line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1"))
+    assert "answers mle: 1 prompts of the other side are missing, first 'Question 1?'" in line
+    line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "x", "--candidate", "emo"))
+    assert "--candidate and --baseline go together" in line
+    call = ["judge", "--judge", "pandalm", "--base-url", "x", "--candidate", "emo", "--baseline", "mlee"]
+    assert "mlee.json: no such answers; this run has emo, mle" in refused(instruct(*call))
+
+
+def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
+    make_run(tmp_path / "runs" / "older", emo=["a"], mle=["b"])
+    newer = make_run(tmp_path / "runs" / "newer", emo=["a"], mle=["b"])
+    empty = RunDirectory(tmp_path / "runs" / "empty")
+    empty.start(ExperimentConfig(name="empty").model_dump(mode="json"))
+    now = time.time()
+    for age, run in ((3, "older"), (2, "newer"), (1, "empty")):
+        os.utime(tmp_path / "runs" / run / "manifest.json", (now - age, now - age))
+    # Nobody listens there: every request fails, is counted, and the report is written all the same.
+    code, stdout, stderr = instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1")
+    assert code == 0, stderr
+    assert "run: runs/newer (the newest)" in stdout
+    with JudgmentStore(newer.store) as store:
+        assert {judged.verdict for judged in store.judgments("pandalm", "emo", "mle")} == {"failed"}
+    report = json.loads((newer.report / "report.json").read_text())
+    assert report["judges"][0]["comparisons"][0]["policies"]["strict"]["failed"] == 1
+
+
+def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
+    judge = tmp_path / "judges" / "autoj"
+    judge.mkdir(parents=True)
+    (judge / "judge.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "autoj", "description": "mine", "model": "me/mine", "protocol": "pairwise", "prompt": "p.txt",
+                "prompt_form": "chat", "decoding": {}, "verdict": {"labels": {"first": "A", "second": "B"}},
+                "order_policy": "both", "leading_policy": "strict", "context_length": 10, "licence": "mine",
+            }
+        )
+    )  # fmt: skip
+    code, stdout, _ = instruct("list", "judges")
+    assert code == 0
+    assert all(name in stdout for name in ("autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_demo", "me/mine"))
+    assert "note: autoj of" in stdout
+    code, stdout, _ = instruct("list", "data")
+    assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))
+    make_run(tmp_path / "runs" / "mine", emo=["a"])
+    assert "runs/mine" in instruct("list", "runs")[1]
