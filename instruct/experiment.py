@@ -15,6 +15,7 @@ from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
     from instruct.judging.judge import Answers
+    from instruct.judging.store import Judgment
 
 
 def run_folder(config: ExperimentConfig) -> Path:
@@ -83,6 +84,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             answer_template(config),
             config.answers.generation,
             run.outputs,
+            revision=config.model.revision,
         )
         for name, path in outputs.items():
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
@@ -111,6 +113,8 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
 def judge_answers(run: RunDirectory, judge: JudgeSection, comparisons: list[tuple[str, str]]) -> None:
     """Ask one judge about each (candidate, baseline); completions that are stored are not asked for again.
 
+    A comparison that was finished from the same answers with the same card, without a failure, is left as it is.
+
     Raises:
         InputError: answers are missing, or candidate and baseline have different prompts.
     """
@@ -126,9 +130,18 @@ def judge_answers(run: RunDirectory, judge: JudgeSection, comparisons: list[tupl
             inputs = {
                 "answers": {name: sha256_of(answers_path(run, name)) for name in names},
                 "judge": judge.model_dump(mode="json"),
+                "card": card.sha256(),
             }
-            with run.step(f"judge/{card.name}/{candidate.name}_vs_{baseline.name}", inputs) as results:
+            step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
+            if run.is_done(step, inputs) and not _failures(store.judgments(card.name, candidate.name, baseline.name)):
+                continue
+            with run.step(step, inputs) as results:
                 counts: Any = judge_comparison(
                     card, candidate=candidate, baseline=baseline, store=store, engine=engine, orders=judge.orders
                 )
                 results |= vars(counts)
+
+
+def _failures(judgments: list[Judgment]) -> bool:
+    """Whether a comparison lacks replies: all of them, or some."""
+    return not judgments or any(judged.verdict == "failed" for judged in judgments)

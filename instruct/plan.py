@@ -67,6 +67,10 @@ def check_evaluation(config: ExperimentConfig) -> None:
     Raises:
         InputError: a judge that cannot be asked here, or answers that cannot be read; the line says what is needed.
     """
+    if config.lora and config.lora.use_dora and config.answers.generation.engine != "transformers":
+        raise InputError(
+            f"config {config.name}: vLLM serves no DoRA adapter; set answers.generation.engine transformers"
+        )
     evaluation = evaluation_set(config)
     limit = config.answers.generation.max_new_tokens
     print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")

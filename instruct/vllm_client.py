@@ -56,7 +56,11 @@ class VLLMClient:
             raise
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request, one reply: see `vllm_process.py`."""
+        """One request, one reply: see `vllm_process.py`.
+
+        Raises:
+            InstructError: vLLM failed; it has ended, and so must this client.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -65,7 +69,7 @@ class VLLMClient:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        if not line:
+        if not line.endswith("\n"):  # it ended before its reply did
             raise InstructError(
                 f"vLLM stopped (exit code {self._process.wait()}{self._last_error()}); set VLLM_LOGGING_LEVEL=INFO to "
                 "see its log, or lower the batch size if memory ran out"
@@ -78,10 +82,10 @@ class VLLMClient:
                     f"{reply['adapter']}: vLLM cannot serve this adapter ({message}); merge it into its base"
                 )
             if "adapters" in request and reply["error"] in _CALLER_ERRORS:
-                raise InputError(f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings")
-            raise InstructError(
-                f"vLLM failed on {self._model}: {message}; set VLLM_LOGGING_LEVEL=INFO to see its log"
-            )
+                raise InputError(
+                    f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings"
+                )
+            raise InstructError(f"vLLM failed on {self._model}: {message}; set VLLM_LOGGING_LEVEL=INFO to see its log")
         return reply
 
     def _last_error(self) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from instruct.errors import InputError, one_line
 from instruct.generation.config import GenerationConfig
 from instruct.generation.engines import start_engine
-from instruct.generation.journal import Batch, Journal, write_whole
+from instruct.generation.journal import Batch, Journal
 from instruct.generation.serving import Engine, Serving, stop_token_ids
 from instruct.generation.weights import adapter_identity, check_model, is_adapter, model_identity
 from instruct.models import resolve_model
+from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt
@@ -55,6 +56,7 @@ def generate_answers(
     template: str,
     config: GenerationConfig,
     folder: Path,
+    revision: str | None = None,
 ) -> dict[str, AnswerStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
@@ -62,7 +64,8 @@ def generate_answers(
     of the engine serves `model` and all its adapters. Prompts go in fixed batches of `config.batch_size`, in their
     order; each finished batch is on the disk in `folder/NAME.batches.jsonl` before the next begins. The same call
     after a stop at any moment goes on with the first missing batch and ends with the same bytes; after a finished one
-    it starts nothing. A change of model, adapter, prompts, template or decoding starts that system anew.
+    it starts nothing. A change of model, adapter, prompts, template or decoding starts that system anew. `revision` is
+    of `model`, where that is on the hub.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -71,7 +74,7 @@ def generate_answers(
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
     model = resolve_model(model)
-    revision = check_model(model)
+    revision = check_model(model, revision)
     identity = model_identity(model, revision)
     sizes = [min(config.batch_size, len(prompts) - i) for i in range(0, len(prompts), config.batch_size)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,9 +176,6 @@ def _serving(
     """What the engine is to load, and the prompts' tokens."""
     from transformers import AutoConfig, AutoTokenizer
 
-    from instruct.data.evaluation import eval_prompt
-    from instruct.data.tokens import prompt_token_ids
-
     base = served[0].base
     own_revision = revision if base == model else None
     # a fine-tuned model may have been saved without the tokenizer, which is then its base's
@@ -192,8 +192,7 @@ def _serving(
     context = next((value for key in _CONTEXT_KEYS if isinstance(value := getattr(settings, key, None), int)), None)
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; set no more")
-    texts = [eval_prompt(prompt.instruction, cast(Any, template)) for prompt in prompts]
-    token_ids = [prompt_token_ids(tokenizer, text) for text in texts]
+    token_ids = sent_token_ids(tokenizer, prompts, template)
     wanted = config.max_model_len or max(map(len, token_ids)) + config.max_new_tokens
     max_model_len = min(wanted, context or wanted)
     for number, (prompt, ids) in enumerate(zip(prompts, token_ids, strict=True), 1):
@@ -207,18 +206,26 @@ def _serving(
     return Serving(base, own_revision, tokenizer, adapters, max_model_len, stop_ids), token_ids
 
 
+def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: str) -> list[list[int]]:
+    """What an engine is sent for each prompt: the tokens that training put before the answer."""
+    from instruct.data.evaluation import eval_prompt
+    from instruct.data.tokens import prompt_token_ids
+
+    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, cast(Any, template))) for prompt in prompts]
+
+
 def _write(system: _System, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
     """Write a finished system's answers, if they do not stand there already."""
     batches = system.journal.batches
-    texts = [text for batch in batches for text in batch.texts]
+    outputs = [text for batch in batches for text in batch.texts]
     rows = [
-        {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": text, "generator": system.name}
-        for prompt, text in zip(prompts, texts, strict=True)
+        {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": system.name}
+        for prompt, output in zip(prompts, outputs, strict=True)
     ]
-    data = (json.dumps(rows, ensure_ascii=False, indent=2) + "\n").encode()
+    text = json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
     path = folder / f"{system.name}.json"
-    if not path.is_file() or path.read_bytes() != data:
-        write_whole(path, data)
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_atomically(path, text)
     return AnswerStats(
         n=len(rows),
         truncated=sum(batch.finish.count("length") for batch in batches),

@@ -26,5 +26,5 @@ def start_engine(serving: Serving, config: GenerationConfig) -> Engine:
             "generation.engine vllm: vLLM is not installed; run `pip install vllm` or set it to transformers"
         )
     if config.engine == "transformers" or not installed:
-        return TransformersEngine(serving, config)
+        return TransformersEngine(serving)
     return VLLMEngine(serving, config)

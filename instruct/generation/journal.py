@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from instruct.runs import write_atomically
+
 
 class Batch(BaseModel):
     """The answers to one fixed batch of prompts. `tokens` counts each answer's tokens without its end token."""
@@ -66,7 +68,7 @@ class Journal:
             return
         self.engine, self.batches = engine, []
         header = {"fingerprint": self.fingerprint, "engine": engine, "batches": len(self.sizes)}
-        write_whole(self.path, (json.dumps(header) + "\n").encode())
+        write_atomically(self.path, json.dumps(header) + "\n")
 
     def append(self, batch: Batch) -> None:
         """Add a finished batch; it is on the disk when this returns."""
@@ -83,13 +85,3 @@ def _header(line: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return header if isinstance(header, dict) else {}
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader finds the old content or the new, never a part."""
-    making = path.with_name(path.name + ".tmp")
-    with making.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(making, path)

@@ -21,7 +21,7 @@ class TransformersEngine:
         InputError: a model or an adapter that cannot be loaded.
     """
 
-    def __init__(self, serving: Serving, config: GenerationConfig) -> None:
+    def __init__(self, serving: Serving) -> None:
         import torch
         import transformers
 
@@ -77,9 +77,8 @@ class TransformersEngine:
         limits = answer_limits(self._serving, prompts_token_ids, config)
         answers: dict[int, Completion] = {}
         with self._switch(adapter):
-            for limit in sorted(
-                set(limits)
-            ):  # a row near the context's end must not be pushed past it by its neighbours
+            # a row near the context's end must not be pushed past it by its neighbours
+            for limit in sorted(set(limits)):
                 rows = [i for i, own in enumerate(limits) if own == limit]
                 seed = prompt_seed(config.seed, first_index + rows[0])
                 generated = self._generate([prompts_token_ids[i] for i in rows], limit, config, seed)

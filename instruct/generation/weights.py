@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.errors import InputError, one_line
+from instruct.runs import sha256_of
 
 _BLOCK = 1 << 16
 _BLOCKS = 256
@@ -35,8 +36,8 @@ def is_adapter(folder: Path) -> bool:
     return False
 
 
-def check_model(model: str) -> str | None:
-    """The revision to load a hub model at; None for a local folder.
+def check_model(model: str, revision: str | None = None) -> str | None:
+    """The commit to load a hub model at, that of `revision` (None: its main branch); None for a local folder.
 
     Raises:
         InputError: a folder without a model or without weights, or a hub model that is not to be had.
@@ -54,9 +55,9 @@ def check_model(model: str) -> str | None:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        config = try_to_load_from_cache(model, "config.json")
+        config = try_to_load_from_cache(model, "config.json", revision=revision)
         if not isinstance(config, str):
-            config = hf_hub_download(model, "config.json")
+            config = hf_hub_download(model, "config.json", revision=revision)
     except (OSError, ValueError, HfHubHTTPError) as error:
         raise InputError(
             f"model {one_line(model, 100)}: no such folder, and the hub does not give it; check the name "
@@ -89,10 +90,7 @@ def model_identity(model: str, revision: str | None) -> str:
 
 def adapter_identity(adapter: Path) -> str:
     """A hash of an adapter's two files."""
-    digest = hashlib.sha256()
-    for name in _ADAPTER_FILES:
-        digest.update(hashlib.sha256((adapter / name).read_bytes()).digest())
-    return digest.hexdigest()
+    return hashlib.sha256("".join(sha256_of(adapter / name) for name in _ADAPTER_FILES).encode()).hexdigest()
 
 
 def lora_rank(adapter: Path) -> int:

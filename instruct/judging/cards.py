@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,6 +91,11 @@ class JudgeCard(_Section):
         if (self.annotator is None) == (self.prompt is None):
             raise ValueError("give either prompt (a file beside the card) or annotator (of the alpaca-eval package)")
         return self
+
+    def sha256(self) -> str:
+        """A hash of what makes the verdicts: the card's fields and its prompts."""
+        prompts = [self.prompt_file(with_input).read_text(encoding="utf-8") for with_input in (False, True)]
+        return hashlib.sha256(json.dumps([self.model_dump(mode="json"), prompts]).encode()).hexdigest()
 
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.

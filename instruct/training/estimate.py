@@ -88,7 +88,8 @@ def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> d
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
         optimiser: float = trained * 16
     else:
-        optimiser = shape.parameters * (width + 8)
+        # The gradient and two Adam moments, in the weights' own type.
+        optimiser = shape.parameters * 3 * width
     return {
         "weights": shape.parameters * width / GIB,
         "gradients and optimiser": optimiser / GIB,

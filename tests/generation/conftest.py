@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # these models are too small for threads, which only wait for each other
 
 CHAT = (
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
@@ -77,6 +74,17 @@ def save_adapter(model: str | Path, folder: Path, seed: int, scale: float, rank:
             torch.nn.init.normal_(parameter, std=scale)
     adapted.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """These models are too small for threads, which only wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +30,7 @@ def outputs(folder: Path, name: str) -> list[str]:
     return [row["output"] for row in json.loads((folder / f"{name}.json").read_text())]
 
 
-def journal_lines(folder: Path, name: str) -> list[dict[str, object]]:
+def journal_lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
 
 
@@ -46,8 +48,9 @@ def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: d
         assert stat.n == len(PROMPTS)
         assert stat.engine.startswith("transformers ")
         assert 0 < stat.mean_tokens <= 24
-        finish = [f for line in journal_lines(tmp_path, name)[1:] for f in line["finish"]]
-        assert stat.truncated == finish.count("length")
+        batches = journal_lines(tmp_path, name)[1:]
+        assert [len(batch["texts"]) for batch in batches] == [3, 3, 1]
+        assert [text for batch in batches for text in batch["texts"]] == outputs(tmp_path, name)
     assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
     alone = tmp_path / "alone"
     generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", CONFIG, alone)
@@ -70,6 +73,21 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == f"True {first['base']}"
     assert (tmp_path / "base.json").read_bytes() == written
+
+
+def test_stats_are_of_all_answers_of_the_journal(tiny_model: Path, tmp_path: Path) -> None:
+    def answer() -> AnswerStats:
+        return generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)["base"]
+
+    answer()
+    path = tmp_path / "base.batches.jsonl"
+    header, *batches = journal_lines(tmp_path, "base")
+    tokens, finish = [[1, 2, 3], [4, 5, 6], [14]], [["stop"] * 3, ["length", "stop", "length"], ["length"]]
+    batches = [
+        batch | {"tokens": tokens[i], "finish": finish[i], "seconds": 30.0 * (i + 1)} for i, batch in enumerate(batches)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *batches)))
+    assert answer() == AnswerStats(n=7, truncated=3, mean_tokens=5.0, engine=str(header["engine"]), minutes=3.0)
 
 
 def test_what_changes_answers_starts_anew(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
@@ -105,12 +123,38 @@ def test_a_whole_model_is_a_system(tiny_model: Path, make_model: Callable[..., P
     assert outputs(direct, "base") == outputs(tmp_path, "tuned")
 
 
-def test_samples_follow_the_seed(tiny_model: Path, tmp_path: Path) -> None:
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        config = CONFIG.model_copy(update={"temperature": 1.0, "top_p": 0.9, "seed": seed})
-        generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", config, tmp_path / name)
-    assert outputs(tmp_path / "a", "base") == outputs(tmp_path / "b", "base")
-    assert outputs(tmp_path / "a", "base") != outputs(tmp_path / "c", "base")
+def test_greedy_unless_asked_and_samples_follow_the_seed(tiny_model: Path, tmp_path: Path) -> None:
+    def answers(folder: str, **changes: float) -> list[str]:
+        config = CONFIG.model_copy(update=changes)
+        generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", config, tmp_path / folder)
+        return outputs(tmp_path / folder, "base")
+
+    assert answers("a") == answers("b", seed=1)
+    sampled = answers("c", temperature=1.0, top_p=0.9, seed=1)
+    assert sampled == answers("d", temperature=1.0, top_p=0.9, seed=1)
+    assert sampled != answers("e", temperature=1.0, top_p=0.9, seed=2)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_journal_cut_anywhere_ends_with_the_same_answers(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path, temperature: float
+) -> None:
+    config = CONFIG.model_copy(update={"temperature": temperature})
+    path, file = tmp_path / "emo.batches.jsonl", tmp_path / "emo.json"
+
+    def answer() -> None:
+        generate_answers(str(tiny_model), {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config, tmp_path)
+
+    answer()
+    undisturbed, whole = file.read_bytes(), path.read_bytes()
+    ends = [index + 1 for index, byte in enumerate(whole) if byte == ord("\n")]  # of the header and the three batches
+    for cut in (0, ends[0] // 2, ends[0], ends[0] + 9, ends[1], ends[2] - 1, ends[2], ends[3] - 1):
+        path.write_bytes(whole[:cut])
+        file.unlink()
+        answer()
+        assert file.read_bytes() == undisturbed
+        kept = max((end for end in ends if end <= cut), default=0)
+        assert path.read_bytes()[:kept] == whole[:kept]
 
 
 def test_near_the_contexts_end_the_answer_is_cut_and_past_it_the_prompt_is_named(
@@ -136,12 +180,15 @@ def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path
     other = make_model(tmp_path / "other")
     settings = json.loads((other / "config.json").read_text()) | {"hidden_size": 48}
     (other / "config.json").write_text(json.dumps(settings))
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "adapter_config.json").write_text("{}")
     calls: list[tuple[str, Systems, list[EvalPrompt], GenerationConfig, str]] = [
         (str(tmp_path / "none"), {"base": None}, PROMPTS, CONFIG, "no model folder"),
         (str(tmp_path), {"base": None}, PROMPTS, CONFIG, "no config.json"),
         (str(torn), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
         (str(other), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
         (str(tiny_model), {"a": tmp_path / "none"}, PROMPTS, CONFIG, "neither an adapter"),
+        (str(tiny_model), {"a": tmp_path / "half"}, PROMPTS, CONFIG, "no adapter_model.safetensors"),
         (str(tiny_model), {"../a": None}, PROMPTS, CONFIG, "no file name"),
         (str(tiny_model), {"a": None}, [], CONFIG, "no evaluation prompts"),
         (str(tiny_model), {"a": None}, PROMPTS, CONFIG.model_copy(update={"max_model_len": 999}), "reads 512 tokens"),
@@ -165,37 +212,35 @@ def test_an_adapter_of_another_base_is_refused(
         generate_answers(str(tiny_model), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
 
 
-def test_killed_at_any_batch_the_same_call_ends_with_the_same_bytes(
-    tiny_model: Path, make_adapter: Callable[..., Path], tmp_path: Path
+def test_a_killed_call_ends_with_the_same_bytes(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
 ) -> None:
-    adapter = make_adapter(tiny_model, tmp_path / "adapter", 3, 0.5)
     prompts = [EvalPrompt(f"Prompt number {i}.", "tiny") for i in range(40)]
-    config = CONFIG.model_copy(update={"batch_size": 3, "max_new_tokens": 64})
-    systems: Systems = {"base": None, "tuned": adapter}
-    reference = tmp_path / "reference"
+    config = CONFIG.model_copy(update={"max_new_tokens": 64})
+    systems: Systems = {"base": None, "tuned": tiny_adapters["mle"]}
+    reference, out = tmp_path / "reference", tmp_path / "out"
     generate_answers(str(tiny_model), systems, prompts, "chat", config, reference)
     code = f"""
 from pathlib import Path, PosixPath
 from instruct.data.evaluation import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
 generate_answers({str(tiny_model)!r}, {systems!r}, {prompts!r}, "chat",
-    GenerationConfig(**{config.model_dump()!r}), Path({str(tmp_path / "out")!r}))
+    GenerationConfig(**{config.model_dump()!r}), Path({str(out)!r}))
 """
-    path = tmp_path / "out" / "base.batches.jsonl"
-    for kill_after in (1, 4):  # the second call takes up what the first one left, and is killed in turn
-        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
-            try:
-                while not path.is_file() or path.read_bytes().count(b"\n") < 1 + kill_after:
-                    assert process.poll() is None, "it ended before it was killed"
-                    time.sleep(0.002)
-            finally:
-                process.kill()
-        assert process.returncode == -signal.SIGKILL
-        assert kill_after <= path.read_bytes().count(b"\n") - 1 < 14
-        assert not (tmp_path / "out" / "base.json").exists()
-        kept = path.read_bytes()
-    generate_answers(str(tiny_model), systems, prompts, "chat", config, tmp_path / "out")
-    whole = path.read_bytes()
-    assert whole.startswith(kept[: kept.rindex(b"\n") + 1])  # not asked again
+    path = out / "base.batches.jsonl"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, env=environment) as process:
+        try:
+            while not path.is_file() or path.read_bytes().count(b"\n") < 3:
+                assert process.poll() is None, "it ended before it was killed"
+                time.sleep(0.002)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    kept = path.read_bytes()
+    assert 2 <= kept.count(b"\n") - 1 < 14
+    assert not (out / "base.json").exists()
+    generate_answers(str(tiny_model), systems, prompts, "chat", config, out)
+    assert path.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])  # not asked again
     for name in systems:
-        assert (tmp_path / "out" / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()
+        assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

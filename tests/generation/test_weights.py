@@ -39,17 +39,23 @@ def test_an_unknown_hub_name_is_one_line() -> None:
 
 
 def test_a_hub_model_is_known_by_its_commit(tmp_path: Path) -> None:
-    commit = "0123456789abcdef0123456789abcdef01234567"
+    commits = {"main": "0123456789abcdef0123456789abcdef01234567", "v2": "89abcdef0123456789abcdef0123456789abcdef"}
     repository = tmp_path / "hub" / "models--someone--something"
     (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(commit)
-    (repository / "snapshots" / commit).mkdir(parents=True)
-    (repository / "snapshots" / commit / "config.json").write_text("{}")
-    code = "from instruct.generation.weights import *; r = check_model('someone/something'); "
-    code += "print(model_identity('someone/something', r))"
+    for revision, commit in commits.items():
+        (repository / "refs" / revision).write_text(commit)
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / "config.json").write_text("{}")
+    code = f"""
+from instruct.generation.weights import check_model, model_identity
+for revision in (None, "v2", {commits["v2"]!r}):
+    print(model_identity("someone/something", check_model("someone/something", revision)))
+check_model("someone/something", "v3")
+"""
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert output.stdout.strip() == f"someone/something@{commit}"
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert result.stdout.split() == [f"someone/something@{commits[name]}" for name in ("main", "v2", "v2")]
+    assert "InputError: model someone/something: no such folder, and the hub" in result.stderr.splitlines()[-1]
 
 
 def test_the_hash_sees_one_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""The prompt that a model answers is, token for token, the one that it was trained on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from instruct.data.evaluation import EvalPrompt
+from instruct.data.formats import to_row
+from instruct.data.sources import RawRow
+from instruct.data.tokens import encode_row
+from instruct.generation.answers import GenerationConfig, generate_answers, sent_token_ids
+from instruct.generation.engines import TransformersEngine
+
+INSTRUCTIONS = [
+    "Name three rivers.",
+    " space around \n",
+    "Zwölf Boxkämpfer jagen 😀 дальше 中文\r\n\tx",
+    "Explain {instruction} and ### Response:",
+    "What does <|im_end|> mean?",
+]
+
+
+def trained_prompt(tokenizer: Any, instruction: str, template: Any) -> list[int]:
+    """The tokens that a row with this instruction has before its response."""
+    row = to_row(
+        RawRow("rows", 1, {"instruction": instruction, "input": "", "output": "An answer."}), "alpaca", template
+    )
+    assert row is not None
+    encoded = encode_row(tokenizer, row, None)
+    return [token for token, on in zip(encoded.input_ids, encoded.completion_mask, strict=True) if not on]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(smollm2: str) -> Any:
+    return AutoTokenizer.from_pretrained(smollm2)
+
+
+@pytest.fixture(scope="session")
+def smollm2_words(smollm2: str, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SmolLM2's tokenizer on a model of one narrow layer."""
+    folder = tmp_path_factory.mktemp("words")
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=8,
+            intermediate_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            tie_word_embeddings=True,
+        )
+    ).save_pretrained(folder)
+    for path in [*Path(smollm2).glob("tokenizer*"), Path(smollm2) / "chat_template.jinja"]:
+        shutil.copy(path, folder)
+    return folder
+
+
+@pytest.mark.parametrize("template", ["alpaca", "chat"])
+def test_an_engine_is_sent_the_prompts_of_training(
+    smollm2_words: Path, tokenizer: Any, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[list[int]] = []
+    complete = TransformersEngine.complete
+
+    def recorded(self: TransformersEngine, prompts: list[list[int]], *rest: Any) -> Any:
+        sent.extend(prompts)
+        return complete(self, prompts, *rest)
+
+    monkeypatch.setattr(TransformersEngine, "complete", recorded)
+    prompts = [EvalPrompt(instruction, "set") for instruction in INSTRUCTIONS]
+    config = GenerationConfig(engine="transformers", max_new_tokens=1, batch_size=2)
+    generate_answers(str(smollm2_words), {"base": None}, prompts, template, config, tmp_path)
+    assert sent == [trained_prompt(tokenizer, instruction, template) for instruction in INSTRUCTIONS]
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_any_instruction_has_one_alpaca_prompt(tokenizer: Any, instruction: str) -> None:
+    (sent,) = sent_token_ids(tokenizer, [EvalPrompt(instruction, "set")], "alpaca")
+    assert sent == trained_prompt(tokenizer, instruction, "alpaca")

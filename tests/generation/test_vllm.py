@@ -1,0 +1,92 @@
+"""Real vLLM with the real SmolLM2-135M and an adapter: one start for both, and what a kill leaves is taken up."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.generation import vllm_engine
+from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.vllm_client import VLLMClient
+
+PROMPTS = [
+    EvalPrompt(text, "tiny")
+    for text in (
+        "Name the capital of France.",
+        "Say hello.",
+        "Write a line about the sea, the wind and the ships that pass at night.",
+        "What is two plus three?",
+        "List three colours.",
+        "Why is the sky blue?",
+        "Reply with the single word yes.",
+    )
+]
+CONFIG = GenerationConfig(engine="vllm", max_new_tokens=8, batch_size=2)
+BATCHES = 4  # of each system
+
+
+@pytest.mark.integration
+def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
+    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    starts: list[VLLMClient] = []
+
+    class Counted(VLLMClient):
+        def __init__(self, *arguments: Any) -> None:
+            starts.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(vllm_engine, "VLLMClient", Counted)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
+    systems: dict[str, Path | None] = {"base": None, "tuned": make_adapter(smollm2, tmp_path / "adapter", 1, 0.05)}
+    undisturbed, out = tmp_path / "undisturbed", tmp_path / "out"
+    stats = generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, undisturbed)
+    assert len(starts) == 1
+    for name in systems:
+        assert stats[name].n == len(load_answers(undisturbed / f"{name}.json")) == len(PROMPTS)
+        assert stats[name].engine.startswith("vllm ")
+        assert 0 < stats[name].mean_tokens <= 8
+    base, tuned = ([row["output"] for row in load_answers(undisturbed / f"{name}.json")] for name in systems)
+    assert "Paris" in base[0]
+    assert base != tuned
+    assert 0 < stats["base"].truncated < len(PROMPTS)  # some answers need more than 8 tokens, some do not
+
+    code = f"""
+from pathlib import Path, PosixPath
+from instruct.data.evaluation import EvalPrompt
+from instruct.generation.answers import GenerationConfig, generate_answers
+generate_answers({smollm2!r}, {systems!r}, {PROMPTS!r}, "chat", GenerationConfig(**{CONFIG.model_dump()!r}),
+    Path({str(out)!r}))
+"""
+    journal = out / "base.batches.jsonl"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
+        try:
+            while not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
+                assert process.poll() is None, "it ended before it was killed"
+                time.sleep(0.005)
+            engines = psutil.Process(process.pid).children(recursive=True)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert engines
+    assert not psutil.wait_procs(engines, timeout=30)[1]  # vLLM ends with the process that it served
+    kept = journal.read_bytes()
+    assert 1 <= kept.count(b"\n") - 1 < BATCHES
+
+    generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, out)
+    assert len(starts) == 2
+    assert journal.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])
+    for name in systems:
+        assert (out / f"{name}.json").read_bytes() == (undisturbed / f"{name}.json").read_bytes()
+    generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, out)
+    assert len(starts) == 2  # all is there

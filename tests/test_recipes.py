@@ -1,0 +1,165 @@
+"""A recipe as a user runs it: every phase on real parts, killed in each, and the verbs afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from instruct.judging.store import JudgmentStore
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = [
+    "--config", "demo", "--train.max_steps", "4", "--train.save_steps", "1", "--train.per_device_train_batch_size", "2",
+    "--train.max_length", "128", "--data.limit", "24", "--answers.limit", "6", "--answers.generation.batch_size", "2",
+    "--answers.generation.max_new_tokens", "8",
+]  # fmt: skip
+pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+
+
+def recipe(name: str) -> list[str]:
+    return [sys.executable, str(ROOT / "recipes" / "alpaca_emo.py"), *SMALL, "--name", name]
+
+
+def verb(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "instruct.cli", *arguments]
+
+
+def run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def run_and_kill(command: list[str], folder: Path, reached: Callable[[], bool]) -> None:
+    """SIGKILL the process and what it started, as soon as `reached`."""
+    with (folder / "killed.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 600
+            while not reached():
+                assert process.poll() is None, (folder / "killed.log").read_text()[-4000:]
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def completions(run_folder: Path) -> set[str]:
+    """The keys of the completions that are committed."""
+    if not (run_folder / "judgments.sqlite").is_file():
+        return set()
+    with JudgmentStore(run_folder / "judgments.sqlite") as store:
+        return {
+            judged.key for comparison in store.comparisons() for judged in store.judgments(*comparison) if judged.key
+        }
+
+
+def verdicts(run_folder: Path) -> dict[tuple[str, ...], str]:
+    with JudgmentStore(run_folder / "judgments.sqlite") as store:
+        return {
+            (*comparison, judged.instruction, judged.position): judged.verdict
+            for comparison in store.comparisons()
+            for judged in store.judgments(*comparison)
+        }
+
+
+def steps(run_folder: Path) -> dict[str, dict]:
+    return json.loads((run_folder / "manifest.json").read_text())["steps"]
+
+
+def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm2):
+    undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
+    out = run(recipe("undisturbed"), tmp_path)
+    assert "judge     smollm2_demo" in out
+    assert "proves the plumbing, not the models" in out
+    assert "report: runs/undisturbed/report/report.md" in out
+
+    command = recipe("killed")
+    run_and_kill(command, tmp_path, lambda: any(killed.glob("checkpoints/emo/checkpoint-*/trainer_state.json")))
+    assert steps(killed)["train/mle"]["status"] == "done"
+    assert not (killed / "adapters" / "emo").exists()
+    # The first batch of the first system is in its journal: a header and a line.
+    journals = [killed / "outputs" / f"{name}.batches.jsonl" for name in ("mle", "emo")]
+    run_and_kill(command, tmp_path, lambda: any(p.is_file() and p.read_bytes().count(b"\n") > 1 for p in journals))
+    assert steps(killed)["answers"]["status"] == "started"
+    run_and_kill(command, tmp_path, lambda: len(completions(killed)) > 0)
+    committed = completions(killed)
+    run(command, tmp_path)
+
+    for name in ("mle", "emo"):
+        ours, theirs = (
+            load_file(folder / "adapters" / name / "adapter_model.safetensors") for folder in (killed, undisturbed)
+        )
+        assert all((ours[key] == theirs[key]).all() for key in theirs)
+        ours, theirs = ((folder / "outputs" / f"{name}.json").read_text() for folder in (killed, undisturbed))
+        assert ours == theirs.replace("undisturbed", "killed")
+    assert verdicts(killed) == verdicts(undisturbed)
+    assert len(verdicts(killed)) == 3 * 6 * 2
+    done = [record["results"] for name, record in steps(killed).items() if name.startswith("judge/")]
+    assert sum(results["asked"] for results in done) <= len(completions(killed)) - len(committed)
+
+    # Once more: nothing is done again, nothing is asked again.
+    before = steps(killed)
+    began = time.time()
+    run(command, tmp_path)
+    assert steps(killed) == before
+    assert all(path.stat().st_mtime < began for path in (killed / "outputs").iterdir())
+
+    # The verbs on what the recipe left: the newest run, without a path.
+    out = run(verb("judge", "--judge", "smollm2_demo"), tmp_path)
+    assert "run: runs/killed (the newest)" in out
+    out = run(verb("report"), tmp_path)
+    assert "report: runs/killed/report/report.md" in out
+    report = json.loads((killed / "report" / "report.json").read_text())
+    other = json.loads((undisturbed / "report" / "report.json").read_text())
+    assert report["judges"] == other["judges"]
+    text = (killed / "report" / "report.md").read_text()
+    answers = json.loads((killed / "outputs" / "baseline.json").read_text())
+    assert not any(row["output"] in text for row in answers if len(row["output"]) > 20)
+    out = run(verb("merge", "runs/killed", "--system", "emo"), tmp_path)
+    merged = Path(tmp_path / out.strip().removeprefix("merged: "))
+    assert (merged / "config.json").is_file()
+    assert any(merged.glob("*.safetensors"))
+
+
+def test_the_plan_alone_leaves_nothing(tmp_path, smollm2):
+    out = run([*recipe("planned"), "--dry-run"], tmp_path)
+    assert "SmolLM2" in out or "smollm2" in out
+    assert "estimated" in out
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_wheel_carries_the_cards(tmp_path):
+    """Installed outside the clone, beside the dependencies and nothing else."""
+    import site
+
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], ROOT)
+    (wheel,) = tmp_path.glob("emo_instruct-*.whl")
+    environment = tmp_path / "environment"
+    run([sys.executable, "-m", "venv", "--without-pip", str(environment)], tmp_path)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    # The dependencies; a .pth file read from here does not add this clone, as the installed one does.
+    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    python = str(environment / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--ignore-installed"]
+    run([*pip, "--no-index", str(wheel)], tmp_path)
+    command = str(environment / "bin" / "instruct")
+    for what, names in (("judges", ("autoj", "pandalm", "smollm2_demo")), ("data", ("starter", "alpaca_eval"))):
+        out = run([command, "list", what], tmp_path)
+        assert all(name in out for name in names)
+        assert str(packages / "instruct" / "_cards") in out
+        assert str(ROOT / what) not in out
+    done = subprocess.run([command, "judge", "--judge", "autoj"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("instruct: judge autoj: ")
+    assert len(done.stderr.splitlines()) == 1
