@@ -21,7 +21,7 @@ class VLLMClient:
     """A vLLM engine in a process of its own, which ends with `close` or with this process.
 
     On a CPU it takes bf16 and `VLLM_CPU_KVCACHE_SPACE` (GiB, 2 unless set). What vLLM logs is kept back unless
-    `VLLM_LOGGING_LEVEL` is set.
+    `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
         arguments: of `vllm.LLM`.
@@ -34,7 +34,8 @@ class VLLMClient:
 
     def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
         self._model = str(arguments["model"])
-        quiet = "VLLM_LOGGING_LEVEL" not in os.environ
+        # TRL sets the level to ERROR when it is imported: being set is not being asked for.
+        quiet = os.environ.get("VLLM_LOGGING_LEVEL") not in ("INFO", "DEBUG")
         defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
         self._log: IO[str] | None = None
         if quiet:

@@ -34,6 +34,7 @@ class TransformersEngine:
                 revision=serving.revision,
                 dtype=torch.bfloat16 if bf16 else torch.float16,
                 trust_remote_code=False,
+                use_safetensors=True,
             )
         except Exception as error:  # a torn file, an unknown architecture, ...: each library raises its own
             reason = one_line(f"{type(error).__name__}: {error}")

@@ -34,6 +34,7 @@ class VLLMEngine:
             "gpu_memory_utilization": config.gpu_memory_utilization,
             "enable_prefix_caching": False,  # an answer must not depend on what was asked before a stop
             "trust_remote_code": False,
+            "load_format": "safetensors",
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
         }

@@ -13,7 +13,7 @@ from instruct.runs import sha256_of
 _BLOCK = 1 << 16
 _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_WEIGHTS = "*.safetensors"
 _TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
@@ -48,7 +48,7 @@ def check_model(model: str, revision: str | None = None) -> str | None:
             raise InputError(
                 f"{model}: no model folder (it has no config.json); give a folder saved by save_pretrained"
             )
-        if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
+        if not any(folder.glob(_WEIGHTS)):
             raise InputError(f"{model}: the model has no weights (*.safetensors); save it again with save_pretrained")
         return None
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
@@ -75,7 +75,7 @@ def model_identity(model: str, revision: str | None) -> str:
     if revision is not None:
         return f"{model}@{revision}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in (*_WEIGHTS, *_TEXTS) for path in Path(model).glob(pattern)}):
+    for path in sorted({path for pattern in (_WEIGHTS, *_TEXTS) for path in Path(model).glob(pattern)}):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:

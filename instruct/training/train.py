@@ -130,7 +130,11 @@ def trainer_arguments(config: ExperimentConfig, system: SystemSection, output: P
 
 def model_arguments(config: ExperimentConfig) -> dict[str, Any]:
     """What from_pretrained gets."""
-    arguments: dict[str, Any] = {"dtype": config.model.dtype, "trust_remote_code": config.model.trust_remote_code}
+    arguments: dict[str, Any] = {
+        "dtype": config.model.dtype,
+        "trust_remote_code": config.model.trust_remote_code,
+        "use_safetensors": True,  # a pickle can run code
+    }
     if config.model.revision:
         arguments["revision"] = config.model.revision
     if config.model.attn_implementation:

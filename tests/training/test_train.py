@@ -182,3 +182,14 @@ def test_a_length_that_leaves_no_response_is_refused(tmp_path, tiny_model_folder
     config = tiny_config(tiny_model_folder, rows, train={"max_length": 8, "max_steps": 1})
     with pytest.raises(InputError, match="no row has a response token within max_length 8"):
         train(tmp_path / "run", config)
+
+
+def test_weights_that_are_a_pickle_are_refused(tmp_path, tiny_model_folder, rows):
+    import shutil
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny_model_folder, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"pickled: could not be loaded .*safetensors"):
+        train(tmp_path / "run", tiny_config(folder, rows))
