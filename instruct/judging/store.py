@@ -16,7 +16,7 @@ from instruct.errors import InputError, InstructError
 VERSION = 1
 
 _SCHEMA = """
-CREATE TABLE completions (
+CREATE TABLE IF NOT EXISTS completions (
     key TEXT PRIMARY KEY,
     text TEXT NOT NULL,
     label_logprobs TEXT,
@@ -25,7 +25,7 @@ CREATE TABLE completions (
     completion_tokens INTEGER,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
-CREATE TABLE judgments (
+CREATE TABLE IF NOT EXISTS judgments (
     judge TEXT NOT NULL,
     candidate TEXT NOT NULL,
     baseline TEXT NOT NULL,
@@ -86,8 +86,11 @@ class JudgmentStore:
         # Another process that writes is waited for, not failed at.
         self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         try:
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            # In one statement, and below IF NOT EXISTS: another process may be making the same store at this moment.
+            version, tables = self._db.execute(
+                "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
+            ).fetchone()
+            if version == tables == 0:
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
                 version = VERSION
