@@ -122,7 +122,7 @@ class LocalHub(http.server.ThreadingHTTPServer):
             **variables,
         }
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
