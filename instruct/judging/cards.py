@@ -38,14 +38,12 @@ class Labels(_Section):
 class VerdictRule(_Section):
     """Either a named parser of the reply's text, or labels whose log-probabilities decide.
 
-    With labels: log p(first) - log p(second) - `prior`, nearer to 0 than `tie_margin` (nats), is a tie. `prior` is what
-    the judge gives the first place whatever stands there (contextual calibration, Zhao et al., 2021).
+    With labels: log p(first) - log p(second), nearer to 0 than `tie_margin` (nats), is a tie.
     """
 
     parser: Literal["autoj", "pandalm", "alpaca_eval"] | None = None
     labels: Labels | None = None
     tie_margin: float = Field(default=0.0, ge=0)
-    prior: float = 0.0
 
     @model_validator(mode="after")
     def _one_of_two(self) -> VerdictRule:

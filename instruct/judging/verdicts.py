@@ -17,10 +17,9 @@ def read_verdict(rule: VerdictRule, text: str, label_logprobs: dict[str, float] 
         first, second = ((label_logprobs or {}).get(label) for label in (rule.labels.first, rule.labels.second))
         if first is None or second is None:
             return "unparsed"
-        preference = first - second - rule.prior
-        if preference == 0 or abs(preference) < rule.tie_margin:
+        if first == second or abs(first - second) < rule.tie_margin:
             return "tie"
-        return "first" if preference > 0 else "second"
+        return "first" if first > second else "second"
     return {"autoj": autoj, "pandalm": pandalm, "alpaca_eval": alpaca_eval}[str(rule.parser)](text)
 
 

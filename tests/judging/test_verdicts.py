@@ -79,13 +79,6 @@ def test_labels(logprobs, verdict):
     assert read_verdict(rule, "whatever was said", logprobs) == verdict
 
 
-def test_a_known_preference_of_the_first_place_is_taken_off():
-    rule = VerdictRule(labels=Labels(first="1", second="2"), prior=1.5, tie_margin=0.1)
-    assert read_verdict(rule, "", {"1": -1.0, "2": -2.5}) == "tie"
-    assert read_verdict(rule, "", {"1": -1.0, "2": -2.0}) == "second"
-    assert read_verdict(rule, "", {"1": -1.0, "2": -3.0}) == "first"
-
-
 @given(st.text())
 def test_no_reply_raises(text):
     for parser in (autoj, pandalm, alpaca_eval):
