@@ -223,9 +223,7 @@ def test_the_embedded_judge_on_vllm(tmp_path, smollm2):
             )
             shown = (row, other) if judged.position == "first" else (other, row)
             prompt = PromptTemplate(card).render(row, shown[0]["output"], shown[1]["output"])
-            ids = tokenizer.apply_chat_template(
-                prompt, add_generation_prompt=True, return_dict=False, return_tensors="pt"
-            )
+            ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
             with torch.no_grad():
                 wanted = model(ids).logits[0, -1].log_softmax(-1)[labels]
             found = store.completion(judged.key).label_logprobs
