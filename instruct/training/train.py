@@ -188,7 +188,7 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
     """Train the system `name` of an experiment into `run`, or find it trained.
 
     A killed training goes on at its last complete checkpoint: the rows, their order, the optimizer and the random
-    states are those of an undisturbed run.
+    states are those of an undisturbed run. It begins anew if the rows' file has changed meanwhile.
 
     Returns:
         The step's results: row counts, final losses, the adapter's hash.
@@ -209,6 +209,9 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
     if run.is_done(step, inputs) and final.is_dir():
         return dict(run.manifest()["steps"][step]["results"])
     work = run.folder / "checkpoints" / name
+    begun = run.manifest()["steps"].get(step)
+    if begun and begun["inputs"] != inputs:
+        shutil.rmtree(work, ignore_errors=True)  # the checkpoints of a training from other rows
     with run.step(step, inputs) as results:
         encoded = encoded_rows(config, tokenizer, rows)
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)

@@ -145,6 +145,25 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folde
     assert manifest["steps"]["train/emo"]["attempts"] == 2
 
 
+def test_checkpoints_from_other_rows_are_not_gone_on_with(tmp_path, tiny_model_folder, rows, monkeypatch):
+    config = tiny_config(tiny_model_folder, rows)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("instruct.training.train.model_card", interrupt)  # after the last step, before the result
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "run", config)
+    assert list((tmp_path / "run" / "checkpoints" / "emo").glob("checkpoint-*"))
+
+    write_rows(Path(rows), count=16)
+    again, fresh = (train(tmp_path / name, config) for name in ("run", "fresh"))
+    ours, theirs = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in (again, fresh))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert again.manifest()["steps"]["train/emo"]["results"]["rows"]["kept"] == 16
+
+
 def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path):
     for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
         folder = tmp_path / f"checkpoint-{step}"
