@@ -15,6 +15,16 @@ from typing import IO, Any
 from instruct.errors import InputError, InstructError, one_line
 
 _CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
+# Of vllm.LLM, for whatever is asked of it.
+_ARGUMENTS = {
+    "skip_tokenizer_init": True,
+    "generation_config": "vllm",  # decoding is this project's configuration and nothing else
+    "enable_prefix_caching": False,  # a reply must not depend on what was asked before a stop
+    "load_format": "safetensors",  # a pickle can run code
+    "trust_remote_code": False,
+    "disable_log_stats": True,
+    "use_tqdm_on_load": False,
+}
 
 
 class VLLMClient:
@@ -24,7 +34,7 @@ class VLLMClient:
     `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
-        arguments: of `vllm.LLM`.
+        arguments: of `vllm.LLM`, beside those that never change: no prefix cache, safetensors only, no remote code.
         adapters: LoRA adapter folders, loaded at the start.
 
     Raises:
@@ -51,7 +61,8 @@ class VLLMClient:
             start_new_session=True,  # Ctrl-C is this process's to answer
         )
         try:
-            self.name: str = self.ask({"arguments": arguments, "adapters": list(map(str, adapters))})["engine"]
+            start = {"arguments": _ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
+            self.name: str = self.ask(start)["engine"]
         except BaseException:
             self.close()
             raise
@@ -81,6 +92,11 @@ class VLLMClient:
             if "adapter" in reply:
                 raise InputError(
                     f"{reply['adapter']}: vLLM cannot serve this adapter ({message}); merge it into its base"
+                )
+            if "Cannot find any model weights" in message:
+                raise InputError(
+                    f"model {self._model}: has no *.safetensors, and no other kind of weights is read; name a revision "
+                    "that has some (the hub's own conversions stand under refs/pr), or save it with save_pretrained"
                 )
             if "adapters" in request and reply["error"] in _CALLER_ERRORS:
                 raise InputError(

@@ -27,16 +27,9 @@ class VLLMEngine:
         arguments: dict[str, Any] = {
             "model": serving.model,
             "revision": serving.revision,
-            "skip_tokenizer_init": True,
-            "generation_config": "vllm",  # decoding is this project's configuration and nothing else
             "max_model_len": serving.max_model_len,
             "max_num_seqs": config.batch_size,
             "gpu_memory_utilization": config.gpu_memory_utilization,
-            "enable_prefix_caching": False,  # an answer must not depend on what was asked before a stop
-            "trust_remote_code": False,
-            "load_format": "safetensors",
-            "disable_log_stats": True,
-            "use_tqdm_on_load": False,
         }
         if serving.adapters:
             arguments |= {

@@ -101,14 +101,8 @@ class VLLMJudge:
             {
                 "model": self._model,
                 "revision": self._revision(),
-                "skip_tokenizer_init": True,
-                "generation_config": "vllm",
                 "max_model_len": self._card.context_length,
                 "max_num_seqs": BATCH,
-                "enable_prefix_caching": False,
-                "trust_remote_code": False,
-                "disable_log_stats": True,
-                "use_tqdm_on_load": False,
             }
         )
 
@@ -233,11 +227,15 @@ class ServerJudge:
         }
         if decoding.repetition_penalty is not None:
             arguments["extra_body"] = {"repetition_penalty": decoding.repetition_penalty}
-        logprobs = None
+        top: dict[str, float] = {}
         if isinstance(prompt, str):
+            if labels:
+                arguments["logprobs"] = 5  # the most that OpenAI's own endpoint gives
             text_reply = self._client.completions.create(prompt=prompt, **arguments)
             choice: Any = text_reply.choices[0]
             text, usage = choice.text, text_reply.usage
+            if labels:
+                top = choice.logprobs.top_logprobs[0]
         else:
             if labels:
                 arguments |= {"logprobs": True, "top_logprobs": 20}
@@ -247,8 +245,8 @@ class ServerJudge:
             text, usage = choice.message.content, chat_reply.usage
             if labels:
                 top = {entry.token: entry.logprob for entry in choice.logprobs.content[0].top_logprobs}
-                # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
-                logprobs = {label: top[label] for label in (labels.first, labels.second) if label in top}
+        # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
+        logprobs = {label: top[label] for label in (labels.first, labels.second) if label in top} if labels else None
         if not isinstance(text, str):
             raise ValueError("no text")
         return Completion(
