@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import tempfile
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from instruct.config import ExperimentConfig
 from instruct.data.rows import RowSet
-from instruct.data.tokens import EncodedRow, EncodedRows
+from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.errors import InputError
 from instruct.training.estimate import available_gib, memory_gib, model_shape
 from instruct.training.train import encoded_rows, load_tokenizer, make_trainer, trainer_arguments, training_rows
@@ -82,10 +81,11 @@ def check(encoded: EncodedRows, rows: RowSet, tokenizer: Any, config: Experiment
             raise InputError(f"{where}: no token is trained on; check that the template has a response part")
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
-        lengths = sorted(len(row.input_ids) for row in encoded.encoded)
+        cut = max(len(row.input_ids) for row in encoded.encoded)
+        longest = max(row.prompt_length + row.completion_length for row in encoded.encoded)
         raise InputError(
-            f"data: max_length {lengths[-1]} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
-            "them; raise train.max_length"
+            f"data: max_length {cut} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
+            f"them; raise train.max_length (the longest row has {longest} tokens)"
         )
 
 
@@ -111,13 +111,8 @@ def one_step(config: ExperimentConfig, tokenizer: Any, encoded: EncodedRows, fol
 
 
 def _lengths(encoded: EncodedRows) -> Table:
-    table = Table("tokens", "5 %", "25 %", "median", "75 %", "95 %", "longest")
-    parts = {
-        "prompt": [len(row.input_ids) - sum(row.completion_mask) for row in encoded.encoded],
-        "response": [sum(row.completion_mask) for row in encoded.encoded],
-        "both": [len(row.input_ids) for row in encoded.encoded],
-    }
-    for name, lengths in parts.items():
-        cuts = quantiles(lengths, n=20, method="inclusive") if len(lengths) > 1 else lengths * 19
-        table.add_row(name, *(f"{cuts[index]:.0f}" for index in (0, 4, 9, 14, 18)), str(max(lengths)))
+    """Percentiles before any cut: they are what a max_length is chosen by."""
+    table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
+    for part, lengths in length_percentiles(encoded).items():
+        table.add_row(part, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
     return table

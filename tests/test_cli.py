@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -189,7 +190,11 @@ def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny
 def test_preview_refuses_a_length_that_cuts_answers_off(instruct, tmp_path, tiny_model_folder):
     write_lines(tmp_path / "my.jsonl", *[{**GOOD, "output": "long " * 40}] * 10)
     call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--train.max_length", 64]
-    assert "cuts 10 of 10 answers off" in refused(instruct(*call))
+    line = refused(instruct(*call))
+    assert "max_length 64 cuts 10 of 10 answers off" in line
+    longest = re.search(r"the longest row has (\d+) tokens", line)
+    assert longest
+    assert int(longest[1]) > 200  # before the cut: a byte is a token
 
 
 def make_run(folder: Path, **answers: list[str]) -> RunDirectory:
