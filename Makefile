@@ -14,10 +14,12 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml
 	@rm -f .venv/.installed-*
 	$(PYTHON) -m venv .venv
 	@torch=$$(grep -E '^torch==' $(REQUIREMENTS)); \
-	 $(BIN)/pip install -q --no-deps "$$torch" 2>/dev/null || \
-	 { $(BIN)/pip install -q uv==0.13.8 && $(BIN)/uv pip install -q --python $(BIN)/python --no-deps --torch-backend cpu "$$torch"; }
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps -r $(REQUIREMENTS)
+	 $(BIN)/pip install -q --no-compile --no-deps "$$torch" 2>/dev/null || \
+	 { $(BIN)/pip install -q uv==0.13.8 && $(BIN)/uv pip install -q --python $(BIN)/python --no-deps --torch-backend $(if $(findstring gpu,$(REQUIREMENTS)),auto,cpu) "$$torch"; }
+	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps -r $(REQUIREMENTS)
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@# pip compiles on one core only. Some packages carry files of another Python: those are not for us.
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true
 	@touch $(STAMP)
 
 demo: $(STAMP)
