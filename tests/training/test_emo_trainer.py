@@ -170,7 +170,7 @@ def test_the_loss_in_the_model_equals_the_reference(architecture, tied, objectiv
     attach_objective(model, objective, None)
     output = model(input_ids=input_ids, labels=labels, objective_loss=True)
     output.loss.backward()
-    assert output.loss.detach().item() == pytest.approx(float(expected), rel=1e-5)
+    assert output.loss.item() == pytest.approx(expected.item(), rel=1e-5)
     found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert_same_gradients(found, wanted, 1e-5)
 
