@@ -43,7 +43,7 @@ def print_preview(config: ExperimentConfig, shown: int = 3) -> None:
     if shown:
         console.rule()
         console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
-    check(encoded, rows, tokenizer, config)
+    check(encoded, rows)
 
     system = next(iter(config.systems.values()))
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
     return text
 
 
-def check(encoded: EncodedRows, rows: RowSet, tokenizer: Any, config: ExperimentConfig) -> None:
+def check(encoded: EncodedRows, rows: RowSet) -> None:
     """The usual disasters.
 
     Raises:
@@ -82,7 +82,7 @@ def check(encoded: EncodedRows, rows: RowSet, tokenizer: Any, config: Experiment
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
         cut = max(len(row.input_ids) for row in encoded.encoded)
-        longest = max(row.prompt_length + row.completion_length for row in encoded.encoded)
+        longest = length_percentiles(encoded)["total"][100]
         raise InputError(
             f"data: max_length {cut} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
             f"them; raise train.max_length (the longest row has {longest} tokens)"
