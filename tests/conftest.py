@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,3 +78,39 @@ def tiny_model_folder(tmp_path_factory) -> Path:
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def pickled_model_folder(tmp_path, tiny_model_folder) -> Path:
+    """The tiny model with its weights as a pickle, and none as safetensors."""
+    import torch
+    from safetensors.torch import load_file
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny_model_folder, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    return folder
+
+
+@pytest.fixture
+def run_and_kill(tmp_path) -> Callable[..., None]:
+    """`run_and_kill(command, reached, timeout, **popen)`: SIGKILL the process group as soon as `reached()`."""
+
+    def run(command: list[str], reached: Callable[[], bool], timeout: float = 600, **popen: Any) -> None:
+        path = tmp_path / "killed.log"
+        with path.open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **popen)
+            try:
+                deadline = time.monotonic() + timeout
+                while not reached():
+                    assert process.poll() is None, "it ended before it was killed: " + path.read_text()[-4000:]
+                    assert time.monotonic() < deadline
+                    time.sleep(0.002)
+            finally:
+                with suppress(ProcessLookupError):  # it has ended by itself, and the test has failed
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        assert process.returncode == -signal.SIGKILL
+
+    return run

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,29 +36,12 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def run_and_kill(command: list[str], folder: Path, reached: Callable[[], bool]) -> None:
-    """SIGKILL the process and what it started, as soon as `reached`."""
-    with (folder / "killed.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        try:
-            deadline = time.monotonic() + 600
-            while not reached():
-                assert process.poll() is None, (folder / "killed.log").read_text()[-4000:]
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def completions(run_folder: Path) -> set[str]:
     """The keys of the completions that are committed."""
     if not (run_folder / "judgments.sqlite").is_file():
         return set()
-    with JudgmentStore(run_folder / "judgments.sqlite"):  # its tables are there
-        pass
-    with closing(sqlite3.connect(run_folder / "judgments.sqlite")) as db:
-        return {key for (key,) in db.execute("SELECT key FROM completions")}
+    with JudgmentStore(run_folder / "judgments.sqlite") as store:
+        return {key for (key,) in store._db.execute("SELECT key FROM completions")}
 
 
 def asked(run_folder: Path) -> dict[str, int]:
@@ -88,7 +66,7 @@ def steps(run_folder: Path) -> dict[str, dict]:
     return json.loads((run_folder / "manifest.json").read_text())["steps"]
 
 
-def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm2):
+def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm2, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
     out = run(recipe("undisturbed"), tmp_path)
     assert "judge     smollm2_demo" in out
@@ -96,14 +74,15 @@ def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm
     assert "report: runs/undisturbed/report/report.md" in out
 
     command = recipe("killed")
-    run_and_kill(command, tmp_path, lambda: any(killed.glob("checkpoints/emo/checkpoint-*/trainer_state.json")))
+    checkpoints = "checkpoints/emo/checkpoint-*/trainer_state.json"
+    run_and_kill(command, lambda: any(killed.glob(checkpoints)), cwd=tmp_path)
     assert steps(killed)["train/mle"]["status"] == "done"
     assert not (killed / "adapters" / "emo").exists()
     # The first batch of the first system is in its journal: a header and a line.
     journals = [killed / "outputs" / f"{name}.batches.jsonl" for name in ("mle", "emo")]
-    run_and_kill(command, tmp_path, lambda: any(p.is_file() and p.read_bytes().count(b"\n") > 1 for p in journals))
+    run_and_kill(command, lambda: any(p.is_file() and p.read_bytes().count(b"\n") > 1 for p in journals), cwd=tmp_path)
     assert steps(killed)["answers"]["status"] == "started"
-    run_and_kill(command, tmp_path, lambda: len(completions(killed)) > 0)
+    run_and_kill(command, lambda: len(completions(killed)) > 0, cwd=tmp_path)
     committed, asked_before = completions(killed), asked(killed)
     run(command, tmp_path)
 

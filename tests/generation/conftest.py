@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,24 @@ def save_adapter(model: str | Path, folder: Path, seed: int, scale: float, rank:
             torch.nn.init.normal_(parameter, std=scale)
     adapted.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def answer_command() -> Callable[..., list[str]]:
+    """`generate_answers` with the chat template as a process of its own, which can be killed."""
+
+    def command(
+        model: str, systems: dict[str, Path | None], prompts: Sequence[Any], config: Any, out: Path
+    ) -> list[str]:
+        code = f"""
+from pathlib import Path, PosixPath
+from instruct.data.evaluation import EvalPrompt
+from instruct.generation.answers import GenerationConfig, generate_answers
+generate_answers({model!r}, {systems!r}, {prompts!r}, "chat", GenerationConfig(**{config.model_dump()!r}), {out!r})
+"""
+        return [sys.executable, "-c", code]
+
+    return command
 
 
 @pytest.fixture(autouse=True)

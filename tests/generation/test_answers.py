@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -213,30 +211,23 @@ def test_an_adapter_of_another_base_is_refused(
 
 
 def test_a_killed_call_ends_with_the_same_bytes(
-    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
+    tiny_model: Path,
+    tiny_adapters: dict[str, Path],
+    tmp_path: Path,
+    run_and_kill: Callable[..., None],
+    answer_command: Callable[..., list[str]],
 ) -> None:
     prompts = [EvalPrompt(f"Prompt number {i}.", "tiny") for i in range(40)]
     config = CONFIG.model_copy(update={"max_new_tokens": 64})
     systems: Systems = {"base": None, "tuned": tiny_adapters["mle"]}
     reference, out = tmp_path / "reference", tmp_path / "out"
     generate_answers(str(tiny_model), systems, prompts, "chat", config, reference)
-    code = f"""
-from pathlib import Path, PosixPath
-from instruct.data.evaluation import EvalPrompt
-from instruct.generation.answers import GenerationConfig, generate_answers
-generate_answers({str(tiny_model)!r}, {systems!r}, {prompts!r}, "chat",
-    GenerationConfig(**{config.model_dump()!r}), Path({str(out)!r}))
-"""
     path = out / "base.batches.jsonl"
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, env=environment) as process:
-        try:
-            while not path.is_file() or path.read_bytes().count(b"\n") < 3:
-                assert process.poll() is None, "it ended before it was killed"
-                time.sleep(0.002)
-        finally:
-            process.kill()
-    assert process.returncode == -signal.SIGKILL
+    run_and_kill(
+        answer_command(str(tiny_model), systems, prompts, config, out),
+        lambda: path.is_file() and path.read_bytes().count(b"\n") >= 3,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     kept = path.read_bytes()
     assert 2 <= kept.count(b"\n") - 1 < 14
     assert not (out / "base.json").exists()

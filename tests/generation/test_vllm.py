@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +32,12 @@ BATCHES = 4  # of each system
 
 @pytest.mark.integration
 def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
-    smollm2: str, make_adapter: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    smollm2: str,
+    make_adapter: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_and_kill: Callable[..., None],
+    answer_command: Callable[..., list[str]],
 ) -> None:
     pytest.importorskip("vllm", reason="vLLM is not installed")
     starts: list[VLLMClient] = []
@@ -61,23 +62,16 @@ def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
     assert base != tuned
     assert 0 < stats["base"].truncated < len(PROMPTS)  # some answers need more than 8 tokens, some do not
 
-    code = f"""
-from pathlib import Path, PosixPath
-from instruct.data.evaluation import EvalPrompt
-from instruct.generation.answers import GenerationConfig, generate_answers
-generate_answers({smollm2!r}, {systems!r}, {PROMPTS!r}, "chat", GenerationConfig(**{CONFIG.model_dump()!r}),
-    Path({str(out)!r}))
-"""
     journal = out / "base.batches.jsonl"
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
-        try:
-            while not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
-                assert process.poll() is None, "it ended before it was killed"
-                time.sleep(0.005)
-            engines = psutil.Process(process.pid).children(recursive=True)
-        finally:
-            process.kill()
-    assert process.returncode == -signal.SIGKILL
+    engines: list[psutil.Process] = []
+
+    def reached() -> bool:
+        if not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
+            return False
+        engines.extend(p for p in psutil.Process().children(recursive=True) if "vllm_process.py" in str(p.cmdline()))
+        return True
+
+    run_and_kill(answer_command(smollm2, systems, PROMPTS, CONFIG, out), reached)
     assert engines
     assert not psutil.wait_procs(engines, timeout=30)[1]  # vLLM ends with the process that it served
     kept = journal.read_bytes()

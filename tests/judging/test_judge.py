@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -153,20 +152,13 @@ with JudgmentStore(sys.argv[1]) as store, judge_engine(card, sys.argv[3]) as eng
 """
 
 
-def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fake_server, make_answers):
+def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fake_server, make_answers, run_and_kill):
     """SIGKILL in the middle, then again: the verdicts of an undisturbed run, no committed completion asked twice."""
     pair = make_answers("ours", 100, "One"), make_answers("theirs", 100, "Two")
     url, requests = fake_server()
     path, answers = tmp_path / "killed.sqlite", tmp_path / "answers.json"
     answers.write_text(json.dumps([[side.name, side.rows] for side in pair]))
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), str(answers), url])
-    deadline = time.monotonic() + 60
-    while len(requests()) < 40:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    run_and_kill([sys.executable, "-c", KILLED, str(path), str(answers), url], lambda: len(requests()) >= 40, 60)
     time.sleep(0.3)  # what was under way reaches the server's log
 
     def committed() -> int:
@@ -296,15 +288,10 @@ def test_the_embedded_judge_on_a_vllm_server(tmp_path, smollm2, short_pair, vllm
 
 
 @pytest.mark.integration
-def test_a_judge_whose_weights_are_a_pickle_is_refused(tmp_path, tiny_model_folder, pair):
-    import torch
-    from safetensors.torch import load_file
-
-    folder = tmp_path / "pickled"
-    shutil.copytree(tiny_model_folder, folder)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    card = load_judge_card("smollm2_demo").model_copy(update={"model": str(folder), "context_length": 1024})
+def test_a_judge_whose_weights_are_a_pickle_is_refused(tmp_path, pickled_model_folder, pair):
+    card = load_judge_card("smollm2_demo").model_copy(
+        update={"model": str(pickled_model_folder), "context_length": 1024}
+    )
     (tmp_path / "prompt.txt").write_text("{instruction}\n1. {first}\n2. {second}\nBetter: ")
     card._folder = tmp_path
     with (

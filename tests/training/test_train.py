@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -111,7 +109,7 @@ def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder,
         merge_adapter(config, run, "nobody")
 
 
-def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows):
+def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows, run_and_kill):
     """SIGKILL as soon as the first checkpoint is there, then the same command again."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [
@@ -119,17 +117,10 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folde
         "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "30",
         "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", "--lora.r", "4", "--lora.dropout", "0.1",
     ]  # fmt: skip
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
-    deadline = time.monotonic() + 180
-    while not list(checkpoints.glob("checkpoint-*/trainer_state.json")):
-        assert process.poll() is None, process.stderr.read().decode()[-2000:]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run_and_kill(
+        command, lambda: any(checkpoints.glob("checkpoint-*/trainer_state.json")), 180, cwd=tmp_path, env=environment
+    )
     assert not (tmp_path / "runs" / "killed" / "adapters" / "emo").exists()
 
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
@@ -203,12 +194,6 @@ def test_a_length_that_leaves_no_response_is_refused(tmp_path, tiny_model_folder
         train(tmp_path / "run", config)
 
 
-def test_weights_that_are_a_pickle_are_refused(tmp_path, tiny_model_folder, rows):
-    import shutil
-
-    folder = tmp_path / "pickled"
-    shutil.copytree(tiny_model_folder, folder)
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
+def test_weights_that_are_a_pickle_are_refused(tmp_path, pickled_model_folder, rows):
     with pytest.raises(InputError, match=r"pickled: could not be loaded .*safetensors"):
-        train(tmp_path / "run", tiny_config(folder, rows))
+        train(tmp_path / "run", tiny_config(pickled_model_folder, rows))
