@@ -1,16 +1,21 @@
 """What is optimised. Knows torch; knows no trainer and no tokenizer."""
 
+from instruct.objectives.goldfish import goldfish_mask
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
-from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TaiLr
-from instruct.objectives.transport import TransportCost
+from instruct.objectives.objective import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.transport import CosineCost, TransportCost
 
 __all__ = [
+    "DFT",
     "EMO",
     "MLE",
+    "CosineCost",
+    "ErrorNormTruncation",
     "MixCE",
     "Objective",
     "ObjectiveStatistics",
     "TaiLr",
     "TransportCost",
+    "goldfish_mask",
     "linear_objective_loss",
 ]

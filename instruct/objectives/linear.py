@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics
-from instruct.objectives.transport import TransportCost
+from instruct.objectives.transport import CosineCost, TransportCost
 
 # float32 numbers in one chunk's vocabulary rows; a handful of such buffers live at a time.
 CHUNK_NUMBERS = 2**24
@@ -93,9 +93,9 @@ def linear_objective_loss(
             "(tokens, hidden), (tokens,) and (vocab, hidden)"
         )
     if objective.needs_cost and cost is None:
-        cost = TransportCost(weight)
-    if cost is not None and cost.table.shape[0] != weight.shape[0]:
-        raise ValueError(f"the cost table has {cost.table.shape[0]} rows, the head {weight.shape[0]}: one a token")
+        cost = CosineCost(weight)
+    if cost is not None and cost.vocabulary != weight.shape[0]:
+        raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}: one a token")
     if num_items is None:
         num_items = max(labels.numel(), 1)
     # Autograd reports that a Parameter needs a gradient even under no_grad.

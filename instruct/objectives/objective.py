@@ -10,6 +10,7 @@ An objective turns a token's detached statistics into (a, b) and into the value 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -21,20 +22,28 @@ EPSILON = 1e-10
 
 EMOVariant = Literal["paper", "official", "pypi"]
 Emphasis = Literal["mle", "emo"]
+TaiLrVariant = Literal["paper", "official"]
 
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """One token's detached statistics, each (tokens,) float32. `cost` is None where the objective needs none."""
+    """Detached statistics of some tokens, each (tokens,) float32, float64 for float64 operands.
+
+    `cost` and `error_norm`, ||q - onehot(y)||_2 over the vocabulary, are None where the objective needs none.
+    """
 
     ce: Tensor
     q_target: Tensor
     cost: Tensor | None = None
+    error_norm: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Weighting:
-    """The gradient's two weights and the reported value, each (tokens,) float32; `ratio` and `clamped` are logged."""
+    """The gradient's two weights and the reported value, each (tokens,) of the statistics' dtype.
+
+    `ratio` and `clamped` are logged. `b` None is a `b` of 0.
+    """
 
     a: Tensor
     value: Tensor
@@ -44,10 +53,13 @@ class Weighting:
 
 
 class Objective(Protocol):
-    """A token-level objective. `needs_cost` says whether the transport cost has to be computed at all."""
+    """A token-level objective. `needs_cost` and `needs_error_norm` say which statistics have to be computed at all."""
 
     @property
     def needs_cost(self) -> bool: ...
+
+    @property
+    def needs_error_norm(self) -> bool: ...
 
     def weigh(self, token: TokenStatistics) -> Weighting: ...
 
@@ -57,6 +69,7 @@ class MLE:
     """Cross-entropy (EMO paper, Eq. 3): a = 1, b = 0."""
 
     needs_cost = False
+    needs_error_norm = False
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         return Weighting(a=torch.ones_like(token.ce), value=token.ce)
@@ -83,6 +96,7 @@ class EMO:
     emphasis: Emphasis = "mle"
 
     needs_cost = True
+    needs_error_norm = False
 
     def __post_init__(self) -> None:
         if self.variant not in ("paper", "official", "pypi"):
@@ -121,6 +135,7 @@ class MixCE:
     gamma: float = 0.8
 
     needs_cost = False
+    needs_error_norm = False
 
     def __post_init__(self) -> None:
         _check_gamma(self.gamma)
@@ -132,19 +147,69 @@ class MixCE:
 
 @dataclass(frozen=True)
 class TaiLr:
-    """Token-level total variation distance (Ji et al., 2022; EMO paper, Eq. 16).
+    """Token-level total variation distance (Ji et al., ICLR 2023).
+
+    Args:
+        gamma: how far it goes from cross-entropy, see `variant`.
+        variant: `paper`: a = q_y / (gamma + (1 - gamma) q_y): EMO paper, Eq. 16; gamma 0 is cross-entropy.
+            `official`: a = gamma + (1 - gamma) * clamp(q_y / ((1 - gamma) + gamma * q_y), 0.2, 1): what the authors of
+            EMO compared with (github.com/DRSY/EMO, language_modeling/gpt2.py, mode "tvd"): mixed with cross-entropy,
+            with a floor, and with gamma reversed: 1 is cross-entropy.
 
     Raises:
-        ValueError: `gamma` is outside [0, 1].
+        ValueError: `gamma` is outside [0, 1], or an unknown variant.
     """
 
     gamma: float = 0.8
+    variant: TaiLrVariant = "paper"
 
     needs_cost = False
+    needs_error_norm = False
 
     def __post_init__(self) -> None:
         _check_gamma(self.gamma)
+        if self.variant not in ("paper", "official"):
+            raise ValueError(f"unknown TaiLr variant {self.variant!r}; use paper or official")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        a = token.q_target / (self.gamma + (1 - self.gamma) * token.q_target + EPSILON)
+        gamma, q = self.gamma, token.q_target
+        if self.variant == "official":
+            a = gamma + (1 - gamma) * (q / ((1 - gamma) + gamma * q + EPSILON)).clamp(0.2, 1)
+        else:
+            a = q / (gamma + (1 - gamma) * q + EPSILON)
         return Weighting(a=a, value=a * token.ce)
+
+
+@dataclass(frozen=True)
+class DFT:
+    """Dynamic fine-tuning (Wu et al., "On the Generalization of SFT", 2025): a = q_y."""
+
+    needs_cost = False
+    needs_error_norm = False
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        return Weighting(a=token.q_target, value=token.q_target * token.ce)
+
+
+@dataclass(frozen=True)
+class ErrorNormTruncation:
+    """Cross-entropy without the tokens whose error norm is large (Li et al., ICLR 2024): a = 1 or 0.
+
+    Raises:
+        ValueError: `threshold` is outside (0, sqrt 2].
+    """
+
+    threshold: float = 1.2
+
+    needs_cost = False
+    needs_error_norm = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= math.sqrt(2):
+            raise ValueError(f"threshold is {self.threshold}; an error norm lies between 0 and sqrt(2)")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.error_norm is not None
+        truncated = token.error_norm > self.threshold
+        a = (~truncated).to(token.ce.dtype)
+        return Weighting(a=a, value=a * token.ce, clamped=truncated)

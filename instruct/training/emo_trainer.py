@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from trl import SFTConfig, SFTTrainer
 
-from instruct.objectives import TransportCost
+from instruct.objectives import CosineCost
 from instruct.training.emo_config import EMOConfig
 from instruct.training.head import attach_objective, output_head
 
@@ -58,7 +58,7 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if objective.needs_cost and (args.transport_cost == "fixed" or not head.weight.requires_grad):
             trains = head.weight.requires_grad
-            cost = TransportCost(head.weight.detach().clone() if trains else head.weight)
+            cost = CosineCost(head.weight.detach().clone() if trains else head.weight)
         attach_objective(base, objective, cost)
         self._objective = objective
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}

@@ -7,7 +7,7 @@ import torch
 from emo import EMOLoss
 from torch import Tensor
 
-from instruct.objectives import EMO, MLE, MixCE, Objective, TaiLr, TransportCost, linear, linear_objective_loss
+from instruct.objectives import EMO, MLE, CosineCost, MixCE, Objective, TaiLr, linear, linear_objective_loss
 from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.reference import reference_token_loss
 
@@ -60,7 +60,7 @@ def test_emo_equals_the_authors_package(variant, emphasis, mode, scale):
     shifted_labels = torch.cat([torch.tensor([-100]), labels])[None]
     logits = torch.cat([hidden @ weight.T, torch.zeros(1, VOCABULARY)])[None]
 
-    loss, _ = linear_objective_loss(hidden, weight, labels, EMO(variant, emphasis), TransportCost(table))
+    loss, _ = linear_objective_loss(hidden, weight, labels, EMO(variant, emphasis), CosineCost(table))
     theirs = EMOLoss(logits, shifted_labels, table, mode=mode)
 
     assert relative_error(loss.detach(), theirs.detach()) <= 1e-5
@@ -80,8 +80,8 @@ def test_paper_variant_equals_the_authors_package_where_its_clamp_is_idle():
         torch.cat([torch.tensor([-100]), few])[None],
         table,
     )
-    paper, _ = linear_objective_loss(hidden, head, few, EMO("paper"), TransportCost(table))
-    _, pypi_statistics = linear_objective_loss(hidden, head, few, EMO("pypi"), TransportCost(table))
+    paper, _ = linear_objective_loss(hidden, head, few, EMO("paper"), CosineCost(table))
+    _, pypi_statistics = linear_objective_loss(hidden, head, few, EMO("pypi"), CosineCost(table))
     assert pypi_statistics.clamped == 0
     assert relative_error(paper.detach(), theirs.detach()) <= 1e-5
     ours_grad = torch.autograd.grad(paper, [hidden, weight])
@@ -138,7 +138,7 @@ def test_cost_of_a_confident_token_does_not_cancel():
 def test_zero_rows_cost_one_and_never_give_nan():
     weight = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     weight[[2, 5]] = 0
-    cost = TransportCost(weight)
+    cost = CosineCost(weight)
     rows = cost.rows(torch.tensor([0, 2]))
     assert rows[0, 0] == 0
     assert rows[1, 2] == 0
@@ -217,4 +217,4 @@ def test_shapes_and_vocabularies_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="must be"):
         linear_objective_loss(hidden, weight, labels[:-1], MLE())
     with pytest.raises(ValueError, match="cost table has 7 rows"):
-        linear_objective_loss(hidden, weight, labels, EMO(), TransportCost(torch.ones(7, 4)))
+        linear_objective_loss(hidden, weight, labels, EMO(), CosineCost(torch.ones(7, 4)))
