@@ -3,7 +3,7 @@
 from instruct.objectives.goldfish import goldfish_mask
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
 from instruct.objectives.objective import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
-from instruct.objectives.transport import CosineCost, TransportCost
+from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, load_cost_table, number_values
 
 __all__ = [
     "DFT",
@@ -12,10 +12,13 @@ __all__ = [
     "CosineCost",
     "ErrorNormTruncation",
     "MixCE",
+    "NumericCost",
     "Objective",
     "ObjectiveStatistics",
     "TaiLr",
     "TransportCost",
     "goldfish_mask",
     "linear_objective_loss",
+    "load_cost_table",
+    "number_values",
 ]

@@ -119,14 +119,11 @@ class EMO:
         return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * cost), ratio=ratio, clamped=clamped)
 
 
-def _check_gamma(gamma: float) -> None:
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma is {gamma}; it must lie between 0 and 1")
-
-
 @dataclass(frozen=True)
 class MixCE:
-    """Forward mixed with approximated reverse cross-entropy (Zhang et al., 2023; EMO paper, Eq. 17).
+    """Forward mixed with approximated reverse cross-entropy (Zhang et al., ACL 2023; EMO paper, Eq. 17).
+
+    a = gamma + (1 - gamma) q_y: a token counts for more, the likelier the model finds it. Gamma 1 is cross-entropy.
 
     Raises:
         ValueError: `gamma`, the weight of forward cross-entropy, is outside [0, 1].
@@ -141,20 +138,21 @@ class MixCE:
         _check_gamma(self.gamma)
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        a = self.gamma + (1 - self.gamma) * token.q_target
-        return Weighting(a=a, value=a * token.ce)
+        return _weighted_cross_entropy(token, self.gamma + (1 - self.gamma) * token.q_target)
 
 
 @dataclass(frozen=True)
 class TaiLr:
-    """Token-level total variation distance (Ji et al., ICLR 2023).
+    """Token-level total variation distance (Ji et al., "Tailoring Language Generation Models under TVD", ICLR 2023).
 
     Args:
-        gamma: how far it goes from cross-entropy, see `variant`.
-        variant: `paper`: a = q_y / (gamma + (1 - gamma) q_y): EMO paper, Eq. 16; gamma 0 is cross-entropy.
-            `official`: a = gamma + (1 - gamma) * clamp(q_y / ((1 - gamma) + gamma * q_y), 0.2, 1): what the authors of
-            EMO compared with (github.com/DRSY/EMO, language_modeling/gpt2.py, mode "tvd"): mixed with cross-entropy,
-            with a floor, and with gamma reversed: 1 is cross-entropy.
+        gamma: the proxy's mixing coefficient; what its ends mean depends on the variant.
+        variant: `paper`: a = q_y / (gamma + (1 - gamma) q_y), EMO paper, Eq. 16, and TaiLr's own criterion
+            (github.com/thu-coai/TaiLr, fairseq/criterions/tailr.py) without its floor on a (`--density-min-weight`, 0
+            unless given). Gamma 0 is cross-entropy, gamma 1 the total variation distance's a = q_y.
+            `official`: a = gamma + (1 - gamma) * clamp(q_y / ((1 - gamma) + gamma q_y), 0.2, 1), what the authors of
+            EMO compared with (github.com/DRSY/EMO, language_modeling/gpt2.py, mode "tvd"): the weight mixed with
+            cross-entropy, floored at 0.2, and with gamma reversed, so that gamma 1 is cross-entropy.
 
     Raises:
         ValueError: `gamma` is outside [0, 1], or an unknown variant.
@@ -172,44 +170,67 @@ class TaiLr:
             raise ValueError(f"unknown TaiLr variant {self.variant!r}; use paper or official")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        gamma, q = self.gamma, token.q_target
+        q = token.q_target
+        gamma = self.gamma if self.variant == "paper" else 1 - self.gamma
+        # At gamma 0 a probability that has underflowed would be 0 / 0.
+        ratio = q / (gamma + (1 - gamma) * q).clamp(min=torch.finfo(q.dtype).tiny)
         if self.variant == "official":
-            a = gamma + (1 - gamma) * (q / ((1 - gamma) + gamma * q + EPSILON)).clamp(0.2, 1)
-        else:
-            a = q / (gamma + (1 - gamma) * q + EPSILON)
-        return Weighting(a=a, value=a * token.ce)
+            ratio = self.gamma + (1 - self.gamma) * ratio.clamp(0.2, 1)
+        return _weighted_cross_entropy(token, ratio)
 
 
 @dataclass(frozen=True)
 class DFT:
-    """Dynamic fine-tuning (Wu et al., "On the Generalization of SFT", 2025): a = q_y."""
+    """Dynamic fine-tuning: a = q_y (Wu et al., "On the Generalization of SFT", 2025; TRL's `loss_type="dft"`).
+
+    Cross-entropy's gradient carries a factor 1 / q_y; this takes it out, so that unlikely tokens no longer lead.
+    """
 
     needs_cost = False
     needs_error_norm = False
 
     def weigh(self, token: TokenStatistics) -> Weighting:
-        return Weighting(a=token.q_target, value=token.q_target * token.ce)
+        return _weighted_cross_entropy(token, token.q_target)
 
 
 @dataclass(frozen=True)
 class ErrorNormTruncation:
-    """Cross-entropy without the tokens whose error norm is large (Li et al., ICLR 2024): a = 1 or 0.
+    """Cross-entropy without the tokens that the model is confidently wrong about (Li et al., ICLR 2024).
+
+    a = 1 where ||q - onehot(y)||_2 <= threshold, else 0 (ENT-Threshold: github.com/tianjianl/error_norm_truncation).
+    The norm is large only where the target is unlikely and the probability sits on few other tokens: an uncertain model
+    keeps the token, one that is sure of something else takes it for noise. As in the authors' code the loss is still
+    divided by all response tokens, the truncated ones among them, which the statistic `clamped` counts. Their code can
+    start truncating after some steps, for models trained from scratch; a pretrained one may from the first.
+
+    Args:
+        threshold: in (0, sqrt 2). The authors publish no default. Ours, 1.3, truncates a target of probability near 0
+            where the model gives some other token 0.83 or more, since 1.3 = sqrt(1 + 0.83^2).
 
     Raises:
-        ValueError: `threshold` is outside (0, sqrt 2].
+        ValueError: `threshold` is outside (0, sqrt 2), where it would truncate every token or none.
     """
 
-    threshold: float = 1.2
+    threshold: float = 1.3
 
     needs_cost = False
     needs_error_norm = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= math.sqrt(2):
-            raise ValueError(f"threshold is {self.threshold}; an error norm lies between 0 and sqrt(2)")
+        if not 0 < self.threshold < math.sqrt(2):
+            raise ValueError(f"threshold is {self.threshold}; an error norm lies between 0 and sqrt(2) = 1.414")
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         assert token.error_norm is not None
         truncated = token.error_norm > self.threshold
         a = (~truncated).to(token.ce.dtype)
         return Weighting(a=a, value=a * token.ce, clamped=truncated)
+
+
+def _check_gamma(gamma: float) -> None:
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma is {gamma}; it must lie between 0 and 1")
+
+
+def _weighted_cross_entropy(token: TokenStatistics, a: Tensor) -> Weighting:
+    return Weighting(a=a, value=a * token.ce)

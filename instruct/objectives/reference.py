@@ -1,6 +1,6 @@
 """The objectives again, dense and in float64, straight from the equations: the oracle that the tests hold to.
 
-Nothing here is shared with linear.py, and autograd forms the gradients.
+Nothing here is shared with linear.py or with the objectives' own weights, and autograd forms the gradients.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TaiLr
+from instruct.objectives.objective import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 
 
 def reference_token_loss(
@@ -20,8 +20,17 @@ def reference_token_loss(
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
+    cost_matrix: Tensor | None = None,
 ) -> Tensor:
-    """The loss of each token, (tokens,) float64, differentiable. Arguments as in `linear_objective_loss`."""
+    """The loss of each token, (tokens,) float64, differentiable. Arguments as in `linear_objective_loss`.
+
+    Args:
+        cost_table: (vocab, width), the embeddings of the cosine cost; None: the head's.
+        cost_matrix: (vocab, vocab), the cost from the column's token to the row's, in place of a table.
+
+    Raises:
+        TypeError: an objective that is not of the family.
+    """
     logits = hidden.double() @ weight.double().T
     if bias is not None:
         logits = logits + bias.double()
@@ -30,25 +39,42 @@ def reference_token_loss(
         logits = softcap * torch.tanh(logits / softcap)
     log_q = torch.log_softmax(logits, dim=-1)
     ce = -log_q.gather(1, labels[:, None])[:, 0]
-    q_target = torch.exp(-ce)
+    q_target = torch.exp(-ce).detach()
     if isinstance(objective, MLE):
         return ce
     if isinstance(objective, MixCE):
-        return (objective.gamma + (1 - objective.gamma) * q_target).detach() * ce
+        return objective.gamma * ce + (1 - objective.gamma) * q_target * ce
+    if isinstance(objective, TaiLr) and objective.variant == "paper":
+        return q_target / (objective.gamma + (1 - objective.gamma) * q_target) * ce
     if isinstance(objective, TaiLr):
-        return (q_target / (objective.gamma + (1 - objective.gamma) * q_target)).detach() * ce
-    assert isinstance(objective, EMO)
-    table = (weight if cost_table is None else cost_table).detach().double()
-    norm = table.norm(dim=1, keepdim=True)
-    unit = torch.where(norm > 0, table / norm.clamp(min=1e-300), torch.zeros_like(table))
-    transport = 1 - unit[labels] @ unit.T
-    transport = transport.scatter(1, labels[:, None], 0.0)
+        mixing_ratio = objective.gamma
+        floored = torch.clamp(q_target / ((1 - mixing_ratio) + mixing_ratio * q_target), min=0.2, max=1.0)
+        return mixing_ratio * ce + (1 - mixing_ratio) * floored * ce
+    if isinstance(objective, DFT):
+        return q_target * ce
+    if isinstance(objective, ErrorNormTruncation):
+        onehot = torch.nn.functional.one_hot(labels, len(weight))
+        error_norm = torch.linalg.vector_norm(log_q.exp() - onehot, dim=-1)
+        return ce.masked_fill(error_norm > objective.threshold, 0.0)
+    if not isinstance(objective, EMO):
+        raise TypeError(f"no reference for {objective}")
+    if cost_matrix is None:
+        cost_matrix = dense_cosine_cost(weight if cost_table is None else cost_table)
+    transport = cost_matrix.double()[labels].scatter(1, labels[:, None], 0.0)
     cost = (log_q.exp() * transport).sum(dim=-1)
     if objective.variant == "official":
-        cost = cost + q_target.detach()
+        cost = cost + q_target
     if objective.emphasis == "emo":
         return (cost / ce).detach() * ce + cost
     ratio = (ce / cost).detach()
     if objective.variant == "pypi":
         ratio = ratio.clamp(max=3)
     return 0.5 * (ce + ratio * cost)
+
+
+def dense_cosine_cost(table: Tensor) -> Tensor:
+    """1 - cosine of every two rows, (rows, rows) float64; a row of norm 0 has cosine 0 with every row."""
+    table = table.detach().double()
+    norm = table.norm(dim=1, keepdim=True)
+    unit = torch.where(norm > 0, table / norm.clamp(min=1e-300), torch.zeros_like(table))
+    return 1 - unit @ unit.T

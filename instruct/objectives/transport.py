@@ -1,11 +1,25 @@
-"""What it costs to move probability from one token to another: 1 - cosine of their embeddings (EMO paper, Eq. 13)."""
+"""What it costs to move probability from one token to another.
+
+The EMO paper's cost is 1 - cosine of the tokens' embeddings (Eq. 13). Any other is a class with `vocabulary` and
+`rows`: what it returns must not be negative, since EMO divides by its mean (see `CosineCost.rows`).
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+import math
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from instruct.errors import InputError, one_line
+
+# Heads of one tokenizer differ by the rows that pad them to a round number. A difference beyond that is another
+# tokenizer, in which the same row means another token.
+PADDING_ROWS = 512
+TABLE_DTYPES = ("F16", "BF16", "F32", "F64")
 
 
 class TransportCost(Protocol):
@@ -13,11 +27,11 @@ class TransportCost(Protocol):
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens that the cost knows: the head's rows."""
+        """The number of tokens that the cost knows: as many as the head has rows."""
         ...
 
     def rows(self, labels: Tensor) -> Tensor:
-        """The cost from every token to each label, (labels, vocab), any floating dtype; a new tensor, the caller's.
+        """The cost from every token to each label: (labels, vocab), any floating dtype, 0 or more, the caller's own.
 
         The entry at the label itself is never used: it may be anything finite.
         """
@@ -25,27 +39,206 @@ class TransportCost(Protocol):
 
 
 class CosineCost:
-    """Cosine transport cost over a table of token embeddings, one row a vocabulary entry.
+    """1 - cosine of two tokens' embeddings (EMO paper, Eq. 13): a table with one row a token, of any width.
 
     The table itself is kept, not a normalised copy: beside it stands one float32 number a row. A row of norm 0
-    (vocabulary padding) has cosine 0, so cost 1, with every other token; a token costs 0 against itself.
+    (vocabulary padding) has cosine 0, so cost 1, with every other token.
 
     Args:
-        table: (vocab, width), any floating dtype; used as it is and never changed.
+        table: (tokens, width), float16, bfloat16, float32 or float64; used as it is and never changed. It may be a
+            model's head, its input embedding, or any other embedding of the same vocabulary.
+        vocabulary: the head's rows, where the table has another number of them because one of the two is padded or
+            was resized: tokens that the table lacks cost 1, rows beyond the head's are left out. None: the table's own.
+
+    Raises:
+        ValueError: the table is no matrix of a floating dtype, or differs from `vocabulary` by more than padding.
     """
 
-    def __init__(self, table: Tensor) -> None:
-        self.table = table.detach()
-        norm = torch.linalg.vector_norm(self.table, dim=1, dtype=torch.float32)
-        self.inverse_norm = torch.where(norm > 0, 1 / norm, torch.zeros_like(norm))
+    def __init__(self, table: Tensor, vocabulary: int | None = None) -> None:
+        if table.ndim != 2 or not table.is_floating_point():
+            raise ValueError(
+                f"a cost table is a matrix of floating-point numbers, one row a token, not {tuple(table.shape)} "
+                f"{table.dtype}; load a quantised one as bfloat16"
+            )
+        table = table.detach()
+        missing = 0 if vocabulary is None else vocabulary - len(table)
+        if abs(missing) > PADDING_ROWS:
+            raise ValueError(
+                f"the cost table has {len(table)} rows, the head {vocabulary}: more than padding, so another "
+                "tokenizer's; give a table of the model's own vocabulary"
+            )
+        if missing > 0:
+            table = torch.nn.functional.pad(table, (0, 0, 0, missing))
+        self.table = table[:vocabulary]
+        norm = torch.linalg.vector_norm(self.table, dim=1, dtype=torch.promote_types(table.dtype, torch.float32))
+        # Finite in the table's dtype too, however small a row is.
+        inverse = (1 / norm).clamp(max=torch.finfo(table.dtype).max)
+        self.inverse_norm = torch.where(norm > 0, inverse, torch.zeros_like(norm))
 
     @property
     def vocabulary(self) -> int:
-        return self.table.shape[0]
+        return len(self.table)
 
     def rows(self, labels: Tensor) -> Tensor:
-        """The cost from every token to each label: (labels, vocab) float32, in [0, 2], 0 at the label itself."""
-        unit = self.table[labels].float() * self.inverse_norm[labels, None]
-        cosine = torch.mm(unit.to(self.table.dtype), self.table.T).float()
-        cost = cosine.mul_(self.inverse_norm).neg_().add_(1).clamp_(0, 2)
-        return cost.scatter_(1, labels[:, None], 0.0)
+        """The cost from every token to each label: (labels, vocab), the table's dtype, at least 0.
+
+        Few passes: the product, and its normalisation in place. A token that has the label's own embedding costs 0,
+        which rounding may miss; it must not fall below, for then EMO's ratio of cross-entropy and cost has no bound,
+        while with costs of 0 or more no token's share of b * cost exceeds half the cross-entropy.
+        """
+        unit = self.table[labels].to(self.inverse_norm.dtype).mul_(self.inverse_norm[labels, None])
+        product = torch.mm(unit.to(self.table.dtype), self.table.T)
+        one = torch.ones((), dtype=product.dtype, device=product.device)
+        return torch.addcmul(one, product, -self.inverse_norm.to(product.dtype), out=product).clamp_(min=0)
+
+
+class NumericCost:
+    """Between two number tokens the distance of their values, otherwise another cost.
+
+    The Wasserstein-1 distance of "Regress, Don't Guess" (Zausinger et al., ICML 2025; github.com/tum-ai/
+    number-token-loss, class NTLoss): against a one-hot target it is the expected |v_j - v_y|, an expected transport
+    cost. It differs from theirs in two ways. They renormalise the probabilities over the number tokens alone and add
+    the result to cross-entropy with a fixed weight; here it is part of EMO's expected cost over the whole vocabulary,
+    weighed like the rest of it. And the distance is divided by the largest between any two numbers, so that, like
+    `base` between unrelated words, it reaches about 1; theirs is not scaled.
+
+    Args:
+        base: the cost wherever one of the two tokens is no number.
+        values: (tokens,) each token's number, NaN where it is none, see `number_values`. Shorter than the base's
+            vocabulary, the rest is padding and no number.
+
+    Raises:
+        ValueError: more values than the base's vocabulary, or fewer than two different numbers.
+    """
+
+    def __init__(self, base: TransportCost, values: Tensor) -> None:
+        if values.ndim != 1 or len(values) > base.vocabulary:
+            raise ValueError(
+                f"{tuple(values.shape)} number values for {base.vocabulary} tokens; give one a token, NaN for no number"
+            )
+        self.base = base
+        self.numbers = torch.nonzero(~torch.isnan(values))[:, 0]
+        found = values[self.numbers]
+        if len(found.unique()) < 2:
+            raise ValueError("no two tokens with different numbers: a numeric cost needs them; use the cosine alone")
+        self.scaled = found / (found.max() - found.min())
+        self.place = torch.full((base.vocabulary,), -1, device=values.device)
+        self.place[self.numbers] = torch.arange(len(self.numbers), device=values.device)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.base.vocabulary
+
+    def rows(self, labels: Tensor) -> Tensor:
+        """The cost from every token to each label: (labels, vocab), the base's dtype."""
+        rows = self.base.rows(labels)
+        # No copies after the first call.
+        self.numbers, self.scaled, self.place = (
+            part.to(rows.device) for part in (self.numbers, self.scaled, self.place)
+        )
+        place = self.place[labels]
+        numeric = torch.nonzero(place >= 0)
+        distance = (self.scaled[place[numeric[:, 0]], None] - self.scaled).abs_()
+        rows[numeric, self.numbers] = distance.to(rows.dtype)
+        return rows
+
+
+def number_values(tokenizer: Any) -> Tensor:
+    """The number that each token reads as: (len(tokenizer),) float32, NaN where it is none.
+
+    A number is a run of the digits 0 to 9, with a leading space or without. The authors of the number token loss keep
+    the ten single digits alone, which suits a tokenizer that splits numbers into digits: `values[values > 9] = nan`.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+    """
+    texts = tokenizer.batch_decode([[index] for index in range(len(tokenizer))])
+    stripped = [text.strip() for text in texts]
+    return torch.tensor([float(text) if text.isascii() and text.isdecimal() else math.nan for text in stripped])
+
+
+def load_cost_table(path: str | Path) -> Tensor:
+    """A cost table from disk, (tokens, width), in the dtype that it was saved in, on the CPU.
+
+    Args:
+        path: a .safetensors file that holds one matrix, `FILE.safetensors:NAME` for one of several, or a model folder
+            as `save_pretrained` leaves it: its lm_head or, where that is tied, its input embedding. No other weight is
+            read, and nothing is unpickled.
+
+    Raises:
+        InputError: no such file or folder, no such or more than one tensor, or a table of the wrong kind.
+    """
+    text = str(path)
+    file_part, colon, name = text.rpartition(".safetensors:")
+    if colon and not Path(text).exists():
+        return _read(Path(file_part + ".safetensors"), name)
+    if Path(text).is_dir():
+        return _read(*_head_in(Path(text)))
+    return _read(Path(text), None)
+
+
+HEADS = ("lm_head.weight", "embed_out.weight")
+EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
+
+
+def _head_in(folder: Path) -> tuple[Path, str]:
+    """The file and the name of a model folder's head, or of the input embedding that it is tied to."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            files = {name: folder / file for name, file in json.loads(index.read_text("utf-8"))["weight_map"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{index}: no index of weights ({one_line(error, 100)}); save the model again") from error
+    else:
+        if not (folder / "model.safetensors").is_file():
+            raise InputError(f"{folder}: no model.safetensors; give a model folder that save_pretrained has written")
+        files = dict.fromkeys(_names(folder / "model.safetensors"), folder / "model.safetensors")
+    for endings in (HEADS, EMBEDDINGS):
+        found = [name for name in files if name.endswith(endings)]
+        if len(found) == 1:
+            return files[found[0]], found[0]
+        if found:
+            raise InputError(
+                f"{folder}: several heads ({', '.join(sorted(found)[:4])}); name one as FILE.safetensors:NAME"
+            )
+    raise InputError(f"{folder}: neither lm_head nor input embedding found; name the table as FILE.safetensors:NAME")
+
+
+def _names(file: Path) -> list[str]:
+    from safetensors import SafetensorError, safe_open
+
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; give a .safetensors file or a model folder")
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return list(tensors.keys())
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"{file}: no safetensors file ({one_line(error, 100)}); save the table with safetensors.torch.save_file"
+        ) from error
+
+
+def _read(file: Path, name: str | None) -> Tensor:
+    from safetensors import safe_open
+
+    names = _names(file)
+    if name is not None and name not in names:
+        raise InputError(f"{file}: no tensor {one_line(name, 80)!r}; it holds {one_line(', '.join(names), 160)}")
+    with safe_open(file, framework="pt") as tensors:
+        if name is None:
+            matrices = [each for each in names if len(tensors.get_slice(each).get_shape()) == 2]
+            if len(matrices) != 1:
+                raise InputError(
+                    f"{file}: {len(matrices)} matrices where one is the cost table; name it as {file.name}:NAME"
+                )
+            name = matrices[0]
+        header = tensors.get_slice(name)
+        if len(header.get_shape()) != 2 or header.get_dtype() not in TABLE_DTYPES:
+            raise InputError(
+                f"{file}:{name}: {header.get_dtype()} {header.get_shape()} is no cost table; "
+                "save a matrix of bfloat16, float16 or float32, one row a token"
+            )
+        table = tensors.get_tensor(name)
+    if not torch.isfinite(table).all():
+        raise InputError(f"{file}:{name}: the table has values that are not finite; save it again without them")
+    return table

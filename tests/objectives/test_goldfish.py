@@ -1,0 +1,96 @@
+"""The goldfish mask against the authors' code, and what makes it one: same passage, same drop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from instruct.objectives import goldfish_mask
+
+
+def authors_mask(targets: Tensor, k: int, width: int) -> Tensor:
+    """What github.com/ahans30/goldfish-loss, lit_gpt/utils.py, `apply_goldfish` with "hash-table", drops of `targets`.
+
+    Their targets are the input shifted by one: targets[:, t] is input[:, t + 1].
+    """
+    generator = torch.Generator()
+    generator.manual_seed(2971215073)
+    table = torch.rand(1_000_003, generator=generator)
+    dropped = torch.zeros_like(targets, dtype=torch.bool)
+    for row in range(targets.shape[0]):
+        for last in range(width - 1, targets.shape[1]):
+            key = torch.ones((), dtype=torch.long)
+            for token in targets[row, last - width + 1 : last + 1]:
+                key = key * token
+            dropped[row, last] = table[key % 1_000_003] < 1 / k
+    return dropped
+
+
+def tokens(rows: int, length: int, seed: int = 0, vocabulary: int = 128_000) -> Tensor:
+    return torch.randint(1, vocabulary, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("k", "context"), [(3, 13), (4, 4), (2, 1), (32, 7)])
+def test_it_is_the_authors_code(k, context):
+    """Products of 13 token ids overflow 64 bits: the same wrap-around and the same sign of the remainder."""
+    input_ids = tokens(3, 60)
+    mask = goldfish_mask(input_ids, k, context)
+    assert not mask[:, 0].any()
+    assert torch.equal(mask[:, 1:], authors_mask(input_ids[:, 1:], k, context))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 32])
+@pytest.mark.parametrize("context", [1, 13, 32])
+def test_one_token_in_k_is_dropped(k, context):
+    mask = goldfish_mask(tokens(40, 2_000), k, context)
+    assert mask.float().mean().item() == pytest.approx(1 / k, rel=0.05)
+
+
+def test_the_same_passage_loses_the_same_tokens_wherever_it_stands():
+    context, passage = 5, tokens(1, 50, seed=1)[0]
+    alone = goldfish_mask(passage[None], 4, context)[0]
+    for before in (1, 7, 30):
+        text = torch.cat([tokens(1, before, seed=2)[0], passage])
+        inside = goldfish_mask(text[None], 4, context)[0, before:]
+        assert torch.equal(inside[context:], alone[context:])
+
+
+def test_no_token_is_dropped_before_its_context_is_there():
+    for context in (1, 5, 13):
+        mask = goldfish_mask(tokens(500, 20), 2, context)
+        assert not mask[:, :context].any()
+        assert mask[:, context].any()
+    assert not goldfish_mask(tokens(4, 13), 2, 13).any()
+    assert not goldfish_mask(tokens(4, 3), 2, 13).any()
+
+
+def test_packed_rows_lose_what_padded_ones_do():
+    lengths = [3, 30, 1, 14, 25]
+    rows = [tokens(1, length, seed=index)[0] for index, length in enumerate(lengths)]
+    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=0)
+    packed = torch.cat(rows)[None]
+    position_ids = torch.cat([torch.arange(length) for length in lengths])[None]
+
+    expected = goldfish_mask(padded, 2, 4)
+    found = goldfish_mask(packed, 2, 4, position_ids)[0].split(lengths)
+
+    assert any(mask.any() for mask in found)
+    for index, length in enumerate(lengths):
+        assert torch.equal(found[index], expected[index, :length])
+
+
+def test_a_window_with_token_0_is_always_dropped_up_to_k_4_and_never_beyond():
+    input_ids = tokens(1, 200)
+    input_ids[0, 100] = 0
+    assert goldfish_mask(input_ids, 4, 13)[0, 100:113].all()
+    assert not goldfish_mask(input_ids, 5, 13)[0, 100:113].any()
+
+
+@pytest.mark.parametrize(
+    ("k", "context", "message"),
+    [(1, 13, "k is 1"), (0, 13, "k is 0"), (-4, 13, "k is -4"), (4, 0, "context is 0"), (4, 33, "context is 33")],
+)
+def test_nonsense_is_refused(k, context, message):
+    with pytest.raises(ValueError, match=message):
+        goldfish_mask(tokens(1, 20), k, context)

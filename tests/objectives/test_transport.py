@@ -1,0 +1,310 @@
+"""The transport costs against dense ones, their edges, and tables from disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from instruct.errors import InputError
+from instruct.objectives import EMO, CosineCost, NumericCost, linear_objective_loss, load_cost_table, number_values
+from instruct.objectives.reference import dense_cosine_cost, reference_token_loss
+
+VOCABULARY, WIDTH = 83, 24
+
+
+def table(rows: int = VOCABULARY, width: int = WIDTH, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def off_label(rows: Tensor, labels: Tensor) -> Tensor:
+    """The entry at the label itself may be anything: 0, so that the rest can be compared."""
+    return rows.double().scatter(1, labels[:, None], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    # A bfloat16 below 2 is right to 1/256: one rounding of the product, one of the norm, one of the cost.
+    [(torch.float64, 1e-14), (torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 1.2e-2)],
+    ids=str,
+)
+def test_rows_are_the_dense_cosine_cost_in_the_tables_dtype(dtype, tolerance):
+    embeddings = table(dtype=dtype)
+    labels = torch.tensor([0, 7, 7, VOCABULARY - 1])
+    rows = CosineCost(embeddings).rows(labels)
+    assert rows.dtype == dtype
+    expected = off_label(dense_cosine_cost(embeddings)[labels], labels)
+    assert (off_label(rows, labels) - expected).abs().max() <= tolerance
+
+
+def test_the_table_is_kept_and_not_copied_or_changed():
+    embeddings = table(dtype=torch.bfloat16)
+    before = embeddings.clone()
+    cost = CosineCost(embeddings.requires_grad_())
+    cost.rows(torch.tensor([3]))
+    assert cost.table.data_ptr() == embeddings.data_ptr()
+    assert not cost.table.requires_grad
+    assert torch.equal(embeddings, before)
+
+
+def test_rows_of_norm_zero_cost_one():
+    embeddings = table()
+    embeddings[[2, 5]] = 0
+    rows = CosineCost(embeddings).rows(torch.tensor([0, 2]))
+    assert torch.equal(rows[0, [2, 5]], torch.ones(2))
+    assert torch.equal(rows[1], torch.ones(VOCABULARY))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_rows_of_any_norm_are_finite(dtype):
+    limits = torch.finfo(dtype)
+    embeddings = table(dtype=dtype)
+    embeddings[3] = limits.smallest_normal
+    embeddings[4] = limits.max / 2 if dtype == torch.float16 else 1e15
+    labels = torch.arange(VOCABULARY)
+    rows = CosineCost(embeddings).rows(labels)
+    assert torch.isfinite(rows).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_equal_embeddings_never_cost_less_than_nothing(dtype):
+    """Reserved tokens share one embedding. A cost rounded below 0 would free EMO's ratio from its bound."""
+    embeddings = table(rows=1, dtype=dtype).expand(VOCABULARY, WIDTH).clone()
+    embeddings *= torch.linspace(0.5, 2, VOCABULARY)[:, None].to(dtype)
+    rows = CosineCost(embeddings).rows(torch.arange(VOCABULARY))
+    assert rows.min() >= 0
+    assert rows.max() <= 2e-2
+
+    head, hidden = table(dtype=dtype), table(rows=9, seed=1, dtype=dtype).requires_grad_()
+    loss, statistics = linear_objective_loss(hidden, head, torch.arange(9), EMO("paper"), CosineCost(embeddings))
+    (grad,) = torch.autograd.grad(loss, hidden)
+    # At most half the cross-entropy on the cost's side: never more than MLE's gradient and that, times the head.
+    assert grad.norm() <= 2 * (1 + statistics.ce / 9) * head.float().norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_an_external_table_of_another_width(dtype):
+    head, external = table(dtype=dtype), table(width=5, seed=2, dtype=dtype)
+    hidden = table(rows=20, seed=3, dtype=dtype).mul(0.3).requires_grad_()
+    labels = torch.arange(20)
+    loss, _ = linear_objective_loss(hidden, head, labels, EMO(), CosineCost(external))
+    expected = reference_token_loss(hidden, head, labels, EMO(), cost_table=external).mean()
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-2
+    assert loss.item() == pytest.approx(expected.item(), rel=tolerance)
+    found, wanted = (torch.autograd.grad(each, hidden)[0].double() for each in (loss, expected))
+    assert (found - wanted).norm() <= tolerance * wanted.norm()
+
+
+def test_a_shorter_table_is_padded_with_tokens_that_cost_one():
+    short = table(rows=VOCABULARY - 3)
+    cost = CosineCost(short, vocabulary=VOCABULARY)
+    rows = cost.rows(torch.tensor([1, VOCABULARY - 1]))
+    assert cost.vocabulary == VOCABULARY
+    assert torch.allclose(rows[0, :-3], CosineCost(short).rows(torch.tensor([1]))[0], atol=1e-6)
+    assert torch.equal(rows[0, -3:], torch.ones(3))
+    assert torch.equal(rows[1], torch.ones(VOCABULARY))
+
+
+def test_a_longer_table_is_cut_to_the_head():
+    longer = table(rows=VOCABULARY + 9)
+    cost = CosineCost(longer, vocabulary=VOCABULARY)
+    assert cost.vocabulary == VOCABULARY
+    expected = CosineCost(longer).rows(torch.tensor([4]))[:, :VOCABULARY]
+    assert torch.allclose(cost.rows(torch.tensor([4])), expected, atol=1e-6)
+
+
+def test_another_vocabulary_is_refused():
+    head, hidden = table(), table(rows=2, seed=1)
+    with pytest.raises(ValueError, match=f"cost table has 80 rows, the head {VOCABULARY}"):
+        linear_objective_loss(hidden, head, torch.tensor([0, 1]), EMO(), CosineCost(table(rows=80)))
+    for rows in (2_000, 10):
+        with pytest.raises(ValueError, match=f"cost table has {rows} rows, the head 1000: .* another tokenizer"):
+            CosineCost(table(rows=rows), vocabulary=1_000)
+
+
+@pytest.mark.parametrize(
+    "wrong", [torch.zeros(4, dtype=torch.int8), torch.zeros(4, 4, dtype=torch.int8), torch.zeros(4)]
+)
+def test_what_is_no_table_is_refused(wrong):
+    with pytest.raises(ValueError, match="matrix of floating-point numbers"):
+        CosineCost(wrong)
+
+
+def numbers_and_words() -> Tensor:
+    """Tokens 10 to 19 are the digits 0 to 9, token 20 is 7 again, token 30 is 1000; all others are words."""
+    values = torch.full((VOCABULARY - 4,), math.nan)
+    values[10:20] = torch.arange(10.0)
+    values[[20, 30]] = torch.tensor([7.0, 1000.0])
+    return values
+
+
+def dense_numeric_cost(embeddings: Tensor, values: Tensor) -> Tensor:
+    cost = dense_cosine_cost(embeddings)
+    for row, row_value in enumerate(values.tolist()):
+        for column, value in enumerate(values.tolist()):
+            if not math.isnan(row_value) and not math.isnan(value):
+                cost[row, column] = abs(row_value - value) / 1000.0
+    return cost
+
+
+def test_numbers_cost_their_distance_and_words_their_cosine():
+    embeddings, values = table(), numbers_and_words()
+    labels = torch.tensor([0, 12, 30, 12, VOCABULARY - 1])
+    rows = NumericCost(CosineCost(embeddings), values).rows(labels)
+    assert torch.allclose(
+        off_label(rows, labels), off_label(dense_numeric_cost(embeddings, values)[labels], labels), atol=1e-6
+    )
+    assert rows[1, 30] == pytest.approx((1000 - 2) / 1000)
+    words_only = torch.tensor([0, 5])
+    words = CosineCost(embeddings)
+    assert torch.equal(NumericCost(words, values).rows(words_only), words.rows(words_only))
+
+
+@pytest.mark.parametrize("objective", [EMO("paper"), EMO("official"), EMO("pypi", "emo")], ids=str)
+def test_emo_with_a_numeric_cost_equals_the_reference(objective):
+    head, values = table(), numbers_and_words()
+    labels = torch.tensor([3, 11, 11, 15, 20, 30, 50])
+    hidden = table(rows=7, seed=1).mul(0.3).requires_grad_()
+    loss, _ = linear_objective_loss(hidden, head, labels, objective, NumericCost(CosineCost(head), values))
+    expected = reference_token_loss(
+        hidden, head, labels, objective, cost_matrix=dense_numeric_cost(head, values)
+    ).mean()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    found, wanted = (torch.autograd.grad(each, hidden)[0].double() for each in (loss, expected))
+    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_among_numbers_alone_the_expected_cost_is_the_number_token_loss():
+    """Theirs renormalises over the number tokens; where there are no others the two are one, up to the scale."""
+    values = torch.tensor([0.0, 1.0, 2.0, 5.0, 9.0])
+    logits = table(rows=6, width=5, seed=4)
+    labels = torch.tensor([0, 1, 2, 3, 4, 2])
+    theirs = (logits.softmax(-1) * (values[labels][:, None] - values).abs()).sum(-1).sum()
+    cost = NumericCost(CosineCost(torch.eye(5)), values)
+    _, statistics = linear_objective_loss(logits, torch.eye(5), labels, EMO(), cost)
+    assert 9 * statistics.cost.item() == pytest.approx(theirs.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (torch.arange(VOCABULARY + 1.0), "number values for 83 tokens"),
+        (torch.full((VOCABULARY,), math.nan), "no two tokens with different numbers"),
+        (torch.full((VOCABULARY,), 3.0), "no two tokens with different numbers"),
+    ],
+    ids=["too-many", "no-number", "one-number"],
+)
+def test_values_that_make_no_numeric_cost_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        NumericCost(CosineCost(table()), values)
+
+
+def test_number_values_are_read_off_the_tokens():
+    """As byte-level tokenizers write them: a leading space is part of the token."""
+    pieces = ["<s>", "7", "Ġ7", "42", "Ġ042", "x7", "7.5", "-3", "Â²", "Ù£", "1e3", "Ġ", "nan", "1_0"]
+    inner = Tokenizer(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, unk_token="<s>"))
+    inner.decoder = decoders.ByteLevel()
+    values = number_values(PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>"))
+    assert values.shape == (len(pieces),)
+    assert values[1:5].tolist() == [7, 7, 42, 42]
+    assert torch.isnan(values[[0, *range(5, len(pieces))]]).all()
+
+
+LLAMA = {
+    "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "num_key_value_heads": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shards", [1, 3], ids=["one-file", "sharded"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_the_table_of_a_model_folder_is_its_head(tmp_path, tied, shards):
+    model = LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=tied)).to(torch.bfloat16)
+    model.save_pretrained(tmp_path, max_shard_size="100GB" if shards == 1 else "5KB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == (shards > 1)
+    found = load_cost_table(tmp_path)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, model.lm_head.weight)
+
+
+def test_only_the_heads_file_is_read(tmp_path):
+    LlamaForCausalLM(LlamaConfig(**LLAMA)).save_pretrained(tmp_path, max_shard_size="5KB")
+    files = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    for name in {*files.values()} - {files["lm_head.weight"]}:
+        (tmp_path / name).unlink()
+    assert load_cost_table(tmp_path).shape == (VOCABULARY, 16)
+
+
+def test_the_table_of_a_tied_gpt2(tmp_path):
+    config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=1, n_head=2, n_positions=32)
+    model = GPT2LMHeadModel(config)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(load_cost_table(tmp_path), model.lm_head.weight)
+
+
+def test_a_table_from_a_file(tmp_path):
+    embeddings = table()
+    alone, among = tmp_path / "table.safetensors", tmp_path / "several.safetensors"
+    save_file({"anything": embeddings, "length": torch.ones(3)}, alone)
+    save_file({"a": embeddings, "b.weight": embeddings[:, :4].clone()}, among)
+    assert torch.equal(load_cost_table(alone), embeddings)
+    assert torch.equal(load_cost_table(f"{among}:b.weight"), embeddings[:, :4])
+
+
+def folder_with(tmp_path: Path, tensors: dict[str, Tensor]) -> Path:
+    save_file(tensors, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def pickled(tmp_path: Path) -> Path:
+    torch.save({"table": table()}, tmp_path / "table.pt")
+    return tmp_path / "table.pt"
+
+
+def broken_index(tmp_path: Path) -> Path:
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder / "none.safetensors", "none.safetensors: no such file"),
+        (pickled, "table.pt: no safetensors file .*save_file"),
+        (lambda folder: folder, "no model.safetensors; give a model folder"),
+        (broken_index, "index.json: no index of weights"),
+        (lambda folder: folder_with(folder, {"x": table()}), "neither lm_head nor input embedding"),
+        (
+            lambda folder: folder_with(folder, {"a.embed_tokens.weight": table(), "b.embed_tokens.weight": table()}),
+            "several heads .a.embed_tokens.weight, b.embed_tokens.weight.",
+        ),
+        (
+            lambda folder: folder_with(folder, {"a": table(), "b": table()}) / "model.safetensors",
+            "2 matrices where one is the cost table; name it as model.safetensors:NAME",
+        ),
+        (
+            lambda folder: f"{folder_with(folder, {'a': table()})}/model.safetensors:b",
+            "no tensor 'b'; it holds a",
+        ),
+        (lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3)}), "no cost table; save a matrix"),
+        (
+            lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3, 3, dtype=torch.int8)}),
+            "I8 .3, 3. is no cost table",
+        ),
+        (
+            lambda folder: folder_with(folder, {"lm_head.weight": torch.tensor([[1.0, math.nan]])}),
+            "values that are not finite",
+        ),
+    ],
+)  # fmt: skip
+def test_what_holds_no_table_is_refused_in_one_line(tmp_path, make, message):
+    with pytest.raises(InputError, match=message) as error:
+        load_cost_table(make(tmp_path))
+    assert "\n" not in str(error.value)
