@@ -1,0 +1,325 @@
+"""What lies between linear.py's matrix products on a GPU: two Triton kernels over (tokens, vocab) logits, in place.
+
+Logits are read once for a token's statistics and once more to be overwritten by their gradient; nothing else of that
+size is allocated. This module imports triton at its top, so import it where the tensors are on a GPU and nowhere else.
+Triton's interpreter (TRITON_INTERPRET=1, set before triton is imported) runs the kernels on the CPU.
+
+Exponentials are powers of two, exp(x) = 2^(x log2 e), the hardware's own; `peak` is the largest exponent of a row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+LOG2E = tl.constexpr(1.4426950408889634)
+# Below every exponent and, unlike -inf, safe to subtract from itself.
+FLOOR = tl.constexpr(-1e30)
+
+# Bytes that a program has in flight, logits and costs together: two 16-byte loads in each thread, and few enough
+# registers (64) for two programs to share a Hopper SM.
+STATISTICS_BYTES, STATISTICS_WARPS = 2**14, 16
+GRADIENT_BLOCK, GRADIENT_WARPS = 4096, 8
+
+
+class RawStatistics(NamedTuple):
+    """A chunk's statistics, each (tokens,) float32 but for `correct`, bool; None where not asked for.
+
+    `correct`: the target is the first of the largest logits, as torch.max has it. `q_others` = 1 - q_target, which is
+    never formed as a difference. `peak` and `total` recover q_j = 2^(z_j log2 e - peak) / total.
+    """
+
+    ce: Tensor
+    q_target: Tensor
+    cost: Tensor | None
+    error_norm: Tensor | None
+    correct: Tensor
+    q_others: Tensor
+    peak: Tensor
+    total: Tensor
+
+
+def token_statistics(
+    logits: Tensor,
+    target: Tensor,
+    cost_rows: Tensor | None = None,
+    row_of: Tensor | None = None,
+    bias: Tensor | None = None,
+    logit_scale: float = 1.0,
+    softcap: float | None = None,
+    wants_error_norm: bool = False,
+) -> RawStatistics:
+    """The statistics that an objective weighs, from one reading of the logits.
+
+    Args:
+        logits: (tokens, vocab), contiguous, states @ weight.T; float32, bfloat16 or float16.
+        target: (tokens,) int64, each in [0, vocab).
+        cost_rows: (distinct, vocab), contiguous, any of those dtypes; the entry at the label is ignored, if finite.
+        row_of: (tokens,) int64, the row of `cost_rows` of each token.
+        bias, logit_scale, softcap: as in `linear_objective_loss`.
+        wants_error_norm: whether to sum the squares for ||q - onehot(target)||_2.
+    """
+    tokens, vocabulary = _checked(logits, cost_rows, row_of)
+    ce, q_target, cost, error_norm, q_others, peak, total = logits.new_empty((7, tokens), dtype=torch.float32)
+    correct = torch.empty_like(target, dtype=torch.bool)
+    block = STATISTICS_BYTES // (logits.element_size() * (1 if cost_rows is None else 2))
+    # The widest load that keeps to a row: 16 bytes where the vocabulary is a multiple of them.
+    width = math.gcd(vocabulary, 16 // logits.element_size())
+    with torch.cuda.device_of(logits):
+        _statistics_kernel[(tokens,)](
+            logits,
+            target,
+            cost_rows,
+            row_of,
+            bias,
+            ce,
+            q_target,
+            cost,
+            error_norm,
+            correct,
+            q_others,
+            peak,
+            total,
+            VOCABULARY=vocabulary,
+            SCALE=logit_scale,
+            SOFTCAP=softcap,
+            ERROR_NORM=wants_error_norm,
+            LANES=max(1, min(block, triton.next_power_of_2(vocabulary)) // width),
+            WIDTH=width,
+            num_warps=STATISTICS_WARPS,
+            enable_fp_fusion=True,
+        )
+    return RawStatistics(
+        ce=ce,
+        q_target=q_target,
+        cost=None if cost_rows is None else cost,
+        error_norm=error_norm if wants_error_norm else None,
+        correct=correct,
+        q_others=q_others,
+        peak=peak,
+        total=total,
+    )
+
+
+def logit_gradient_(
+    logits: Tensor,
+    target: Tensor,
+    statistics: RawStatistics,
+    a: Tensor,
+    b: Tensor | None = None,
+    cost_rows: Tensor | None = None,
+    row_of: Tensor | None = None,
+    bias: Tensor | None = None,
+    logit_scale: float = 1.0,
+    softcap: float | None = None,
+) -> None:
+    """Overwrite `logits` with d(sum_t a_t ce_t + b_t cost_t) / d(states @ weight.T), in their own dtype.
+
+    The values are formed in float32 and cast last. Without `b`, `cost_rows` is not read.
+
+    Args:
+        logits: (tokens, vocab) as given to `token_statistics`, which returned `statistics`.
+        a, b: (tokens,) float32, the objective's weights.
+        target, cost_rows, row_of, bias, logit_scale, softcap: as given to `token_statistics`.
+    """
+    if b is None:
+        cost_rows = row_of = None
+    tokens, vocabulary = _checked(logits, cost_rows, row_of)
+    block = min(GRADIENT_BLOCK, triton.next_power_of_2(vocabulary))
+    with torch.cuda.device_of(logits):
+        _gradient_kernel[(tokens * triton.cdiv(vocabulary, block),)](
+            logits,
+            target,
+            statistics.q_target,
+            statistics.cost,
+            statistics.q_others,
+            statistics.peak,
+            statistics.total,
+            a.contiguous(),
+            None if b is None else b.contiguous(),
+            cost_rows,
+            row_of,
+            bias,
+            VOCABULARY=vocabulary,
+            SCALE=logit_scale,
+            SOFTCAP=softcap,
+            BLOCK=block,
+            num_warps=GRADIENT_WARPS,
+            enable_fp_fusion=True,
+        )
+
+
+def _checked(logits: Tensor, cost_rows: Tensor | None, row_of: Tensor | None) -> tuple[int, int]:
+    """The shape of the logits; the kernels index by it, so a view of something wider would be read wrongly."""
+    assert logits.is_contiguous()
+    assert (cost_rows is None) == (row_of is None)
+    assert cost_rows is None or (cost_rows.is_contiguous() and cost_rows.shape[1] == logits.shape[1])
+    return logits.shape[0], logits.shape[1]
+
+
+@triton.jit
+def _capped(
+    logits: tl.tensor,
+    bias: tl.tensor,
+    columns: tl.tensor,
+    inside: tl.tensor,
+    SCALE: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+) -> tl.tensor:
+    """float32 softcap * tanh(scale * (logits + bias) / softcap)."""
+    z = logits.to(tl.float32)
+    if bias is not None:
+        z += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    if SCALE != 1.0:
+        z *= SCALE
+    if SOFTCAP is not None:
+        # From exp(-2|x|), which cannot overflow; the hardware's own tanh has 11 bits.
+        shrunk = tl.exp2(tl.abs(z) * (-2 * LOG2E / SOFTCAP))
+        capped = SOFTCAP * (1 - shrunk) / (1 + shrunk)
+        z = tl.where(z < 0, -capped, capped)
+    return z
+
+
+@triton.jit
+def _log1p(x: tl.tensor) -> tl.tensor:
+    """log(1 + x) for x >= 0, the rounding of 1 + x undone: libdevice's does not run in the interpreter."""
+    rounded = 1 + x
+    return tl.where(rounded == 1, x, tl.log(rounded) * (x / (rounded - 1)))
+
+
+@triton.jit
+def _statistics_kernel(
+    logits: tl.tensor,
+    target: tl.tensor,
+    cost_rows: tl.tensor,
+    row_of: tl.tensor,
+    bias: tl.tensor,
+    ce: tl.tensor,
+    q_target: tl.tensor,
+    cost: tl.tensor,
+    error_norm: tl.tensor,
+    correct: tl.tensor,
+    q_others: tl.tensor,
+    peak: tl.tensor,
+    total: tl.tensor,
+    VOCABULARY: tl.constexpr,
+    SCALE: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    ERROR_NORM: tl.constexpr,
+    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """Online softmax of one row. Each lane keeps its own peak and sums, so no thread waits for another in the loop.
+
+    A lane takes WIDTH neighbours at a time, one load: it rescales its sums once for all of them.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * VOCABULARY
+    if cost_rows is not None:
+        cost_rows += tl.load(row_of + row).to(tl.int64) * VOCABULARY
+    y = tl.load(target + row).to(tl.int32)
+    at_y = _capped(tl.load(logits + y), bias, y, True, SCALE, SOFTCAP) * LOG2E
+
+    BLOCK: tl.constexpr = LANES * WIDTH
+    lane_peak = tl.full([LANES], FLOOR, tl.float32)
+    lane_rest = tl.zeros([LANES], tl.float32)
+    lane_cost = tl.zeros([LANES], tl.float32)
+    lane_square = tl.zeros([LANES], tl.float32)
+    peak_before_y = tl.max(lane_peak)
+    for start in range(0, VOCABULARY, BLOCK):
+        columns = start + tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+        inside = columns < VOCABULARY
+        block = tl.load(logits + columns, mask=inside, other=0.0)
+        if cost_rows is not None:
+            block_cost = tl.load(cost_rows + columns, mask=inside, other=0.0).to(tl.float32)
+        z = _capped(block, bias, columns, inside, SCALE, SOFTCAP)
+        # Only the last block, if ragged, and the target's have something to leave out: the others skip the masks.
+        if start + BLOCK > VOCABULARY:
+            z = tl.where(inside, z, -float("inf"))
+        if (start <= y) & (y < start + BLOCK):
+            before = tl.max(tl.where(columns < y, z, -float("inf"))) * LOG2E
+            peak_before_y = tl.maximum(tl.max(lane_peak), before)
+            z = tl.where(columns == y, -float("inf"), z)
+        new_peak = tl.maximum(lane_peak, tl.max(z, axis=1) * LOG2E)
+        shrink = tl.exp2(lane_peak - new_peak)
+        lane_peak = new_peak
+        power = tl.exp2(z * LOG2E - lane_peak[:, None])
+        lane_rest = lane_rest * shrink + tl.sum(power, axis=1)
+        if cost_rows is not None:
+            lane_cost = lane_cost * shrink + tl.sum(power * block_cost, axis=1)
+        if ERROR_NORM:
+            lane_square = lane_square * (shrink * shrink) + tl.sum(power * power, axis=1)
+
+    peak_others = tl.max(lane_peak)
+    row_peak = tl.maximum(peak_others, at_y)
+    shrink = tl.exp2(lane_peak - row_peak)
+    rest = tl.sum(lane_rest * shrink)
+    power_at_y = tl.exp2(at_y - row_peak)
+    row_total = rest + power_at_y
+    # The target is no part of `rest`: for a confident token, the rest is all there is to cross-entropy.
+    margin = (at_y - row_peak) / LOG2E
+    row_ce = tl.where(margin > -20, _log1p(rest / power_at_y), tl.log(row_total) - margin)
+    row_others = rest / row_total
+    tl.store(ce + row, row_ce)
+    tl.store(q_target + row, power_at_y / row_total)
+    tl.store(correct + row, (at_y >= peak_others) & (at_y > peak_before_y))
+    tl.store(q_others + row, row_others)
+    tl.store(peak + row, row_peak)
+    tl.store(total + row, row_total)
+    if cost_rows is not None:
+        tl.store(cost + row, tl.sum(lane_cost * shrink) / row_total)
+    if ERROR_NORM:
+        square = tl.sum(lane_square * (shrink * shrink)) / (row_total * row_total)
+        tl.store(error_norm + row, tl.sqrt(square + row_others * row_others))
+
+
+@triton.jit
+def _gradient_kernel(
+    logits: tl.tensor,
+    target: tl.tensor,
+    q_target: tl.tensor,
+    cost: tl.tensor,
+    q_others: tl.tensor,
+    peak: tl.tensor,
+    total: tl.tensor,
+    a: tl.tensor,
+    b: tl.tensor,
+    cost_rows: tl.tensor,
+    row_of: tl.tensor,
+    bias: tl.tensor,
+    VOCABULARY: tl.constexpr,
+    SCALE: tl.constexpr,
+    SOFTCAP: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """One block of one row: d ce / d z = q - onehot and d cost / d z = q * (C - cost), weighted, over the logits."""
+    PARTS: tl.constexpr = (VOCABULARY + BLOCK - 1) // BLOCK
+    program = tl.program_id(0)
+    row = (program // PARTS).to(tl.int64)
+    columns = (program % PARTS) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < VOCABULARY
+    logits += row * VOCABULARY
+    z = _capped(tl.load(logits + columns, mask=inside, other=0.0), bias, columns, inside, SCALE, SOFTCAP)
+    q = tl.exp2(z * LOG2E - tl.load(peak + row)) / tl.load(total + row)
+    weight = tl.load(a + row)
+    # 1 - q of a confident target would cancel; the others' sum does not.
+    grad_at_y = -weight * tl.load(q_others + row)
+    if b is not None:
+        weight_cost = tl.load(b + row)
+        row_cost = tl.load(cost + row)
+        cost_rows += tl.load(row_of + row).to(tl.int64) * VOCABULARY
+        block_cost = tl.load(cost_rows + columns, mask=inside, other=0.0).to(tl.float32)
+        weight += weight_cost * (block_cost - row_cost)
+        grad_at_y -= weight_cost * tl.load(q_target + row) * row_cost
+    grad = tl.where(columns == tl.load(target + row).to(tl.int32), grad_at_y, q * weight)
+    if SOFTCAP is not None:
+        fraction = z / SOFTCAP
+        grad *= SCALE * (1 - fraction * fraction)
+    elif SCALE != 1.0:
+        grad *= SCALE
+    tl.store(logits + columns, grad.to(logits.dtype.element_ty), mask=inside)

@@ -1,0 +1,270 @@
+"""The Triton kernels against the dense float64 reference, run by test_triton_kernels.py in a process of its own:
+interpreted on the CPU (TRITON_INTERPRET=1), compiled where there is a GPU.
+
+The logits are the reference's hidden states and the identity its head, so that it sees them as they are, rounding
+included, and its gradient to the states is the gradient to the logits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from instruct.objectives import triton_kernels
+from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TokenStatistics
+from instruct.objectives.reference import reference_token_loss
+from instruct.objectives.triton_kernels import RawStatistics, logit_gradient_, token_statistics
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+OBJECTIVES: list[Objective] = [
+    MLE(),
+    MixCE(0.7),
+    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
+]
+TOKENS, VOCABULARY = 9, 101
+# The interpreter is numpy, which warns of the side of tl.where that is not taken.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def example(
+    dtype: torch.dtype = torch.float32, tokens: int = TOKENS, vocabulary: int = VOCABULARY
+) -> tuple[Tensor, Tensor]:
+    """Logits of unsure and of confident tokens, and their labels, some repeated, the last the last of all."""
+    generator = torch.Generator().manual_seed(tokens + vocabulary)
+    logits = torch.randn(tokens, vocabulary, generator=generator) * torch.linspace(0.5, 5, tokens)[:, None]
+    labels = torch.randint(0, vocabulary, (tokens,), generator=generator)
+    labels[1::3] = labels[0]
+    labels[-1] = vocabulary - 1
+    return logits.to(DEVICE, dtype), labels.to(DEVICE)
+
+
+def cost_table(vocabulary: int) -> Tensor:
+    return torch.randn(vocabulary, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(DEVICE)
+
+
+def cost_rows(labels: Tensor, vocabulary: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine costs of the distinct labels, with what must be ignored at the label itself, and each token's row."""
+    unit = torch.nn.functional.normalize(cost_table(vocabulary), dim=1)
+    distinct, row_of = labels.unique(return_inverse=True)
+    rows = 1 - unit[distinct] @ unit.T
+    return rows.scatter(1, distinct[:, None], 7.0).to(dtype), row_of
+
+
+def run_kernels(
+    logits: Tensor, labels: Tensor, objective: Objective, dtype: torch.dtype | None = None, **head
+) -> tuple[RawStatistics, Tensor]:
+    """The statistics, and the gradient that the logits were overwritten by."""
+    rows = row_of = None
+    if objective.needs_cost:
+        rows, row_of = cost_rows(labels, logits.shape[1], dtype or logits.dtype)
+    gradient = logits.clone()
+    statistics = token_statistics(gradient, labels, rows, row_of, **head)
+    weighting = objective.weigh(TokenStatistics(statistics.ce, statistics.q_target, statistics.cost))
+    assert torch.equal(gradient, logits)
+    logit_gradient_(gradient, labels, statistics, weighting.a, weighting.b, rows, row_of, **head)
+    return statistics, gradient
+
+
+def reference_gradient(logits: Tensor, labels: Tensor, objective: Objective, **head) -> Tensor:
+    states = logits.double().requires_grad_()
+    vocabulary = logits.shape[1]
+    identity = torch.eye(vocabulary, dtype=torch.float64, device=DEVICE)
+    loss = reference_token_loss(states, identity, labels, objective, cost_table(vocabulary), **head).sum()
+    return torch.autograd.grad(loss, states)[0]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize(
+    ("with_bias", "logit_scale", "softcap"),
+    [(False, 1.0, None), (True, 0.25, None), (False, 1.0, 3.0), (True, 2.0, 5.0)],
+)
+def test_the_gradient_equals_the_reference(objective, with_bias, logit_scale, softcap):
+    logits, labels = example()
+    bias = torch.linspace(-1, 1, VOCABULARY, device=DEVICE) if with_bias else None
+    head = {"bias": bias, "logit_scale": logit_scale, "softcap": softcap}
+    _, gradient = run_kernels(logits, labels, objective, **head)
+    assert relative_error(gradient, reference_gradient(logits, labels, objective, **head)) <= 1e-5
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("pypi", "emo")], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows_dtype", [None, torch.float32], ids=str)
+def test_narrow_logits_keep_their_dtype_and_stay_near_the_reference(objective, dtype, rows_dtype):
+    logits, labels = example(dtype)
+    bias = torch.linspace(-1, 1, VOCABULARY, device=DEVICE, dtype=dtype)
+    _, gradient = run_kernels(logits, labels, objective, rows_dtype, bias=bias, softcap=20.0)
+    assert gradient.dtype == dtype
+    assert relative_error(gradient, reference_gradient(logits, labels, objective, bias=bias, softcap=20.0)) <= 1e-2
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("vocabulary", [2, 128, 4097, 5000])
+def test_any_vocabulary(objective, dtype, vocabulary):
+    logits, labels = example(dtype, tokens=4, vocabulary=vocabulary)
+    _, gradient = run_kernels(logits, labels, objective)
+    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("vocabulary", [1001, 1024])
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+def test_a_target_in_any_block(objective, vocabulary, monkeypatch):
+    monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 1024)
+    monkeypatch.setattr(triton_kernels, "GRADIENT_BLOCK", 128)
+    logits, _ = example(tokens=8, vocabulary=vocabulary)
+    labels = torch.tensor([0, 127, 128, 500, 895, 896, vocabulary - 2, vocabulary - 1], device=DEVICE)
+    statistics, gradient = run_kernels(logits, labels, objective)
+    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
+    assert not statistics.correct.any()
+    best = logits.argmax(dim=-1)
+    assert token_statistics(logits, best).correct.all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
+    monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 256)
+    logits, labels = example(dtype, tokens=30)
+    rows, row_of = cost_rows(labels, VOCABULARY, dtype)
+    found = token_statistics(logits, labels, rows, row_of, logit_scale=0.5, softcap=8.0, wants_error_norm=True)
+
+    q = (8 * torch.tanh(0.5 * logits.double() / 8)).softmax(dim=-1)
+    onehot = torch.nn.functional.one_hot(labels, VOCABULARY)
+    q_target = (q * onehot).sum(dim=-1)
+    assert found.cost is not None
+    assert found.error_norm is not None
+    for values, expected in [
+        (found.ce, -q_target.log()),
+        (found.q_target, q_target),
+        (found.q_others, 1 - q_target),
+        (found.cost, (q * rows.double()[row_of] * (1 - onehot)).sum(dim=-1)),
+        (found.error_norm, (q - onehot).norm(dim=-1)),
+    ]:
+        assert values.dtype == torch.float32
+        assert relative_error(values, expected) <= 2e-6
+    assert torch.equal(found.correct, logits.argmax(dim=-1) == labels)
+
+
+def test_what_is_not_asked_for_is_none():
+    logits, labels = example()
+    assert token_statistics(logits, labels).cost is None
+    assert token_statistics(logits, labels).error_norm is None
+
+
+@pytest.mark.parametrize("in_flight", [128, 2**14], ids=["many blocks", "one block"])
+def test_of_equal_logits_the_first_is_the_prediction(in_flight, monkeypatch):
+    monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", in_flight)
+    logits = torch.zeros(5, VOCABULARY, device=DEVICE)
+    logits[:, [40, 45, 100]] = 2.0
+    correct = token_statistics(logits, torch.tensor([40, 45, 100, 2, 99], device=DEVICE)).correct
+    assert correct.tolist() == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO("paper"), EMO("official", "emo")], ids=str)
+@pytest.mark.parametrize("margin", [12.0, -15.0, -25.0, -60.0, -85.0, 0.0])
+def test_a_target_far_above_or_below_the_others(objective, margin):
+    """All logits equal where the margin is 0."""
+    labels = torch.tensor([70], device=DEVICE)
+    logits = torch.full((1, VOCABULARY), 5.0, device=DEVICE)
+    logits[0, 70] += margin
+    _, gradient = run_kernels(logits, labels, objective)
+    expected = reference_gradient(logits, labels, objective)
+    assert relative_error(gradient, expected) <= 1e-5
+    assert float(gradient[0, 70]) == pytest.approx(float(expected[0, 70]), rel=1e-5)
+
+
+def test_a_sure_target_loses_no_digits():
+    """Where even float64's 1 - q_y would: cross-entropy, 1 - q_y and the gradient are the others' sum, about 4e-16."""
+    labels = torch.tensor([70], device=DEVICE)
+    logits = torch.zeros(1, VOCABULARY, device=DEVICE)
+    logits[0, 70] = 40.0
+    statistics, gradient = run_kernels(logits, labels, MLE())
+    one = math.exp(-40)
+    assert float(statistics.ce) == pytest.approx(100 * one, rel=1e-5)
+    assert float(statistics.q_others) == pytest.approx(100 * one, rel=1e-5)
+    assert float(gradient[0, 70]) == pytest.approx(-100 * one, rel=1e-5)
+    assert float(gradient[0, 0]) == pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("margin", [300.0, -300.0])
+def test_beyond_the_range_of_float32_all_is_finite(objective, margin):
+    labels = torch.tensor([70], device=DEVICE)
+    logits = torch.zeros(1, VOCABULARY, device=DEVICE)
+    logits[0, 70] = margin
+    statistics, gradient = run_kernels(logits, labels, objective)
+    assert torch.isfinite(gradient).all()
+    expected_ce = 0.0 if margin > 0 else 300 + torch.tensor(VOCABULARY - 1.0).log().item()
+    assert float(statistics.ce) == pytest.approx(expected_ce, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_broken_logit_is_not_hidden(value):
+    logits, labels = example()
+    logits[0, 11] = value
+    ce = token_statistics(logits, labels).ce
+    assert torch.isnan(ce[0])
+    assert torch.isfinite(ce[1:]).all()
+
+
+def test_a_vocabulary_entry_of_logit_minus_infinity_has_no_probability():
+    logits, labels = example()
+    bias = torch.zeros(VOCABULARY, device=DEVICE)
+    bias[20:40] = -float("inf")
+    labels[(labels >= 20) & (labels < 40)] = 0
+    rows, row_of = cost_rows(labels, VOCABULARY, torch.float32)
+    gradient = logits.clone()
+    found = token_statistics(gradient, labels, rows, row_of, bias=bias)
+    logit_gradient_(gradient, labels, found, found.q_target, found.ce, rows, row_of, bias=bias)
+    kept = bias == 0
+    expected = -logits[:, kept].double().log_softmax(-1).gather(1, (labels - 20 * (labels >= 40))[:, None])[:, 0]
+    assert relative_error(found.ce, expected) <= 1e-6
+    assert torch.isfinite(gradient).all()
+    assert (gradient[:, ~kept] == 0).all()
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+def test_one_token(objective):
+    logits, labels = example(tokens=1)
+    _, gradient = run_kernels(logits, labels, objective)
+    assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
+
+
+def test_no_token():
+    logits, labels = torch.zeros(0, VOCABULARY, device=DEVICE), torch.zeros(0, dtype=torch.long, device=DEVICE)
+    statistics, gradient = run_kernels(logits, labels, EMO())
+    assert statistics.ce.shape == (0,)
+    assert gradient.shape == (0, VOCABULARY)
+
+
+def test_one_distinct_label():
+    logits, labels = example()
+    labels[:] = 17
+    _, gradient = run_kernels(logits, labels, EMO())
+    assert relative_error(gradient, reference_gradient(logits, labels, EMO())) <= 1e-5
+
+
+def test_nothing_beyond_the_chunk_is_written():
+    logits, labels = example()
+    buffer = torch.cat([logits, logits])
+    statistics = token_statistics(buffer[:TOKENS], labels)
+    logit_gradient_(buffer[:TOKENS], labels, statistics, torch.ones_like(statistics.ce))
+    assert torch.equal(buffer[TOKENS:], logits)
+    assert relative_error(buffer[:TOKENS], reference_gradient(logits, labels, MLE())) <= 1e-5
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="2^31 numbers need a GPU")
+def test_more_than_2_to_the_31_logits():
+    tokens, vocabulary = 2**15 + 9, 2**16
+    logits = torch.randn(1, vocabulary, device=DEVICE, dtype=torch.bfloat16).repeat(tokens, 1)
+    labels = torch.full((tokens,), 12345, device=DEVICE)
+    statistics, gradient = run_kernels(logits, labels, MLE())
+    assert (statistics.ce == statistics.ce[0]).all()
+    assert torch.equal(gradient[-1], gradient[0])
