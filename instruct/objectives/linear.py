@@ -1,22 +1,32 @@
 """From hidden states and the language-model head to a loss, without ever holding tokens x vocabulary.
 
 A token's weights (a, b) are known as soon as its vocabulary row has been seen, so the gradient is formed in the same
-pass, chunk by chunk, and backward only scales what forward has stored: one gradient the size of the hidden states.
+pass and backward only scales what forward has stored. A pass is three matrix products a chunk (logits, cost rows of
+the chunk's distinct labels, gradient to the hidden states; a fourth when the head trains) and, between them, one loop
+over blocks of rows small enough to stay in the processor's cache, or two Triton kernels on a GPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.objective import Objective
+from instruct.objectives.torch_kernels import Head, TorchWeigher, WeighedTokens
 from instruct.objectives.transport import CosineCost, TransportCost
 
-# float32 numbers in one chunk's vocabulary rows; a handful of such buffers live at a time.
-CHUNK_NUMBERS = 2**24
+if TYPE_CHECKING:
+    from instruct.objectives.triton_kernels import TritonWeigher
+
+# Bytes of each of the two buffers that are as wide as the vocabulary: a chunk's logits, its labels' cost rows.
+CHUNK_BYTES = 64 * 2**20
+# On a CPU more rows make a product no faster (benchmarks/README.md), so they would be memory for nothing.
+CPU_CHUNK_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -27,34 +37,10 @@ class ObjectiveStatistics:
     value: Tensor
     ce: Tensor
     cost: Tensor
+    error_norm: Tensor
     ratio: Tensor
     clamped: Tensor
     correct: Tensor
-
-
-@dataclass(frozen=True)
-class _Head:
-    weight: Tensor
-    bias: Tensor | None
-    logit_scale: float
-    softcap: float | None
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(chunk, vocab) float32."""
-        logits = torch.mm(hidden, self.weight.T).float()
-        if self.bias is not None:
-            logits += self.bias
-        if self.logit_scale != 1.0:
-            logits *= self.logit_scale
-        if self.softcap is not None:
-            logits = logits.div_(self.softcap).tanh_().mul_(self.softcap)
-        return logits
-
-    def slope(self, logits: Tensor) -> Tensor | float | None:
-        """d logits / d (hidden x head), from the logits themselves; None where it is 1."""
-        if self.softcap is None:
-            return None if self.logit_scale == 1.0 else self.logit_scale
-        return (logits / self.softcap).square_().neg_().add_(1).mul_(self.logit_scale)
 
 
 def linear_objective_loss(
@@ -71,10 +57,11 @@ def linear_objective_loss(
     """The objective's loss over response tokens, and its statistics.
 
     Args:
-        hidden: (tokens, hidden), the states that predict `labels`; response tokens only; float32, bfloat16 or float16.
-        weight: (vocab, hidden), the language-model head, same dtype.
+        hidden: (tokens, hidden), the states that predict `labels`; response tokens only; float32, bfloat16 or float16
+            (float64 for checks).
+        weight: (vocab, hidden), the language-model head; cast to `hidden`'s dtype if it has another.
         labels: (tokens,) int64, the target of each state.
-        objective: MLE(), EMO(...), MixCE(...) or TaiLr(...).
+        objective: MLE(), EMO(...), MixCE(...) or another of the family.
         cost: the transport cost; None: the cosine over the live head, detached.
         bias: (vocab,), the head's bias (Phi).
         logit_scale: multiplies the logits (Cohere, Granite).
@@ -83,6 +70,7 @@ def linear_objective_loss(
 
     Returns:
         The loss, a float32 scalar that is differentiable in `hidden`, `weight` and `bias`, and the statistics as sums.
+        Beside the gradients, memory is 2 x CHUNK_BYTES at most, whatever the number of tokens.
 
     Raises:
         ValueError: the shapes do not fit each other, or the cost table has another vocabulary than the head.
@@ -92,7 +80,9 @@ def linear_objective_loss(
             f"hidden {tuple(hidden.shape)}, labels {tuple(labels.shape)} and weight {tuple(weight.shape)} must be "
             "(tokens, hidden), (tokens,) and (vocab, hidden)"
         )
-    if objective.needs_cost and cost is None:
+    if not objective.needs_cost:
+        cost = None
+    elif cost is None:
         cost = CosineCost(weight)
     if cost is not None and cost.vocabulary != weight.shape[0]:
         raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}: one a token")
@@ -124,80 +114,105 @@ class _LinearObjective(torch.autograd.Function):
         needs_hidden = wants_grad and ctx.needs_input_grad[0]
         needs_weight = wants_grad and ctx.needs_input_grad[1]
         needs_bias = wants_grad and bias is not None and ctx.needs_input_grad[2]
+        wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
-        head = _Head(weight.to(hidden.dtype), bias, logit_scale, softcap)
+        head = Head(weight.to(hidden.dtype), bias, logit_scale, softcap)
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
-        grad_bias = torch.zeros_like(bias, dtype=torch.float32) if needs_bias and bias is not None else None
-        sums = torch.zeros(7, dtype=torch.float64, device=hidden.device)
+        grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None
+        needs_any = needs_hidden or needs_weight or needs_bias
 
-        # Sorted by label, a cost row is computed once for all tokens that share it.
-        order = labels.argsort() if objective.needs_cost else torch.arange(len(labels), device=labels.device)
-        for index in order.split(max(1, CHUNK_NUMBERS // weight.shape[0])):
+        size = _chunk_rows(head.weight)
+        products = hidden.new_empty(min(size, len(labels)), len(weight))
+        weigher = _weigher_class(hidden)(head, objective, products, cost is not None, needs_any)
+        columns = hidden.new_empty(len(fields(ObjectiveStatistics)), len(labels), dtype=wide)
+        for index, cost_rows, row_of in _chunks(labels, cost, size, products):
             states, target = hidden[index], labels[index]
-            logits = head.logits(states)
-            top, best = logits.max(dim=-1)
-            margin = logits.gather(1, target[:, None])[:, 0] - top
-            slope = head.slope(logits)
-            # The target is taken out of the sum: for a confident token, the rest is all there is to cross-entropy,
-            # and logsumexp - logit would round it away.
-            q = logits.sub_(top[:, None]).exp_()
-            at_target = q.gather(1, target[:, None])[:, 0]
-            rest = q.scatter_(1, target[:, None], 0.0).sum(dim=-1)
-            total = rest + at_target
-            ce = torch.where(margin > -20, torch.log1p(rest / at_target), total.log() - margin)
-            q_target = at_target / total
-            q.div_(total[:, None])
-            token_cost = rows = None
-            if cost is not None and objective.needs_cost:
-                distinct, inverse = target.unique_consecutive(return_inverse=True)
-                rows = cost.rows(distinct)[inverse]
-                token_cost = torch.linalg.vecdot(q, rows)
-            weighting = objective.weigh(TokenStatistics(ce, q_target, token_cost))
-            zero = ce.new_zeros(())
-            sums += torch.stack(
-                [
-                    zero + len(target),
-                    weighting.value.double().sum(),
-                    ce.double().sum(),
-                    zero if token_cost is None else token_cost.double().sum(),
-                    zero if weighting.ratio is None else weighting.ratio.double().sum(),
-                    zero if weighting.clamped is None else weighting.clamped.sum(),
-                    (best == target).sum(),
-                ]
-            )
-            if not (needs_hidden or needs_weight or needs_bias):
-                continue
-            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); formed in float32, in place, and cast last.
-            if rows is not None and weighting.b is not None and token_cost is not None:
-                grad = rows.sub_(token_cost[:, None]).mul_(weighting.b[:, None]).add_(weighting.a[:, None]).mul_(q)
-            else:
-                grad = q.mul_(weighting.a[:, None])
-            # q - 1 of a confident target would cancel; -expm1 of its cross-entropy does not.
-            grad_target = weighting.a * torch.expm1(-ce)
-            if weighting.b is not None and token_cost is not None:
-                grad_target -= weighting.b * q_target * token_cost
-            grad.scatter_(1, target[:, None], grad_target[:, None])
-            if slope is not None:
-                grad *= slope
-            if grad_bias is not None:
-                grad_bias += grad.sum(dim=0)
-            grad = grad.to(hidden.dtype)
+            product = torch.mm(states, head.weight.T, out=products[: len(index)])
+            weighed = weigher.weigh_(product, target, cost_rows, row_of)
+            columns[:, index] = torch.cat([_columns(tokens) for tokens in weighed], dim=1)
+            # The product now holds the gradient to itself.
             if grad_hidden is not None:
-                grad_hidden[index] = torch.mm(grad, head.weight)
+                grad_hidden[index] = torch.mm(product, head.weight)
             if grad_weight is not None:
-                grad_weight += torch.mm(grad.T, states)
+                grad_weight += torch.mm(product.T, states)
+            if grad_bias is not None:
+                grad_bias += product.sum(dim=0, dtype=wide)
+        sums = columns.sum(dim=1, dtype=torch.float64)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.dtypes = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
         ctx.mark_non_differentiable(sums)
-        return sums[1].float(), sums
+        return sums[1].to(wide), sums
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # The division by the number of items reaches us here: in float32, after the operands' narrow dtype.
-        scale = grad_outputs[0].float()
+        # The division by the number of items reaches us here: after the operands' narrow dtype, and in float32, which
+        # is what a product with a scalar is computed in. What forward saved stays as it was.
+        scale = grad_outputs[0]
         scaled = [
-            None if grad is None else (grad.float() * scale).to(dtype)
+            None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
             for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
         return (*scaled, None, None, None, None, None, None)
+
+
+def _chunk_rows(weight: Tensor) -> int:
+    """Rows of a chunk: what the memory budget allows, and on a CPU no more than make its products faster."""
+    affordable = max(1, CHUNK_BYTES // (len(weight) * weight.element_size()))
+    return min(affordable, CPU_CHUNK_ROWS) if weight.device.type == "cpu" else affordable
+
+
+def _weigher_class(hidden: Tensor) -> type[TorchWeigher] | type[TritonWeigher]:
+    if hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton"):
+        from instruct.objectives.triton_kernels import TritonWeigher
+
+        return TritonWeigher
+    return TorchWeigher
+
+
+def _chunks(
+    labels: Tensor, cost: TransportCost | None, size: int, like: Tensor
+) -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
+    """Indices of at most `size` tokens, the cost rows of their labels and each token's row there, if there is a cost.
+
+    Tokens are taken in the order of their labels, so that a cost row is computed once for all that share it, and cost
+    rows `size` at a time, so that their product is as fast as the others.
+    """
+    if cost is None:
+        for index in _even_split(torch.arange(len(labels), device=labels.device), size):
+            yield index, None, None
+        return
+    order = labels.argsort(stable=True)
+    distinct, row_of, counts = labels[order].unique_consecutive(return_inverse=True, return_counts=True)
+    ends = [0, *counts.cumsum(0).tolist()]
+    buffer = like.new_empty(min(size, len(distinct)), cost.vocabulary)
+    for group in _even_split(torch.arange(len(distinct)), size):
+        first, last = int(group[0]), int(group[-1]) + 1
+        rows = cost.rows(distinct[first:last], out=buffer[: last - first])
+        tokens = slice(ends[first], ends[last])
+        parts = zip(_even_split(order[tokens], size), _even_split(row_of[tokens] - first, size), strict=True)
+        for index, row in parts:
+            yield index, rows, row
+
+
+def _even_split(items: Tensor, size: int) -> tuple[Tensor, ...]:
+    """As few parts of at most `size` as there can be, of nearly equal size: a small last one would be a slow one."""
+    return items.tensor_split(-(-len(items) // size)) if len(items) else ()
+
+
+def _columns(tokens: WeighedTokens) -> Tensor:
+    """(statistics, tokens): what is summed, in the order of ObjectiveStatistics."""
+    found, weighting = tokens.statistics, tokens.weighting
+    zero = torch.zeros_like(found.ce)
+    return torch.stack(
+        [
+            torch.ones_like(found.ce),
+            weighting.value,
+            found.ce,
+            zero if found.cost is None else found.cost,
+            zero if found.error_norm is None else found.error_norm,
+            zero if weighting.ratio is None else weighting.ratio,
+            zero if weighting.clamped is None else weighting.clamped.to(zero.dtype),
+            tokens.correct.to(zero.dtype),
+        ]
+    )

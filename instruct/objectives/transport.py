@@ -30,10 +30,11 @@ class TransportCost(Protocol):
         """The number of tokens that the cost knows: as many as the head has rows."""
         ...
 
-    def rows(self, labels: Tensor) -> Tensor:
+    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
         """The cost from every token to each label: (labels, vocab), any floating dtype, 0 or more, the caller's own.
 
-        The entry at the label itself is never used: it may be anything finite.
+        The entry at the label itself is never used: it may be anything finite. `out`, (labels, vocab), is memory that
+        the result may be written to and returned in, where its dtype fits.
         """
         ...
 
@@ -79,7 +80,7 @@ class CosineCost:
     def vocabulary(self) -> int:
         return len(self.table)
 
-    def rows(self, labels: Tensor) -> Tensor:
+    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
         """The cost from every token to each label: (labels, vocab), the table's dtype, at least 0.
 
         Few passes: the product, and its normalisation in place. A token that has the label's own embedding costs 0,
@@ -87,7 +88,8 @@ class CosineCost:
         while with costs of 0 or more no token's share of b * cost exceeds half the cross-entropy.
         """
         unit = self.table[labels].to(self.inverse_norm.dtype).mul_(self.inverse_norm[labels, None])
-        product = torch.mm(unit.to(self.table.dtype), self.table.T)
+        fits = out is not None and out.dtype == self.table.dtype
+        product = torch.mm(unit.to(self.table.dtype), self.table.T, out=out if fits else None)
         one = torch.ones((), dtype=product.dtype, device=product.device)
         return torch.addcmul(one, product, -self.inverse_norm.to(product.dtype), out=product).clamp_(min=0)
 
@@ -129,9 +131,9 @@ class NumericCost:
     def vocabulary(self) -> int:
         return self.base.vocabulary
 
-    def rows(self, labels: Tensor) -> Tensor:
+    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
         """The cost from every token to each label: (labels, vocab), the base's dtype."""
-        rows = self.base.rows(labels)
+        rows = self.base.rows(labels, out)
         # No copies after the first call.
         self.numbers, self.scaled, self.place = (
             part.to(rows.device) for part in (self.numbers, self.scaled, self.place)

@@ -17,6 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.torch_kernels import Head, WeighedTokens
+
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
 FLOOR = tl.constexpr(-1e30)
@@ -152,6 +155,27 @@ def logit_gradient_(
             num_warps=GRADIENT_WARPS,
             enable_fp_fusion=True,
         )
+
+
+class TritonWeigher:
+    """What torch_kernels.TorchWeigher is, in two kernels a chunk."""
+
+    def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
+        self.head, self.objective, self.wants_grad = head, objective, wants_grad
+
+    def weigh_(
+        self, product: Tensor, target: Tensor, cost_rows: Tensor | None, row_of: Tensor | None
+    ) -> list[WeighedTokens]:
+        bias, scale, softcap = self.head.bias, self.head.logit_scale, self.head.softcap
+        raw = token_statistics(
+            product, target, cost_rows, row_of, bias, scale, softcap, self.objective.needs_error_norm
+        )
+        statistics = TokenStatistics(raw.ce, raw.q_target, raw.cost, raw.error_norm)
+        weighting = self.objective.weigh(statistics)
+        if self.wants_grad:
+            a, b = weighting.a, weighting.b
+            logit_gradient_(product, target, raw, a, b, cost_rows, row_of, bias, scale, softcap)
+        return [WeighedTokens(statistics, weighting, raw.correct)]
 
 
 def _checked(logits: Tensor, cost_rows: Tensor | None, row_of: Tensor | None) -> tuple[int, int]:

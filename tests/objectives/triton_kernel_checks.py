@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from instruct.objectives import triton_kernels
+from instruct.objectives import linear, triton_kernels
 from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TokenStatistics
 from instruct.objectives.reference import reference_token_loss
 from instruct.objectives.triton_kernels import RawStatistics, logit_gradient_, token_statistics
@@ -268,3 +268,24 @@ def test_more_than_2_to_the_31_logits():
     statistics, gradient = run_kernels(logits, labels, MLE())
     assert (statistics.ce == statistics.ce[0]).all()
     assert torch.equal(gradient[-1], gradient[0])
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+def test_the_whole_loss_by_these_kernels_equals_the_reference(objective, monkeypatch):
+    """linear_objective_loss as on a GPU, in chunks of several cost rows and tokens, with a head that trains."""
+    monkeypatch.setattr(linear, "_weigher_class", lambda hidden: triton_kernels.TritonWeigher)
+    monkeypatch.setattr(linear, "_chunk_rows", lambda weight: 4)
+    generator = torch.Generator().manual_seed(1)
+    hidden, weight, bias = (
+        torch.randn(*shape, generator=generator).to(DEVICE).requires_grad_()
+        for shape in ((TOKENS, 8), (VOCABULARY, 8), (VOCABULARY,))
+    )
+    _, labels = example()
+    head = {"bias": bias, "logit_scale": 0.7, "softcap": 4.0}
+    loss, statistics = linear.linear_objective_loss(hidden, weight, labels, objective, **head)
+    expected = reference_token_loss(hidden, weight, labels, objective, **head).mean()
+    assert relative_error(loss.detach(), expected.detach()) <= 1e-5
+    inputs = [hidden, weight, bias]
+    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+    assert statistics.tokens == TOKENS

@@ -1,0 +1,137 @@
+"""What lies between the matrix products, in torch: from a chunk's logits to its tokens' statistics and gradient.
+
+On a CPU a chunk is worked off in blocks of rows that stay in the cache, since every operation is a pass over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from instruct.objectives.objective import Objective, TokenStatistics, Weighting
+
+# Numbers in a block of rows on a CPU: two such float32 buffers beside their sources.
+BLOCK_NUMBERS = 2**20
+# A target's probability below this is read off its logit instead: float32 would soon round it to 0.
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Head:
+    """The language-model head: z = softcap * tanh(logit_scale * (states @ weight.T + bias) / softcap)."""
+
+    weight: Tensor
+    bias: Tensor | None
+    logit_scale: float
+    softcap: float | None
+
+    def cap_(self, product: Tensor) -> Tensor:
+        """`states @ weight.T`, in place, as z."""
+        if self.bias is not None:
+            product += self.bias
+        if self.logit_scale != 1.0:
+            product *= self.logit_scale
+        if self.softcap is not None:
+            product.div_(self.softcap).tanh_().mul_(self.softcap)
+        return product
+
+    def slope_(self, z: Tensor) -> Tensor:
+        """z, in place, as d z / d (states @ weight.T)."""
+        if self.softcap is None:
+            return z.fill_(self.logit_scale)
+        return z.div_(self.softcap).square_().neg_().add_(1).mul_(self.logit_scale)
+
+
+@dataclass(frozen=True)
+class WeighedTokens:
+    """Some tokens' statistics, what the objective made of them, and whether each was predicted: (tokens,) each."""
+
+    statistics: TokenStatistics
+    weighting: Weighting
+    correct: Tensor
+
+
+class TorchWeigher:
+    """From a chunk's `states @ weight.T` to its tokens' weights and, in its place, to the gradient to itself.
+
+    Args:
+        head: the head.
+        objective: what turns statistics into weights.
+        like: a (tokens, vocab) tensor of the chunks' dtype and device; `tokens`, the largest chunk's.
+        has_cost: whether chunks come with cost rows, in `like`'s dtype.
+        wants_grad: whether a gradient is formed; otherwise a chunk stays as it is.
+    """
+
+    def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
+        self.head, self.objective, self.wants_grad = head, objective, wants_grad
+        tokens, vocabulary = like.shape
+        self.size = max(1, min(tokens, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else tokens))
+        wide = torch.promote_types(like.dtype, torch.float32)
+        # Allocated once: fresh memory for every pass costs more than the pass.
+        self.q = like.new_empty(self.size, vocabulary, dtype=wide)
+        self.spare = torch.empty_like(self.q)
+        self.gathered = like.new_empty(self.size, vocabulary) if has_cost else None
+
+    def weigh_(
+        self, product: Tensor, target: Tensor, cost_rows: Tensor | None, row_of: Tensor | None
+    ) -> list[WeighedTokens]:
+        """The chunk's tokens, block by block.
+
+        Args:
+            product: (tokens, vocab), states @ weight.T.
+            target: (tokens,) int64.
+            cost_rows: (distinct, vocab), the transport cost to each distinct label.
+            row_of: (tokens,) int64, each token's row of `cost_rows`.
+        """
+        found = []
+        for first in range(0, len(product), self.size):
+            block = slice(first, first + self.size)
+            rows = None
+            if cost_rows is not None and row_of is not None and self.gathered is not None:
+                rows = torch.index_select(cost_rows, 0, row_of[block], out=self.gathered[: len(product[block])])
+            found.append(self._weigh_block_(product[block], target[block], rows))
+        return found
+
+    def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None) -> WeighedTokens:
+        head, objective = self.head, self.objective
+        q, spare = self.q[: len(product)], self.spare[: len(product)]
+        at = target[:, None]
+        torch.softmax(head.cap_(q.copy_(product)), dim=-1, out=q)
+        q_target = q.gather(1, at)[:, 0]
+        # The target is taken out of every sum: for a confident token the others are all there is to cross-entropy and
+        # cost, and 1 - q_y would round them away.
+        q.scatter_(1, at, 0.0)
+        others = q.sum(dim=-1)
+        ce = torch.log1p(others / q_target)
+        hopeless = q_target < TINY
+        if hopeless.any():
+            z = head.cap_(product[hopeless].to(q.dtype))
+            ce[hopeless] = z.logsumexp(dim=-1) - z.gather(1, at[hopeless])[:, 0]
+        best = q.amax(dim=-1)
+        correct = q_target > best
+        tied = q_target == best
+        if tied.any():
+            correct[tied] = head.cap_(product[tied].to(q.dtype)).argmax(dim=-1) == target[tied]
+        error_norm = torch.linalg.vector_norm(q, dim=-1).hypot(others) if objective.needs_error_norm else None
+        token_cost = None
+        if cost is not None:
+            spare.copy_(cost).mul_(q)
+            token_cost = spare.sum(dim=-1)
+        statistics = TokenStatistics(ce, q_target, token_cost, error_norm)
+        weighting = objective.weigh(statistics)
+        if self.wants_grad:
+            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); formed in the wide dtype, cast last.
+            a, b = weighting.a, weighting.b
+            at_target = -a * others
+            if b is None or token_cost is None:
+                q.mul_(a[:, None])
+            else:
+                at_target -= b * q_target * token_cost
+                q.mul_((a - b * token_cost)[:, None]).addcmul_(spare, b[:, None])
+            q.scatter_(1, at, at_target[:, None])
+            if head.softcap is not None or head.logit_scale != 1.0:
+                q.mul_(head.slope_(head.cap_(spare.copy_(product))))
+            product.copy_(q)
+        return WeighedTokens(statistics, weighting, correct)
