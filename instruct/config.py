@@ -51,12 +51,26 @@ class LoraSection(_Section):
 
 
 class SystemSection(_Section):
-    """One thing that is trained: an objective."""
+    """One thing that is trained: an objective, with what EMOConfig takes for it.
 
-    objective: Literal["mle", "emo", "mixce", "tailr"]
+    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or a table's path) are EMO's; `gamma` MixCE's
+    and TaiLr's.
+    """
+
+    objective: Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
     variant: Literal["paper", "official", "pypi"] = "official"
     emphasis: Literal["mle", "emo"] = "mle"
+    transport_cost: str = "fixed"
     gamma: float = Field(default=0.8, ge=0, le=1)
+    tailr_variant: Literal["paper", "official"] = "paper"
+    ent_threshold: float = 1.2
+    goldfish_k: int = Field(default=4, ge=2)
+    goldfish_context: int = Field(default=13, ge=1)
+
+    def emo_config(self) -> dict[str, Any]:
+        """The arguments of EMOConfig that this section sets."""
+        names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
+        return {names.get(name, name): value for name, value in self.model_dump().items()}
 
 
 class AnswerSection(_Section):
@@ -209,7 +223,7 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     from instruct.training.emo_config import EMOConfig
 
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
-    ours = {"output_dir", "objective", "emo_variant", "emo_emphasis", "gamma", "model_init_kwargs"}
+    ours = {"output_dir", "model_init_kwargs", *SystemSection(objective="mle").emo_config()}
     for key, value in arguments.items():
         if key in ours:
             raise InputError(f"{where}: train.{key} is set elsewhere (systems, model, --out); remove it")

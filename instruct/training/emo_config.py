@@ -1,14 +1,16 @@
-"""EMOConfig: SFTConfig plus the choice of an objective."""
+"""EMOConfig: SFTConfig plus the choice of an objective and of a transport cost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trl import SFTConfig
 
-from instruct.objectives import EMO, MLE, MixCE, Objective, TaiLr
+from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 
-OBJECTIVES = ("mle", "emo", "mixce", "tailr")
+OBJECTIVES = ("mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent")
+COSTS = ("fixed", "adaptive", "numeric")
 
 
 @dataclass
@@ -18,7 +20,9 @@ class EMOConfig(SFTConfig):
 
     Parameters:
         objective (`str`, *optional*, defaults to `"emo"`):
-            What is optimised on the response tokens: `"mle"`, `"emo"`, `"mixce"` or `"tailr"`.
+            What is optimised on the response tokens: `"mle"`, `"emo"`, `"mixce"`, `"tailr"`, `"dft"` (dynamic
+            fine-tuning), `"goldfish"` (cross-entropy, with one token in `goldfish_k` left out of training; evaluation
+            leaves none out) or `"ent"` (error-norm truncation). See [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -26,23 +30,47 @@ class EMOConfig(SFTConfig):
             `"mle"`, or `"emo"` for the authors' mode 2.
         gamma (`float`, *optional*, defaults to `0.8`):
             The mixing coefficient of `"mixce"` (Eq. 17) and `"tailr"` (Eq. 16), in [0, 1].
+        tailr_variant (`str`, *optional*, defaults to `"paper"`):
+            `"paper"` (Eq. 16) or `"official"` (the EMO authors' code). See [`~instruct.objectives.TaiLr`].
+        ent_threshold (`float`, *optional*, defaults to `1.3`):
+            `"ent"` leaves out a token whose error norm is above it, in (0, sqrt 2).
+        goldfish_k (`int`, *optional*, defaults to `4`):
+            `"goldfish"` leaves out one token in `goldfish_k`, at least 2.
+        goldfish_context (`int`, *optional*, defaults to `13`):
+            The length of the window whose hash chooses those tokens.
         transport_cost (`str`, *optional*, defaults to `"fixed"`):
-            The embeddings whose cosine is the transport cost: `"fixed"`, the head as it was when training started (no
-            extra memory while the head is frozen, one copy of it otherwise), or `"adaptive"`, the head as it is now,
-            detached.
+            What it costs to move probability between two tokens, for `"emo"`:
+
+            - `"fixed"`: the cosine of the head that the trainer was constructed with. No extra memory while the head
+              is frozen or PEFT keeps the original beside the trained one; one copy otherwise. The copy is in no
+              checkpoint: a trainer that resumes has it from the model that it is constructed with, so that has to be
+              the model that training first began with, not a checkpoint of it.
+            - `"adaptive"`: the cosine of the head as it is now, detached.
+            - `"numeric"`: `"fixed"`, and between two number tokens the distance of their values. See
+              [`~instruct.objectives.NumericCost`].
+            - a path: the cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
+              `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
     """
 
-    objective: str = field(default="emo", metadata={"help": "mle, emo, mixce or tailr"})
+    objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
     gamma: float = field(default=0.8, metadata={"help": "coefficient of mixce and tailr, in [0, 1]"})
-    transport_cost: str = field(default="fixed", metadata={"help": "fixed or adaptive"})
+    tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
+    ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
+    goldfish_k: int = field(default=4, metadata={"help": "goldfish leaves out one token in k"})
+    goldfish_context: int = field(default=13, metadata={"help": "window that goldfish hashes"})
+    transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.make_objective()
-        if self.transport_cost not in ("fixed", "adaptive"):
-            raise ValueError(f"unknown transport_cost {self.transport_cost!r}; use fixed or adaptive")
+        file = self.transport_cost.partition(".safetensors:")
+        if self.transport_cost not in COSTS and not Path(file[0] + (file[1] and ".safetensors")).exists():
+            raise ValueError(
+                f"transport_cost {self.transport_cost!r} is no such file or folder; use {', '.join(COSTS)}, or the "
+                "path of a .safetensors table or of a model's folder"
+            )
 
     def make_objective(self) -> Objective:
         """The objective that the arguments name.
@@ -50,12 +78,21 @@ class EMOConfig(SFTConfig):
         Raises:
             ValueError: an unknown name, or a value out of range.
         """
-        if self.objective == "mle":
+        if self.objective in ("mle", "goldfish"):  # goldfish is a mask over cross-entropy: see collator.py
+            if self.goldfish_k < 2 or self.goldfish_context < 1:
+                raise ValueError(
+                    f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; "
+                    "they must be at least 2 and 1"
+                )
             return MLE()
         if self.objective == "emo":
             return EMO(self.emo_variant, self.emo_emphasis)  # type: ignore[arg-type]
         if self.objective == "mixce":
             return MixCE(self.gamma)
         if self.objective == "tailr":
-            return TaiLr(self.gamma)
+            return TaiLr(self.gamma, self.tailr_variant)  # type: ignore[arg-type]
+        if self.objective == "dft":
+            return DFT()
+        if self.objective == "ent":
+            return ErrorNormTruncation(self.ent_threshold)
         raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}")

@@ -7,11 +7,21 @@ from dataclasses import fields
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
+from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
-from instruct.objectives import CosineCost
+from instruct.objectives import ObjectiveStatistics
+from instruct.training.checks import check_arguments, check_head, check_parallelism
+from instruct.training.collator import GoldfishCollator
+from instruct.training.cost import TableRecord, make_cost
 from instruct.training.emo_config import EMOConfig
-from instruct.training.head import attach_objective, output_head
+from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
+from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
+
+# What is summed over micro-batches and ranks: the objective's statistics; a mixture of experts' auxiliary loss and the
+# number of micro-batches that it is the mean of; the tokens seen, masked ones too.
+SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
 
 
 class EMOTrainer(SFTTrainer):
@@ -26,42 +36,58 @@ class EMOTrainer(SFTTrainer):
     ```
 
     An `SFTConfig` is taken too: it trains with EMO's defaults. Logged beside `loss`, each a token-weighted mean since
-    the last log: `ce`, `cost`, `ratio`, `clamped_fraction` (of those that the objective has) and
-    `mean_token_accuracy`. Values of different objectives are not comparable; `ce` is.
+    the last log over all ranks: `ce`, `cost`, `ratio`, `clamped_fraction`, `truncated_fraction` (of those that the
+    objective has) and `mean_token_accuracy`. Values of different objectives are not comparable; `ce` is. `eval_loss`
+    and its companions are token-weighted means over the whole evaluation set, whatever its batches.
 
     Raises:
-        ValueError: label smoothing, a `compute_loss_func`, another `loss_type`, or a PEFT adapter on the head: the
-            objective would be ignored or wrong.
-        InputError: the model has no language-model head.
+        ValueError: label smoothing, a `compute_loss_func`, another `loss_type`, Liger's fused loss, context, sequence
+            or tensor parallelism, activation offloading without a GPU, or a PEFT adapter on the head: the objective
+            would be ignored or wrong.
+        InputError: the model has no head to compute the objective from, or the transport cost's table does not fit.
+        NonFiniteLossError: while training or evaluating, the loss or the gradient is NaN or infinite.
     """
 
     _tag_names = ["trl", "sft", "emo"]  # noqa: RUF012
     _name = "EMO"
 
-    def __init__(self, model: Any, args: SFTConfig | None = None, **kwargs: Any) -> None:
+    def __init__(self, model: Any, args: SFTConfig | None = None, *positional: Any, **kwargs: Any) -> None:
         if args is None:
             args = EMOConfig()
         elif not isinstance(args, EMOConfig):
             # Not to_dict(): it hides every value whose key ends in "_token".
-            args = EMOConfig(**{field.name: getattr(args, field.name) for field in fields(args) if field.init})
-        if args.label_smoothing_factor > 0:
-            raise ValueError("label_smoothing_factor has no place in a token-level objective; set it to 0")
-        if args.loss_type != "nll":
-            raise ValueError(f"loss_type={args.loss_type!r} names another loss; choose the objective by `objective`")
-        if kwargs.get("compute_loss_func") is not None:
-            raise ValueError("compute_loss_func would replace the objective; use SFTTrainer for it")
-        super().__init__(model, args, **kwargs)
+            known = {field.name for field in fields(EMOConfig) if field.init}
+            args = EMOConfig(**{f.name: getattr(args, f.name) for f in fields(args) if f.name in known})
+        check_arguments(args)
+        try:
+            super().__init__(model, args, *positional, **kwargs)
+        except ValueError as error:
+            if "adapter to `lm_head`" in str(error):  # TRL's remedy is for target_modules alone
+                raise ValueError(ADAPTER_ON_HEAD) from None
+            raise
+        if self.compute_loss_func is not None:
+            raise ValueError("compute_loss_func would replace the objective; leave it out, or use SFTTrainer for it")
+        check_parallelism(self.accelerator.parallelism_config)
 
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        head = output_head(base)
         objective = args.make_objective()
-        cost = None
-        if objective.needs_cost and (args.transport_cost == "fixed" or not head.weight.requires_grad):
-            trains = head.weight.requires_grad
-            cost = CosineCost(head.weight.detach().clone() if trains else head.weight)
+        head = output_head(base)
+        sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
+        check_head(head, sharded=sharded_on is not None)
+        cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on) if objective.needs_cost else None
         attach_objective(base, objective, cost)
         self._objective = objective
+        self._table = TableRecord(cost)
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
+
+    def get_train_dataloader(self) -> DataLoader:
+        collator = self.data_collator  # type: ignore[has-type]
+        if self.args.objective == "goldfish":
+            self.data_collator = GoldfishCollator(collator, self.args.goldfish_k, self.args.goldfish_context)
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = collator
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -70,43 +96,120 @@ class EMOTrainer(SFTTrainer):
         inputs = {**inputs, "use_cache": False}
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
-        outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch)
+        if mode == "eval":
+            inputs["labels"] = self._without_repeated_rows(inputs["labels"])
+        try:
+            outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch)
+        except NonFiniteBatchError as error:
+            raise NonFiniteLossError(self._explain(error, mode, inputs)) from None
         loss = outputs.loss
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             # The items were counted over all ranks, and DDP averages the ranks' gradients.
             loss = loss * self.accelerator.num_processes
+        found = {**vars(outputs.statistics), "batches": torch.ones((), dtype=torch.float64, device=loss.device)}
         if outputs.aux_loss is not None:
             steps = self.current_gradient_accumulation_steps if num_items_in_batch is not None else 1
             loss = loss + self.router_aux_loss_coef * outputs.aux_loss / steps
-        sums = self._sums[mode]
-        for name, value in vars(outputs.statistics).items():
-            sums[name] = sums[name] + value if name in sums else value
+            found["aux_loss"] = outputs.aux_loss.detach().double()
         if mode == "train":
             seen = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
-            sums["seen"] = sums.get("seen", 0) + torch.as_tensor(seen, device=loss.device, dtype=torch.float64)
+            found["seen"] = torch.as_tensor(seen, device=loss.device, dtype=torch.float64)
+        sums = self._sums[mode]
+        for name, value in found.items():
+            sums[name] = sums[name] + value if name in sums else value
         if return_outputs:
             with torch.no_grad():
                 return loss, model(**{key: value for key, value in inputs.items() if key != "labels"})
         return loss
 
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        self._sums["eval"].clear()
+        output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+        sums = self._take_sums("eval")
+        if sums["tokens"]:
+            means = self._means(sums)
+            # The Trainer's own is a mean over batches.
+            means["loss"] = sums["value"] / sums["tokens"] + self.router_aux_loss_coef * means.get("aux_loss", 0.0)
+            output.metrics.update({f"{metric_key_prefix}_{name}": value for name, value in means.items()})
+        return output
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        mode = "train" if self.model.training else "eval"
-        sums = {name: self.accelerator.reduce(value).item() for name, value in self._sums[mode].items()}
-        self._sums[mode].clear()
-        if sums.get("tokens"):
-            # A single value each, so that SFTTrainer's own averaging over micro-batches leaves them as they are.
-            self._metrics[mode] = {name: [value] for name, value in self._means(sums).items()}
-        if "seen" in sums:
-            self._total_train_tokens += int(sums["seen"])
-            self._metrics[mode]["num_tokens"] = [self._total_train_tokens]
+        if self.model.training:
+            sums = self._take_sums("train")
+            if sums["tokens"]:
+                # A single value each, so that SFTTrainer's own averaging over micro-batches leaves them as they are.
+                self._metrics["train"] = {name: [value] for name, value in self._means(sums).items()}
+            if sums["seen"]:
+                self._total_train_tokens += int(sums["seen"])
+                self._metrics["train"]["num_tokens"] = [self._total_train_tokens]
         super().log(logs, start_time)
-        self._metrics[mode] = defaultdict(list)
+        self._metrics["train"] = defaultdict(list)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self.args.should_save:
+            self._table.save(output_dir)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            self._table.check(checkpoint)
+        super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        grad_norm = super()._get_grad_norm(model, grad_norm)
+        # Under fp16 the scaler meets an overflow by itself: it leaves the step out.
+        if self.accelerator.scaler is None and not torch.isfinite(torch.as_tensor(grad_norm)):
+            raise NonFiniteLossError(
+                f"training step {self.state.global_step + 1}: the loss is finite and its gradient is not; "
+                "lower learning_rate, or train in float32 to find the layer"
+            )
+        return grad_norm
+
+    def _take_sums(self, mode: str) -> dict[str, float]:
+        """What this mode has summed on all ranks, in one exchange; it begins anew."""
+        sums = self._sums[mode]
+        zero = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
+        own = torch.stack([sums[name].to(zero) if name in sums else zero for name in SUMS])
+        sums.clear()
+        return dict(zip(SUMS, self.accelerator.reduce(own).tolist(), strict=True))
 
     def _means(self, sums: dict[str, float]) -> dict[str, float]:
-        means = {"ce": sums["ce"] / sums["tokens"], "mean_token_accuracy": sums["correct"] / sums["tokens"]}
+        def mean(name: str) -> float:
+            return sums[name] / sums["tokens"]
+
+        means = {"ce": mean("ce"), "mean_token_accuracy": mean("correct")}
         if self._objective.needs_cost:
-            means["cost"] = sums["cost"] / sums["tokens"]
-            means["ratio"] = sums["ratio"] / sums["tokens"]
+            means |= {"cost": mean("cost"), "ratio": mean("ratio")}
             if getattr(self._objective, "variant", None) == "pypi":
-                means["clamped_fraction"] = sums["clamped"] / sums["tokens"]
+                means["clamped_fraction"] = mean("clamped")
+        if self._objective.needs_error_norm:
+            means |= {"error_norm": mean("error_norm"), "truncated_fraction": mean("clamped")}
+        if self.aux_loss_enabled:
+            means["aux_loss"] = sums["aux_loss"] / sums["batches"]
         return means
+
+    def _without_repeated_rows(self, labels: torch.Tensor) -> torch.Tensor:
+        """The labels of the rows that accelerate repeats to fill the last batch of all ranks, masked.
+
+        The rule is gather_for_metrics': of the ranks' rows, one after another, the first `remainder` are real.
+        """
+        state = self.accelerator.gradient_state
+        if self.accelerator.num_processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
+            return labels
+        row = self.accelerator.process_index * len(labels) + torch.arange(len(labels), device=labels.device)
+        return labels.masked_fill((row >= state.remainder)[:, None], -100)
+
+    def _explain(self, error: NonFiniteBatchError, mode: str, inputs: dict[str, Any]) -> str:
+        if mode == "train":
+            when, dataset = f"training step {self.state.global_step + 1}", self.train_dataset
+        else:
+            dataset = getattr(self.callback_handler.eval_dataloader, "dataset", None)
+            when = f"evaluation after step {self.state.global_step}"
+        return non_finite_line(error.finding, when, inputs, dataset, self._tokenizer, self.model)

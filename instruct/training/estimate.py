@@ -76,9 +76,10 @@ def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> d
 
     Activations: some 80 bytes a token, layer and hidden unit without recomputation (read off a LoRA step of
     SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), the layers' inputs alone with it. The objective holds
-    a few chunk x vocabulary buffers, whatever the batch.
+    two chunk x vocabulary buffers, whatever the batch; with a head that trains, also its float32 gradient and the
+    copy of it that a fixed transport cost keeps.
     """
-    from instruct.objectives.linear import CHUNK_NUMBERS
+    from instruct.objectives.linear import CHUNK_BYTES
 
     width: float = 0.5625 if config.model.quantization else {"float32": 4}.get(config.model.dtype, 2)
     tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
@@ -87,14 +88,16 @@ def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> d
         # A rank-r pair on each of the seven projections, in float32 with gradient and two Adam moments.
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
         optimiser: float = trained * 16
+        head = 0
     else:
         # The gradient and two Adam moments, in the weights' own type.
         optimiser = shape.parameters * 3 * width
+        head = shape.vocabulary * shape.hidden
     return {
         "weights": shape.parameters * width / GIB,
         "gradients and optimiser": optimiser / GIB,
         "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
-        "objective": 4 * CHUNK_NUMBERS * 4 / GIB,
+        "objective": (2 * CHUNK_BYTES + head * (4 + width)) / GIB,
     }
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from peft.utils.other import TrainableTokensWrapper
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from instruct.errors import InputError
 from instruct.objectives import Objective, ObjectiveStatistics, TransportCost, linear_objective_loss
+from instruct.training.nonfinite import NonFiniteBatchError, documents_of, find_non_finite
+
+ADAPTER_ON_HEAD = (
+    "an adapter on lm_head would never be trained: take lm_head out of its targets (target_modules, "
+    "target_parameters, ensure_weight_tying), or train the head whole (modules_to_save=['lm_head'])"
+)
 
 
 @dataclass
@@ -28,14 +36,28 @@ class ObjectiveOutput(ModelOutput):
 def output_head(model: PreTrainedModel) -> nn.Module:
     """The linear layer from hidden states to the vocabulary.
 
+    PEFT may have wrapped it for `modules_to_save` or `trainable_token_indices`: the wrapper's `weight` is what the
+    adapter makes of the head.
+
     Raises:
-        InputError: the model has none.
+        InputError: the model has none, is an encoder-decoder, has an adapter on it, or has it quantised.
     """
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    name = type(model).__name__
+    if model.config.is_encoder_decoder:
+        raise InputError(f"{name} is an encoder-decoder; name a causal language model (AutoModelForCausalLM)")
     head = model.get_output_embeddings()
+    if isinstance(head, BaseTunerLayer):
+        raise InputError(ADAPTER_ON_HEAD)
     if head is None or not hasattr(head, "weight"):
         raise InputError(
-            f"{type(model).__name__} has no lm_head to compute the objective from; "
-            "name a causal language model (AutoModelForCausalLM)"
+            f"{name} has no lm_head to compute the objective from; name a causal language model (AutoModelForCausalLM)"
+        )
+    if not head.weight.is_floating_point():
+        raise InputError(
+            f"{name} has a quantised lm_head ({type(head).__name__}, {head.weight.dtype}): leave it out of the "
+            "quantisation (BitsAndBytesConfig(llm_int8_skip_modules=['lm_head']))"
         )
     return head
 
@@ -75,23 +97,59 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
             return original_forward(*args, **kwargs)
         backbone_output = self.base_model(*args, **kwargs)
         head = self.get_output_embeddings()
-        states = backbone_output.last_hidden_state[:, :-1]
-        targets = labels[:, 1:]
-        responses = targets != -100
-        loss, statistics = linear_objective_loss(
-            states[responses],
-            head.weight,
-            targets[responses],
-            objective,
-            cost=cost,
-            bias=getattr(head, "bias", None),
-            logit_scale=logit_scale(config),
-            softcap=getattr(config, "final_logit_softcapping", None),
-            num_items=num_items,
-        )
-        return ObjectiveOutput(loss=loss, statistics=statistics, aux_loss=router_loss(self, backbone_output, kwargs))
+        aux_loss = router_loss(self, backbone_output, kwargs)
+
+        def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics]:
+            weight = head.weight  # once: PEFT's wrappers put it together at each access
+            states, targets = states.to(weight.device), labels[:, 1:].to(weight.device)
+            kind = states.device.type
+            if torch.is_autocast_enabled(kind):
+                # What autocast would do to the head's own product; the residual stream may be in float32.
+                states = states.to(torch.get_autocast_dtype(kind))
+            compute = functools.partial(
+                linear_objective_loss,
+                weight=weight,
+                objective=objective,
+                cost=cost,
+                bias=getattr(head, "bias", None),
+                logit_scale=logit_scale(config),
+                softcap=getattr(config, "final_logit_softcapping", None),
+            )
+            responses = targets != -100
+            loss, statistics = compute(states[responses], labels=targets[responses], num_items=num_items)
+            if not torch.isfinite(statistics.value if aux_loss is None else statistics.value + aux_loss):
+                finding = find_non_finite(
+                    states, targets, documents_of(labels, kwargs), lambda own, theirs: compute(own, labels=theirs)[1]
+                )
+                raise NonFiniteBatchError(finding)
+            return loss, statistics
+
+        loss, statistics = call_as_forward(head, objective_of, backbone_output.last_hidden_state[:, :-1])
+        return ObjectiveOutput(loss=loss, statistics=statistics, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
+
+
+@torch.compiler.disable  # its shapes are those of a batch's response tokens: compiled, it would be so for every batch
+def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], states: torch.Tensor) -> Any:
+    """`function(states)`, called in the place of the forward of the head's own linear layer.
+
+    FSDP and ZeRO-3 gather a head's weight in the hooks around its forward and reduce its gradient in those around its
+    backward. Whoever reads the weight elsewhere finds a shard of it, and leaves a gradient that nobody reduces.
+    """
+    if isinstance(head, TrainableTokensWrapper):  # it calls no layer of its own; refused where it would be sharded
+        return function(states)
+    layers = [module for module in head.modules() if not any(module.children())]
+    replaced = [layer.__dict__.get("forward") for layer in layers]  # accelerate's hooks for `device_map` stand there
+    for layer in layers:  # of PEFT's two, the active one is called
+        layer.forward = function
+    try:
+        return head(states)
+    finally:
+        for layer, own in zip(layers, replaced, strict=True):
+            del layer.forward
+            if own is not None:
+                layer.forward = own
 
 
 def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> torch.Tensor | None:

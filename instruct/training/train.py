@@ -117,10 +117,7 @@ def trainer_arguments(config: ExperimentConfig, system: SystemSection, output: P
     try:
         return EMOConfig(
             output_dir=str(output),
-            objective=system.objective,
-            emo_variant=system.variant,
-            emo_emphasis=system.emphasis,
-            gamma=system.gamma,
+            **system.emo_config(),
             model_init_kwargs=model_arguments(config),
             **arguments,
         )
@@ -182,6 +179,8 @@ def make_trainer(config: ExperimentConfig, system: SystemSection, tokenizer: Any
         )
     except OSError as error:
         raise unreachable_model(config.model.name, error) from None
+    except ValueError as error:  # what EMOTrainer, TRL and PEFT refuse
+        raise InputError(f"train: {one_line(error)}") from error
 
 
 def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict[str, Any]:
@@ -216,7 +215,10 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
         encoded = encoded_rows(config, tokenizer, rows)
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         trainer = make_trainer(config, system, tokenizer, encoded, work)
-        trainer.train(resume_from_checkpoint=last_complete_checkpoint(work))
+        try:
+            trainer.train(resume_from_checkpoint=last_complete_checkpoint(work))
+        finally:
+            close_progress_bar(trainer)
         history = [entry for entry in trainer.state.log_history if "loss" in entry]
         making = final.with_name(f".{name}.making")
         shutil.rmtree(making, ignore_errors=True)
@@ -237,6 +239,13 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
         free_memory()
     shutil.rmtree(work, ignore_errors=True)
     return results
+
+
+def close_progress_bar(trainer: Any) -> None:
+    """End the bar's line where an error leaves it open, so that the error has its own."""
+    for callback in trainer.callback_handler.callbacks:
+        if getattr(callback, "training_bar", None) is not None:
+            callback.training_bar.close()
 
 
 def last_complete_checkpoint(folder: Path) -> str | None:
@@ -262,10 +271,17 @@ def free_memory() -> None:
 
 def model_card(config: ExperimentConfig, name: str, counts: dict[str, int]) -> str:
     """README.md of an adapter: what it is, from what it was made, how to load it."""
+    from instruct.training.emo_config import COSTS
+
     system = config.systems[name]
-    choice = {"emo": f" (variant {system.variant}, emphasis {system.emphasis})"}.get(system.objective, "")
-    if system.objective in ("mixce", "tailr"):
-        choice = f" (gamma {system.gamma})"
+    cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
+    choice = {
+        "emo": f" (variant {system.variant}, emphasis {system.emphasis}, transport cost {cost})",
+        "mixce": f" (gamma {system.gamma})",
+        "tailr": f" (gamma {system.gamma}, variant {system.tailr_variant})",
+        "ent": f" (threshold {system.ent_threshold})",
+        "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
+    }.get(system.objective, "")
     library = "peft" if config.lora else "transformers"
     data = config.data.card or ", ".join(Path(file).name for file in config.data.files or [])
     hyperparameters = "\n".join(f"- {key}: {value}" for key, value in config.train.items()) or "- defaults"

@@ -92,6 +92,60 @@ def test_full_fine_tuning_saves_the_whole_model(tmp_path, tiny_model_folder, row
     assert "adapter_config.json" not in names
 
 
+@pytest.mark.parametrize(
+    ("system", "logged", "said"),
+    [
+        ({"objective": "dft"}, {"ce"}, "**dft** on"),
+        ({"objective": "tailr", "gamma": 0.5, "tailr_variant": "official"}, {"ce"}, "(gamma 0.5, variant official)"),
+        ({"objective": "ent", "ent_threshold": 1.1}, {"ce", "truncated_fraction"}, "(threshold 1.1)"),
+        ({"objective": "goldfish", "goldfish_k": 3}, {"ce"}, "(one token in 3 left out, context 13)"),
+        ({"objective": "emo", "transport_cost": "adaptive"}, {"ce", "cost"}, "emphasis mle, transport cost adaptive)"),
+        ({"objective": "emo", "transport_cost": "numeric"}, {"ce", "cost"}, "emphasis mle, transport cost numeric)"),
+    ],
+    ids=lambda value: value.get("transport_cost", value["objective"]) if isinstance(value, dict) else "",
+)
+def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows, system, logged, said):
+    config = tiny_config(tiny_model_folder, rows, systems={"ours": system}, lora=None)
+    config.train["max_steps"] = 1
+    run = train(tmp_path / "run", config, "ours")
+    assert said in (run.adapters / "ours" / "README.md").read_text()
+    log = json.loads((run.adapters / "ours" / "training_log.json").read_text())
+    assert logged <= set(log[0])
+
+
+def test_the_command_knows_every_objective():
+    from typing import get_args
+
+    from instruct.cli import OBJECTIVES
+    from instruct.config import SystemSection
+    from instruct.training import emo_config
+
+    assert emo_config.OBJECTIVES == OBJECTIVES == get_args(SystemSection.model_fields["objective"].annotation)
+
+
+def test_a_loss_that_is_no_number_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
+    from instruct.cli import run_guarded
+
+    config = tiny_config(tiny_model_folder, rows, lora=None)
+    config.train |= {"learning_rate": 1e30, "warmup_steps": 0, "max_grad_norm": 0.0}
+    assert run_guarded(lambda: train(tmp_path / "run", config)) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("instruct: ")]
+    assert line.startswith("instruct: training step 2: the loss is not finite")
+    assert " in row " in line
+    assert "lower learning_rate" in line
+    assert not (tmp_path / "run" / "adapters" / "emo").exists()
+
+
+def test_what_the_trainer_refuses_is_a_wrong_call(tmp_path, tiny_model_folder, rows):
+    with pytest.raises(InputError, match="an adapter on lm_head would never be trained"):
+        train(tmp_path / "a", tiny_config(tiny_model_folder, rows, lora={"r": 2, "target_modules": ["lm_head"]}))
+    systems = {"emo": {"objective": "emo", "transport_cost": "nowhere.safetensors"}}
+    with pytest.raises(InputError, match=r"train: transport_cost 'nowhere\.safetensors' is no such file"):
+        train(tmp_path / "b", tiny_config(tiny_model_folder, rows, systems=systems))
+    with pytest.raises(InputError, match=r"train\.transport_cost is set elsewhere"):
+        tiny_config(tiny_model_folder, rows, train={"transport_cost": "fixed"})
+
+
 def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder, rows):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -109,13 +163,14 @@ def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder,
         merge_adapter(config, run, "nobody")
 
 
-def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows, run_and_kill):
-    """SIGKILL as soon as the first checkpoint is there, then the same command again."""
+@pytest.mark.parametrize("way", [["--lora.r", "4", "--lora.dropout", "0.1"], ["--lora", "null"]], ids=["lora", "full"])
+def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows, run_and_kill, way):
+    """SIGKILL as soon as the first checkpoint is there, then the same command again; with a head that trains, too."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [
         sys.executable, "-m", "instruct.cli", "train", "--model", str(tiny_model_folder), "--data.files", rows,
         "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "30",
-        "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", "--lora.r", "4", "--lora.dropout", "0.1",
+        "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", *way,
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
@@ -127,7 +182,7 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folde
     command[command.index("killed")] = "undisturbed"
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     killed, undisturbed = (
-        load_file(tmp_path / "runs" / name / "adapters" / "emo" / "adapter_model.safetensors")
+        load_file(next((tmp_path / "runs" / name / "adapters" / "emo").glob("*model.safetensors")))
         for name in ("killed", "undisturbed")
     )
     assert killed.keys() == undisturbed.keys()

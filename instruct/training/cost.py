@@ -1,0 +1,109 @@
+"""The transport cost that a training's arguments name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast
+from peft.utils.other import AuxiliaryTrainingWrapper
+from torch import nn
+
+from instruct.errors import InputError
+from instruct.objectives import CosineCost, TransportCost
+from instruct.objectives.transport import NumericCost, load_cost_table, number_values
+
+
+def original_table(head: nn.Module, sharded_on: torch.device | None = None) -> torch.Tensor:
+    """The head's weight as it is now, (vocab, hidden), which training leaves as it is: copied only where it must be.
+
+    PEFT keeps the original module beside the one that it trains, so that an adapter that is taken up again has its
+    base model's table, and not its own.
+
+    Args:
+        sharded_on: this process's device, where FSDP or DeepSpeed will take the weights apart: a whole copy is made.
+    """
+    weight = (head.original_module if isinstance(head, AuxiliaryTrainingWrapper) else head).weight
+    if sharded_on is not None:
+        # FSDP's cpu_ram_efficient_loading reads the weights on the main process alone.
+        return broadcast(weight.detach().to(sharded_on, copy=True))
+    return weight.detach().clone() if weight.requires_grad else weight.detach()
+
+
+def gathered(module: nn.Module) -> Any:
+    """A context in which the weights are whole: DeepSpeed ZeRO-3 shards a model as it loads it."""
+    shards = [parameter for parameter in module.parameters() if hasattr(parameter, "ds_id")]
+    if not shards:
+        return contextlib.nullcontext()
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters(shards)
+
+
+def make_cost(
+    choice: str, head: nn.Module, tokenizer: Any, sharded_on: torch.device | None = None
+) -> TransportCost | None:
+    """The cost that `EMOConfig.transport_cost` names; None: the cosine over the live head.
+
+    Args:
+        choice: fixed, adaptive, numeric, or a path: see EMOConfig.
+        head: the model's head before any training, on its device.
+        tokenizer: says which tokens are numbers.
+        sharded_on: this process's device, where FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen
+            head that is gathered for each forward is then its own table.
+
+    Raises:
+        InputError: the table cannot be read, or is one of another vocabulary; no token is a number.
+    """
+    trains = head.weight.requires_grad
+    if choice == "adaptive" and trains:
+        return None
+    if choice in ("fixed", "adaptive") and sharded_on is not None and not trains:
+        return None
+    device = head.weight.device if sharded_on is None else sharded_on
+    try:
+        with gathered(head):
+            if choice in ("fixed", "adaptive"):
+                return CosineCost(original_table(head, sharded_on))
+            if choice == "numeric":
+                return NumericCost(CosineCost(original_table(head, sharded_on)), number_values(tokenizer).to(device))
+            return CosineCost(load_cost_table(choice).to(device), vocabulary=head.weight.shape[0])
+    except ValueError as error:
+        raise InputError(f"transport_cost {choice}: {error}") from None
+
+
+class TableRecord:
+    """What a checkpoint remembers of a transport cost's table: a checksum in place of a copy.
+
+    A fixed cost is made again when a trainer is constructed, so resuming is right if it is constructed with the model
+    that training began with. A checkpoint of a trained head in its place would be another cost, and nobody would see.
+    """
+
+    FILE = "transport_cost.json"
+
+    def __init__(self, cost: TransportCost | None) -> None:
+        if isinstance(cost, NumericCost):
+            cost = cost.base
+        self.checksum: int | None = None
+        if isinstance(cost, CosineCost):
+            # Of the bits, in integers: the same on every device and in every order.
+            bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[cost.table.element_size()]
+            self.checksum = int(cost.table.view(bits).sum(dtype=torch.int64))
+
+    def save(self, checkpoint: str) -> None:
+        Path(checkpoint).mkdir(parents=True, exist_ok=True)
+        (Path(checkpoint) / self.FILE).write_text(json.dumps({"table_checksum": self.checksum}) + "\n")
+
+    def check(self, checkpoint: str) -> None:
+        """Raises:
+        InputError: the checkpoint was trained with another table.
+        """
+        file = Path(checkpoint) / self.FILE
+        if file.is_file() and json.loads(file.read_text())["table_checksum"] != self.checksum:
+            raise InputError(
+                f"{checkpoint}: trained with another transport cost; construct the trainer with the model that "
+                "training began with (not with a checkpoint of it) and the same transport_cost"
+            )

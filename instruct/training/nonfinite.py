@@ -1,0 +1,144 @@
+"""Stopping at a loss that is no number: which step, which rows of the batch, and what went wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from instruct.errors import InstructError
+from instruct.objectives import ObjectiveStatistics
+
+# In the order in which one makes the next non-finite.
+STATISTICS = ("hidden states", "ce", "cost", "error_norm", "ratio", "value")
+SHOWN_ROWS = 3
+SHOWN_CHARACTERS = 60
+
+
+class NonFiniteLossError(InstructError, FloatingPointError):
+    """The loss or the gradient is NaN or infinite: training on would ruin the weights. Exit code 1."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One row of the data set in a batch: tokens `first` to `end` of the batch's row `row`."""
+
+    row: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is not finite, and in which documents."""
+
+    statistic: str
+    documents: list[Document]
+
+
+class NonFiniteBatchError(Exception):
+    """Raised inside the model's forward, where the states are at hand; the trainer adds step and rows."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.statistic} not finite")
+        self.finding = finding
+
+
+def documents_of(labels: Tensor, inputs: dict[str, Any]) -> list[Document]:
+    """The documents of a batch: its rows without padding, or the packed rows that `position_ids` tell apart."""
+    rows, length = labels.shape
+    positions = inputs.get("position_ids")
+    found = []
+    for row in range(rows):
+        if positions is None:
+            mask = inputs.get("attention_mask")
+            found.append(Document(row, 0, length if mask is None else int(mask[row].sum())))
+            continue
+        starts = (positions[row] == 0).nonzero().flatten().tolist()
+        found += [Document(row, *ends) for ends in zip(starts, [*starts[1:], length], strict=True)]
+    return found
+
+
+def find_non_finite(
+    states: Tensor,
+    targets: Tensor,
+    documents: Iterable[Document],
+    compute: Callable[[Tensor, Tensor], ObjectiveStatistics],
+) -> Finding:
+    """The first statistic that is not finite, and the documents with one: each is computed by itself.
+
+    Args:
+        states: (rows, length, hidden), each predicting the target at its place.
+        targets: (rows, length), -100 where nothing is trained.
+        compute: the statistics of some states and their targets.
+    """
+    wrong: dict[str, list[Document]] = {name: [] for name in STATISTICS}
+    for document in documents:
+        place = document.row, slice(document.first, document.end - 1)
+        responses = targets[place] != -100
+        if not responses.any():
+            continue
+        own = states[place][responses]
+        if not torch.isfinite(own).all():
+            wrong["hidden states"].append(document)
+            continue
+        with torch.no_grad():
+            statistics = compute(own, targets[place][responses])
+        for name in STATISTICS[1:]:
+            if not torch.isfinite(getattr(statistics, name)):
+                wrong[name].append(document)
+                break
+    found = [(name, rows) for name, rows in wrong.items() if rows]
+    if not found:
+        return Finding("value", [])
+    return Finding(found[0][0], [document for _, rows in found for document in rows])
+
+
+def non_finite_parameter(model: nn.Module) -> str | None:
+    """The first parameter with a NaN or infinite value on this rank."""
+    for name, parameter in model.named_parameters():
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if local.is_floating_point() and not torch.isfinite(local).all():
+            return name
+    return None
+
+
+def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
+    """Where a prepared data set holds these tokens: "row 3", or "row 3, document 2" of a packed one, from 0."""
+    if not hasattr(dataset, "__len__") or "input_ids" not in (getattr(dataset, "column_names", None) or []):
+        return None
+    for index, row in enumerate(dataset):
+        ids = list(row["input_ids"])
+        if ids == tokens:
+            return f"row {index}"
+        end = 0
+        for number, length in enumerate(row.get("seq_lengths") or []):
+            if ids[end : end + length] == tokens:
+                return f"row {index}, document {number}"
+            end += length
+    return None
+
+
+def non_finite_line(
+    finding: Finding, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
+) -> str:
+    """One line for the user: step, statistic, rows with their first words (control characters escaped), remedy."""
+    rows = []
+    for document in finding.documents[:SHOWN_ROWS]:
+        tokens = inputs["input_ids"][document.row, document.first : document.end].tolist()
+        # repr() escapes what is not printable: the text is data, and goes to a terminal.
+        words = repr(tokenizer.decode(tokens)[:SHOWN_CHARACTERS])
+        rows.append(f"{place_in_dataset(dataset, tokens) or f'row {document.row} of the batch'}: {words}")
+    more = len(finding.documents) - len(rows)
+    where = "; ".join(rows) + (f"; and {more} more" if more > 0 else "")
+    parameter = non_finite_parameter(model)
+    if parameter is not None:
+        remedy = f"parameter {parameter} is not finite either: an earlier step broke it; lower learning_rate"
+    elif finding.statistic == "hidden states":
+        remedy = "the model overflows on them: look at these rows, lower learning_rate, or train in bfloat16 or float32"
+    else:
+        remedy = "look at these rows, or lower learning_rate"
+    return f"{when}: the loss is not finite (first: {finding.statistic}) in {where or 'the batch'}; {remedy}"

@@ -1,0 +1,116 @@
+"""Wherever TRL's SFTTrainer runs, EMOTrainer with cross-entropy hands the optimizer the same gradients.
+
+What is computed around the objective is so held to TRL: which tokens count, packing, adapters, auxiliary losses.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from datasets import Dataset
+from tiny import (
+    assert_like_trl,
+    assert_same_gradients,
+    captured_gradients,
+    make_trainer,
+    tiny_model,
+    tiny_rows,
+    tiny_tokenizer,
+)
+
+# The assistant's words and its end token are marked: {% generation %}.
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}w1 {% generation %}{{ m.content }} </s>{% endgeneration %} "
+    "{% else %}w2 {{ m.content }} {% endif %}{% endfor %}{% if add_generation_prompt %}w1 {% endif %}"
+)
+
+
+def chat_tokenizer():
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def conversations() -> Dataset:
+    """Multi-turn chats of different lengths."""
+    turns = [
+        {"role": role, "content": f"w{10 + turn} w{20 + turn}" + " w5" * turn}
+        for turn, role in enumerate(["user", "assistant"] * 3)
+    ]
+    return Dataset.from_list([{"messages": turns[: 2 + 2 * (row % 3)]} for row in range(8)])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"completion_only_loss": False},
+        {"max_length": 8},
+        {"packing": True, "per_device_train_batch_size": 1, "max_length": 32},
+        {"packing": True, "packing_strategy": "wrapped", "per_device_train_batch_size": 1, "max_length": 16},
+        {"padding_free": True, "max_length": None},
+        {"gradient_checkpointing": True},
+        {"neftune_noise_alpha": 5.0},
+        {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3},
+    ],
+    ids=lambda arguments: "-".join(arguments) or "as-it-comes",
+)
+def test_arguments(tmp_path, arguments):
+    assert_like_trl(tmp_path, **arguments)
+
+
+def test_assistant_only_loss_on_chats_of_several_turns(tmp_path):
+    arguments = {"rows": conversations(), "tokenizer": chat_tokenizer(), "assistant_only_loss": True}
+    trainer = make_trainer(tmp_path, **arguments)
+    batch = next(iter(trainer.get_train_dataloader()))
+    row = next(row for row, length in enumerate(batch["attention_mask"].sum(dim=1)) if length > 20)
+    trained = tiny_tokenizer().decode(batch["labels"][row][batch["labels"][row] != -100])
+    assert trained == "w11 w21 w5 </s> w13 w23 w5 w5 w5 </s> w15 w25 w5 w5 w5 w5 w5 </s>"
+    assert_like_trl(tmp_path, **arguments)
+    assert_like_trl(tmp_path, **arguments, packing=True, max_length=64, per_device_train_batch_size=1)
+
+
+def test_bf16_autocast_over_float32_weights(tmp_path):
+    """The head's product is in bf16, as autocast would have it; what reaches the last layer differs by its rounding."""
+    assert_like_trl(tmp_path, bf16=True, tolerance=2e-2)
+    exact = captured_gradients(make_trainer(tmp_path / "exact"))
+    rounded = captured_gradients(make_trainer(tmp_path / "bf16", bf16=True))
+    assert all(gradient.dtype == torch.float32 for gradient in rounded.values())
+    last = "model.norm.weight"
+    assert_same_gradients({last: rounded[last]}, {last: exact[last]}, 2e-2)
+
+
+def test_a_compiled_model(tmp_path):
+    eager = captured_gradients(make_trainer(tmp_path / "eager"))
+    compiled = make_trainer(tmp_path / "compiled", torch_compile=True, torch_compile_backend="aot_eager")
+    assert_same_gradients(captured_gradients(compiled), eager, 1e-5)
+
+
+@pytest.mark.parametrize("arguments", [{"gradient_checkpointing": True}, {"padding_free": True, "max_length": None}])
+def test_emo_itself_is_unchanged_by_what_saves_memory(tmp_path, arguments):
+    plain = captured_gradients(make_trainer(tmp_path / "plain"))
+    assert_same_gradients(captured_gradients(make_trainer(tmp_path / "saving", **arguments)), plain, 1e-5)
+
+
+def test_saved_tensors_that_are_moved_away_and_back(tmp_path):
+    """What activation offloading does on a GPU: all that backward needs leaves the device in between."""
+    plain = captured_gradients(make_trainer(tmp_path / "plain"))
+    moved = make_trainer(tmp_path / "moved")
+    step = moved.training_step
+
+    def offloaded_step(*args, **kwargs):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.clone(), lambda tensor: tensor.clone()):
+            return step(*args, **kwargs)
+
+    moved.training_step = offloaded_step
+    assert_same_gradients(captured_gradients(moved), plain, 1e-6)
+
+
+def test_arguments_by_position_as_sfttrainer_takes_them(tmp_path):
+    from trl import SFTConfig
+
+    from instruct import EMOTrainer
+
+    arguments = SFTConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False)
+    trainer = EMOTrainer(tiny_model(), arguments, None, tiny_rows(), None, tiny_tokenizer())
+    assert len(trainer.train_dataset) == 8

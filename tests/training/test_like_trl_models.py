@@ -1,0 +1,109 @@
+"""Mixtures of experts, PEFT's adapters and vision-language models, each as TRL's SFTTrainer trains it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
+from tiny import (
+    SIZES,
+    VOCABULARY,
+    assert_like_trl,
+    captured_gradients,
+    make_trainer,
+    tiny_model,
+    tiny_rows,
+    tiny_tokenizer,
+)
+from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
+
+
+@pytest.mark.parametrize("arguments", [{}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+        Qwen2MoeConfig(
+            **SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=16
+        ),
+        Qwen3MoeConfig(**SIZES, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=8),
+    ],
+    ids=lambda config: getattr(config, "model_type", None),
+)
+def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config, arguments):
+    def make():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(5)
+        return model
+
+    assert_like_trl(tmp_path, make, router_aux_loss_coef=0.5, **arguments)
+    without = captured_gradients(make_trainer(tmp_path / "none", make(), objective="mle", router_aux_loss_coef=0.0))
+    trainer = make_trainer(tmp_path / "with", make(), objective="mle", router_aux_loss_coef=0.5)
+    router = next(name for name in without if name.endswith(".gate.weight"))
+    assert not torch.allclose(captured_gradients(trainer)[router], without[router])
+    assert trainer.state.log_history[0]["aux_loss"] > 0
+
+
+def lora(**arguments: Any) -> LoraConfig:
+    return LoraConfig(**{"r": 2, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **arguments})
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize(
+    "peft_config",
+    [
+        lora(),
+        lora(use_dora=True),
+        lora(modules_to_save=["lm_head"]),
+        lora(modules_to_save=["lm_head", "embed_tokens"]),
+        lora(modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+        lora(target_modules=["embed_tokens"]),
+        PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+        PrefixTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"),
+    ],
+    ids=["lora", "dora", "head", "head-embedding", "tied-embedding", "lora-embedding", "prompt", "prefix"],
+)
+def test_adapters(tmp_path, tied, peft_config):
+    assert_like_trl(tmp_path, lambda: tiny_model(tied=tied), peft_config=peft_config)
+
+
+def test_a_vision_language_model(tmp_path):
+    import numpy
+    from PIL import Image
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    processor = LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8}),
+        tokenizer=tokenizer, patch_size=4, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+    )  # fmt: skip
+    vision = CLIPVisionConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=8, patch_size=4
+    )
+    config = LlavaConfig(
+        vision_config=vision, text_config=LlamaConfig(**{**SIZES, "vocab_size": VOCABULARY + 1}),
+        image_token_id=VOCABULARY, image_seq_length=4, vision_feature_layer=-1,
+    )  # fmt: skip
+
+    def make():
+        torch.manual_seed(0)
+        return LlavaForConditionalGeneration(config).float()
+
+    pixels = numpy.random.default_rng(0)
+    rows = Dataset.from_list(
+        [
+            {**row, "prompt": "<image> " + row["prompt"], "images": [Image.fromarray(picture)]}
+            for row, picture in zip(tiny_rows(), pixels.integers(0, 255, (8, 8, 8, 3), dtype=numpy.uint8), strict=True)
+        ]
+    )
+    assert_like_trl(tmp_path, make, 1e-4, rows=rows, tokenizer=processor, max_length=None)
+    emo = make_trainer(tmp_path / "emo", make(), rows=rows, tokenizer=processor, max_length=None)
+    assert any("vision_tower" in name for name in captured_gradients(emo))

@@ -1,0 +1,229 @@
+"""Numbers that can be trusted: token-weighted means over whole sets, and a stop where one is no number."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from datasets import Dataset
+from tiny import make_trainer, tiny_model, tiny_rows, tiny_tokenizer
+from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
+
+from instruct.errors import InstructError
+from instruct.objectives import EMO, CosineCost
+from instruct.training.head import attach_objective
+from instruct.training.nonfinite import NonFiniteLossError
+
+
+def uneven_rows() -> Dataset:
+    """Seven rows whose responses have 1 to 40 tokens."""
+    rows = tiny_rows(7)
+    return Dataset.from_list(
+        [{**row, "completion": " w1" + f" w{4 + index}" * 2 * index**2} for index, row in enumerate(rows)]
+    )
+
+
+def plain_means(trainer, rows: Dataset) -> dict[str, float]:
+    """Row by row from the model's own logits: cross-entropy and accuracy over all response tokens at once."""
+    ce, correct = [], []
+    model = trainer.model.eval()
+    for row in trainer._prepare_dataset(rows, trainer.processing_class, trainer.args, False, None, "eval"):
+        labels = torch.tensor(row["labels"])[1:]
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([row["input_ids"]])).logits[0, :-1]
+        responses = labels != -100
+        ce.append(torch.nn.functional.cross_entropy(logits[responses], labels[responses], reduction="none"))
+        correct.append((logits[responses].argmax(dim=-1) == labels[responses]).float())
+    return {"ce": torch.cat(ce).mean().item(), "mean_token_accuracy": torch.cat(correct).mean().item()}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_evaluation_is_one_mean_over_all_tokens_whatever_the_batches(tmp_path, batch):
+    trainer = make_trainer(tmp_path, objective="mle", per_device_eval_batch_size=batch)
+    metrics = trainer.evaluate(uneven_rows())
+    expected = plain_means(trainer, uneven_rows())
+    assert metrics["eval_loss"] == pytest.approx(expected["ce"], rel=1e-5)
+    for name, value in expected.items():
+        assert metrics[f"eval_{name}"] == pytest.approx(value, rel=1e-5)
+
+
+def test_emos_evaluation_does_not_depend_on_the_batches_either(tmp_path):
+    results = [
+        make_trainer(tmp_path / str(batch), emo_variant="pypi", per_device_eval_batch_size=batch).evaluate(
+            uneven_rows()
+        )
+        for batch in (1, 3, 7)
+    ]
+    for name in ("loss", "ce", "cost", "ratio", "clamped_fraction", "mean_token_accuracy"):
+        values = [metrics[f"eval_{name}"] for metrics in results]
+        assert values == pytest.approx([values[0]] * 3, rel=1e-5), name
+    assert results[0]["eval_loss"] < results[0]["eval_ce"]  # the variant clamps the ratio
+
+
+def test_several_evaluation_sets_keep_their_names(tmp_path):
+    sets = {"one": tiny_rows(3), "two": uneven_rows()}
+    trainer = make_trainer(tmp_path, eval_dataset=sets)
+    metrics = trainer.evaluate()
+    for name, rows in sets.items():
+        expected = plain_means(trainer, rows)["ce"]
+        assert metrics[f"eval_{name}_ce"] == pytest.approx(expected, rel=1e-5)
+        assert metrics[f"eval_{name}_loss"] == pytest.approx(expected, rel=1e-5)
+    assert "eval_ce" not in metrics
+
+
+def test_an_evaluation_in_the_middle_leaves_the_training_log_as_it_was(tmp_path):
+    arguments = {"max_steps": 6, "logging_steps": 3, "learning_rate": 1e-2, "per_device_train_batch_size": 2}
+    alone = make_trainer(tmp_path / "alone", **arguments)
+    alone.train()
+    both = make_trainer(tmp_path / "both", eval_dataset=uneven_rows(), eval_strategy="steps", eval_steps=1, **arguments)
+    both.train()
+    logs = [entry for entry in both.state.log_history if "loss" in entry]
+    assert logs == [entry for entry in alone.state.log_history if "loss" in entry]
+    evaluations = [entry for entry in both.state.log_history if "eval_loss" in entry]
+    assert len(evaluations) == 6
+    assert evaluations[-1]["eval_ce"] == pytest.approx(plain_means(both, uneven_rows())["ce"], rel=1e-5)
+
+
+def test_an_evaluations_loss_has_the_routers_share(tmp_path):
+    from tiny import SIZES
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2))
+    metrics = make_trainer(tmp_path, model, router_aux_loss_coef=0.5).evaluate(tiny_rows())
+    assert metrics["eval_loss"] == pytest.approx(metrics["eval_ce"] + 0.5 * metrics["eval_aux_loss"], rel=1e-5)
+    assert metrics["eval_aux_loss"] > 0
+
+
+def test_goldfish_leaves_tokens_out_of_training_and_none_out_of_evaluation(tmp_path):
+    """The tokens that are left are counted, whether rows are padded or packed."""
+    rows = Dataset.from_list([{**row, "completion": row["completion"] * 8} for row in tiny_rows()])
+    arguments = {"rows": rows, "objective": "goldfish", "goldfish_k": 2, "goldfish_context": 3, "max_length": 512}
+    padded = make_trainer(tmp_path / "padded", **arguments)
+    whole = make_trainer(tmp_path / "mle", **{**arguments, "objective": "mle"})
+    packed = make_trainer(tmp_path / "packed", packing=True, **{**arguments, "max_length": 1024})
+
+    def response_tokens(dataloader):
+        return sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in dataloader)
+
+    kept, all_tokens = response_tokens(padded.get_train_dataloader()), response_tokens(whole.get_train_dataloader())
+    assert 0.3 * all_tokens < kept < 0.7 * all_tokens
+    assert response_tokens(packed.get_train_dataloader()) == kept
+    assert response_tokens(padded.get_eval_dataloader(padded.train_dataset)) == all_tokens
+    for trainer in (padded, packed, whole):
+        trainer.train()
+    loss = [trainer.state.log_history[0]["loss"] for trainer in (padded, packed, whole)]
+    assert loss[0] == pytest.approx(padded.state.log_history[0]["ce"], rel=1e-5)  # divided by what is left
+    assert loss[0] == pytest.approx(loss[1], rel=1e-5)
+    assert loss[0] != pytest.approx(loss[2], rel=1e-3)
+    assert padded.evaluate(rows)["eval_ce"] == pytest.approx(whole.evaluate(rows)["eval_ce"], rel=1e-5)
+
+
+def test_error_norm_truncation_reports_what_it_leaves_out(tmp_path):
+    trainer = make_trainer(tmp_path, objective="ent", ent_threshold=1.1)
+    trainer.train()
+    entry = trainer.state.log_history[0]
+    assert 0 < entry["truncated_fraction"] < 1
+    assert 0 < entry["error_norm"] < 2**0.5
+    assert entry["loss"] < entry["ce"]
+
+
+class _Spoil(TrainerCallback):
+    """Before the step after `step`: what an earlier step, or a bad row, may do."""
+
+    def __init__(self, step, spoil):
+        self.step, self.spoil = step, spoil
+
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == self.step:
+            with torch.no_grad():
+                self.spoil(model)
+
+
+def _overflowing_word(model):
+    model.model.embed_tokens.weight[3 + 60] = float("inf")
+
+
+def test_a_row_that_overflows_is_named_with_its_step_and_words(tmp_path):
+    """Only row 5 has the word w60, with a control character beside it: it is the one that is named."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["\x1b[31m"])
+    model = tiny_model(tied=False)
+    model.resize_token_embeddings(len(tokenizer))
+    plain = Dataset.from_list(
+        [
+            {"prompt": row["prompt"].replace("w60", "w1"), "completion": row["completion"].replace("w60", "w1")}
+            for row in tiny_rows()
+        ]
+    )
+    rows = Dataset.from_list([{**row, "prompt": "\x1b[31m w60 w7"} if i == 5 else row for i, row in enumerate(plain)])
+    trainer = make_trainer(tmp_path, model, rows=rows, tokenizer=tokenizer, max_steps=4)
+    trainer.add_callback(_Spoil(2, _overflowing_word))
+    with pytest.raises(NonFiniteLossError) as caught:
+        trainer.train()
+    line = str(caught.value)
+    assert line.startswith("training step 3: the loss is not finite (first: hidden states) in row 5: '\\x1b[31m w60 w7")
+    assert "row 4" not in line
+    assert "parameter model.embed_tokens.weight is not finite" in line
+    assert line.isprintable()
+    assert trainer.state.global_step == 2
+    assert isinstance(caught.value, InstructError)
+    assert isinstance(caught.value, FloatingPointError)
+
+
+def test_a_packed_row_is_named_with_its_document(tmp_path):
+    rows = Dataset.from_list(
+        [{"prompt": "w60" if row == 2 else "w1", "completion": f" w{row} w5 w6"} for row in range(4)]
+    )
+    model = tiny_model()
+    third = torch.arange(20) // 5 == 2
+    model.model.norm.register_forward_hook(
+        lambda module, states, out: out.masked_fill(third[None, :, None], float("inf"))
+    )
+    trainer = make_trainer(tmp_path, model, rows=rows, packing=True, max_length=64)
+    with pytest.raises(NonFiniteLossError, match=r"hidden states\) in row 0, document 2: 'w60 w2 w5 w6 </s>';"):
+        trainer.train()
+
+
+def test_the_statistic_that_went_wrong_first_is_named(tmp_path):
+    """Finite states and a head that is not: cross-entropy is the first. A cost that is not: the cost."""
+    trainer = make_trainer(tmp_path / "head", tiny_model(tied=False))
+    trainer.add_callback(_Spoil(0, lambda model: model.lm_head.weight.fill_(float("inf"))))
+    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: ce\) in row \d: .*; and 5 more; parameter lm_"):
+        trainer.train()
+    trainer = make_trainer(tmp_path / "cost", tiny_model(tied=False))
+    cost = CosineCost(torch.randn(64, 8))
+    cost.table[7] = float("inf")
+    attach_objective(trainer.model, EMO(), cost)
+    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: cost\) in row \d: .*; look at these rows"):
+        trainer.train()
+
+
+def test_an_evaluation_that_is_not_finite_stops_too(tmp_path):
+    trainer = make_trainer(tmp_path, tiny_model(tied=False))
+    with torch.no_grad():
+        trainer.model.lm_head.weight[7] = float("nan")
+    with pytest.raises(NonFiniteLossError, match=r"evaluation after step 0: .*\(first: ce\) in row 0: 'w"):
+        trainer.evaluate(tiny_rows())
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(tmp_path):
+    model = tiny_model()
+    model.model.norm.weight.register_hook(lambda grad: grad * float("nan"))
+    trainer = make_trainer(tmp_path, model, learning_rate=1e-2)
+    with pytest.raises(NonFiniteLossError, match="training step 1: the loss is finite and its gradient is not"):
+        trainer.train()
+    assert all(
+        torch.equal(ours, theirs) for ours, theirs in zip(model.parameters(), tiny_model().parameters(), strict=True)
+    )
+
+
+def test_a_batch_without_a_response_token_is_a_loss_of_zero(tmp_path):
+    rows = Dataset.from_list([{"input_ids": [5, 6, 7], "labels": [-100, -100, -100]}] * 2)
+    trainer = make_trainer(
+        tmp_path, rows=rows, learning_rate=1e-2, max_steps=1, dataset_kwargs={"skip_prepare_dataset": True}
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == 0
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(trainer.model.parameters(), tiny_model().parameters(), strict=True)
+    )

@@ -1,0 +1,120 @@
+"""What cannot be right is refused when the trainer is made, and the message names the remedy."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate.parallelism_config import ParallelismConfig
+from peft import IA3Config, LoraConfig
+from tiny import CONFIGS, make_trainer, tiny_model
+from transformers import LlamaModel, T5Config, T5ForConditionalGeneration
+
+from instruct import EMOConfig
+from instruct.errors import InputError
+from instruct.training.checks import check_parallelism
+from instruct.training.head import output_head
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor .* set it to 0"),
+        ({"loss_type": "dft"}, "loss_type='dft' .* choose by `objective`"),
+        (
+            {"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": True}},
+            "fused_linear_cross_entropy .* take it out of liger_kernel_config",
+        ),
+    ],
+    ids=["label-smoothing", "loss-type", "liger"],
+)
+def test_an_argument_that_would_replace_the_objective(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(tmp_path, **arguments)
+
+
+def test_a_custom_loss_function(tmp_path):
+    with pytest.raises(ValueError, match="compute_loss_func would replace the objective; leave it out"):
+        make_trainer(tmp_path, compute_loss_func=lambda outputs, labels, num_items_in_batch: outputs.logits.sum())
+
+
+def test_activation_offloading_without_a_gpu(tmp_path):
+    if torch.accelerator.current_accelerator() is not None:
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match=r"activation_offloading .* set it to False"):
+        make_trainer(tmp_path, activation_offloading=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"cp_size": 2}, "context parallelism .* set cp_size to 1"),
+        ({"sp_size": 2, "sp_backend": "deepspeed"}, "sequence parallelism .* set sp_size to 1"),
+        ({"tp_size": 2}, "tensor parallelism .* set tp_size to 1"),
+    ],
+)
+def test_a_parallelism_that_splits_rows_or_the_head(tmp_path, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(tmp_path, parallelism_config=ParallelismConfig(**sizes))
+
+
+def test_data_parallelism_passes():
+    check_parallelism(None)
+    check_parallelism(ParallelismConfig(dp_replicate_size=2, dp_shard_size=2))
+
+
+@pytest.mark.parametrize(
+    ("tied", "peft_config"),
+    [
+        (False, LoraConfig(r=2, target_modules=["lm_head"], task_type="CAUSAL_LM")),
+        (False, LoraConfig(r=2, target_modules=[], target_parameters=["lm_head.weight"], task_type="CAUSAL_LM")),
+        (True, LoraConfig(r=2, target_modules=["embed_tokens"], ensure_weight_tying=True, task_type="CAUSAL_LM")),
+        (False, IA3Config(target_modules=["lm_head"], feedforward_modules=[], task_type="CAUSAL_LM")),
+    ],
+    ids=["lora", "target-parameters", "ensure-weight-tying", "ia3"],
+)
+def test_an_adapter_on_the_head(tmp_path, tied, peft_config):
+    with pytest.raises(ValueError, match=r"adapter.* lm_head.* never be trained.*ensure_weight_tying.*modules_to_save"):
+        make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
+
+
+def test_an_adapter_injected_by_transformers_itself(tmp_path):
+    """Such a model is no PeftModel, and TRL would train without the adapter."""
+    model = tiny_model(tied=False)
+    model.add_adapter(LoraConfig(r=2, target_modules=["lm_head"]))
+    with pytest.raises(InputError, match="an adapter on lm_head"):
+        make_trainer(tmp_path, model)
+
+
+def test_a_model_without_a_head():
+    with pytest.raises(InputError, match=r"has no lm_head .*AutoModelForCausalLM"):
+        output_head(LlamaModel(CONFIGS["llama"](True)))
+
+
+def test_an_encoder_decoder():
+    config = T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=16)
+    with pytest.raises(InputError, match="encoder-decoder; name a causal language model"):
+        output_head(T5ForConditionalGeneration(config))
+
+
+def test_a_quantised_head():
+    """bitsandbytes keeps integers under `weight`; it leaves the head out unless it is told otherwise."""
+    model = tiny_model(tied=False)
+    model.lm_head.weight = torch.nn.Parameter(torch.zeros(64, 32, dtype=torch.int8), requires_grad=False)
+    with pytest.raises(InputError, match=r"quantised lm_head \(Linear, torch.int8\): .*llm_int8_skip_modules"):
+        output_head(model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objective": "emd"}, "unknown objective 'emd'; use mle, emo"),
+        ({"objective": "mixce", "gamma": 2.0}, "gamma is 2.0"),
+        ({"objective": "tailr", "tailr_variant": "x"}, "unknown TaiLr variant 'x'; use paper or official"),
+        ({"objective": "ent", "ent_threshold": 3.0}, "threshold is 3.0"),
+        ({"objective": "goldfish", "goldfish_k": 1}, "goldfish_k is 1 .* at least 2"),
+        ({"transport_cost": "adaptativ"}, "'adaptativ' is no such file or folder; use fixed, adaptive, numeric"),
+    ],
+)
+def test_a_config_that_says_nothing(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments)
