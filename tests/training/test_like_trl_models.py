@@ -20,6 +20,8 @@ from tiny import (
 )
 from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
 
+from instruct.errors import InputError
+
 
 @pytest.mark.parametrize("arguments", [{}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}])
 @pytest.mark.parametrize(
@@ -71,6 +73,32 @@ def lora(**arguments: Any) -> LoraConfig:
 )
 def test_adapters(tmp_path, tied, peft_config):
     assert_like_trl(tmp_path, lambda: tiny_model(tied=tied), peft_config=peft_config)
+
+
+@pytest.mark.parametrize("peft_config", [lora(), lora(use_dora=True), lora(modules_to_save=["lm_head"])])
+def test_qlora(tmp_path, peft_config):
+    """4-bit layers under an unquantised head; bitsandbytes, of the GPU requirements, has CPU code too."""
+    pytest.importorskip("bitsandbytes")
+    from transformers import BitsAndBytesConfig, LlamaConfig
+
+    folder = tmp_path / "model"
+    AutoModelForCausalLM.from_config(LlamaConfig(**{**SIZES, "hidden_size": 64})).save_pretrained(folder)
+
+    def make(**arguments: Any):
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16, **arguments
+        )
+        return AutoModelForCausalLM.from_pretrained(
+            folder, quantization_config=quantization, dtype=torch.bfloat16, device_map={"": "cpu"}
+        )
+
+    assert_like_trl(tmp_path, make, 2e-2, peft_config=peft_config)
+    emo = make_trainer(tmp_path / "emo", make(), peft_config=peft_config, max_steps=5, learning_rate=1e-2)
+    emo.train()
+    ce = [entry["ce"] for entry in emo.state.log_history if "ce" in entry]
+    assert ce[-1] < ce[0]
+    with pytest.raises(InputError, match=r"quantised lm_head \(Linear4bit, torch\.uint8\)"):
+        make_trainer(tmp_path / "head", make(llm_int8_skip_modules=["none"]), peft_config=lora())
 
 
 def test_a_vision_language_model(tmp_path):
