@@ -17,7 +17,9 @@ from instruct.objectives import CosineCost, TransportCost
 from instruct.objectives.transport import NumericCost, load_cost_table, number_values
 
 
-def original_table(head: nn.Module, sharded_on: torch.device | None = None) -> torch.Tensor:
+def original_table(
+    head: nn.Module, sharded_on: torch.device | None = None, narrow: torch.dtype | None = None
+) -> torch.Tensor:
     """The head's weight as it is now, (vocab, hidden), which training leaves as it is: copied only where it must be.
 
     PEFT keeps the original module beside the one that it trains, so that an adapter that is taken up again has its
@@ -25,12 +27,13 @@ def original_table(head: nn.Module, sharded_on: torch.device | None = None) -> t
 
     Args:
         sharded_on: this process's device, where FSDP or DeepSpeed will take the weights apart: a whole copy is made.
+        narrow: what a copy is made in; None: the head's own dtype.
     """
     weight = (head.original_module if isinstance(head, AuxiliaryTrainingWrapper) else head).weight
     if sharded_on is not None:
         # FSDP's cpu_ram_efficient_loading reads the weights on the main process alone.
-        return broadcast(weight.detach().to(sharded_on, copy=True))
-    return weight.detach().clone() if weight.requires_grad else weight.detach()
+        return broadcast(weight.detach().to(sharded_on, narrow, copy=True))
+    return weight.detach().to(narrow or weight.dtype, copy=True) if weight.requires_grad else weight.detach()
 
 
 def gathered(module: nn.Module) -> Any:
@@ -44,7 +47,11 @@ def gathered(module: nn.Module) -> Any:
 
 
 def make_cost(
-    choice: str, head: nn.Module, tokenizer: Any, sharded_on: torch.device | None = None
+    choice: str,
+    head: nn.Module,
+    tokenizer: Any,
+    sharded_on: torch.device | None = None,
+    narrow: torch.dtype | None = None,
 ) -> TransportCost | None:
     """The cost that `EMOConfig.transport_cost` names; None: the cosine over the live head.
 
@@ -54,6 +61,7 @@ def make_cost(
         tokenizer: says which tokens are numbers.
         sharded_on: this process's device, where FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen
             head that is gathered for each forward is then its own table.
+        narrow: what autocast computes in, where it is on: a copy of a head that trains need be no wider.
 
     Raises:
         InputError: the table cannot be read, or is one of another vocabulary; no token is a number.
@@ -67,9 +75,10 @@ def make_cost(
     try:
         with gathered(head):
             if choice in ("fixed", "adaptive"):
-                return CosineCost(original_table(head, sharded_on))
+                return CosineCost(original_table(head, sharded_on, narrow))
             if choice == "numeric":
-                return NumericCost(CosineCost(original_table(head, sharded_on)), number_values(tokenizer).to(device))
+                base = CosineCost(original_table(head, sharded_on, narrow))
+                return NumericCost(base, number_values(tokenizer).to(device))
             return CosineCost(load_cost_table(choice).to(device), vocabulary=head.weight.shape[0])
     except ValueError as error:
         raise InputError(f"transport_cost {choice}: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -68,17 +68,28 @@ class EMOTrainer(SFTTrainer):
         if self.compute_loss_func is not None:
             raise ValueError("compute_loss_func would replace the objective; leave it out, or use SFTTrainer for it")
         check_parallelism(self.accelerator.parallelism_config)
+        self._keep_outputs_in_float32()
 
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         objective = args.make_objective()
         head = output_head(base)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         check_head(head, sharded=sharded_on is not None)
-        cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on) if objective.needs_cost else None
+        narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+        cost = None
+        if objective.needs_cost:
+            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow)
         attach_objective(base, objective, cost)
         self._objective = objective
         self._table = TableRecord(cost)
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
+
+    def _keep_outputs_in_float32(self) -> None:
+        """Accelerate has FSDP2 cast what a model returns to bfloat16: here that is a loss and sums over tokens."""
+        plugin: Any = getattr(self.accelerator.state, "fsdp_plugin", None)
+        policy: Any = getattr(plugin, "mixed_precision_policy", None)
+        if getattr(policy, "output_dtype", None) is not None:
+            plugin.mixed_precision_policy = replace(policy, output_dtype=None)
 
     def get_train_dataloader(self) -> DataLoader:
         collator = self.data_collator  # type: ignore[has-type]

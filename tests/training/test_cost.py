@@ -47,6 +47,14 @@ def test_a_table_is_copied_only_where_the_head_itself_trains(tmp_path, way):
     assert torch.equal(table, tiny_model(tied=tied).lm_head.weight)
 
 
+def test_a_copy_is_no_wider_than_what_autocast_computes_in():
+    head = tiny_model().lm_head
+    assert make_cost("fixed", head, None, narrow=torch.bfloat16).table.dtype == torch.bfloat16
+    head.requires_grad_(False)
+    shared = make_cost("fixed", head, None, narrow=torch.bfloat16).table
+    assert shared.data_ptr() == head.weight.data_ptr()
+
+
 @pytest.mark.parametrize("way", ["head", "tokens", "tokens-untied"])
 @pytest.mark.parametrize("cost", ["fixed", "adaptive"])
 def test_a_head_that_peft_wraps_is_the_trained_one_and_its_cost_the_original(tmp_path, way, cost):
