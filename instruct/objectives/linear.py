@@ -188,7 +188,7 @@ def _chunks(
     buffer = like.new_empty(min(size, len(distinct)), cost.vocabulary)
     for group in _even_split(torch.arange(len(distinct)), size):
         first, last = int(group[0]), int(group[-1]) + 1
-        rows = cost.rows(distinct[first:last], out=buffer[: last - first])
+        rows = cost.rows(distinct[first:last], out=buffer[: last - first]).to(like.dtype)
         tokens = slice(ends[first], ends[last])
         parts = zip(_even_split(order[tokens], size), _even_split(row_of[tokens] - first, size), strict=True)
         for index, row in parts:
