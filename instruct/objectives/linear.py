@@ -80,10 +80,6 @@ def linear_objective_loss(
             f"hidden {tuple(hidden.shape)}, labels {tuple(labels.shape)} and weight {tuple(weight.shape)} must be "
             "(tokens, hidden), (tokens,) and (vocab, hidden)"
         )
-    if not objective.needs_cost:
-        cost = None
-    elif cost is None:
-        cost = CosineCost(weight)
     if cost is not None and cost.vocabulary != weight.shape[0]:
         raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}: one a token")
     if num_items is None:
@@ -117,6 +113,10 @@ class _LinearObjective(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
         head = Head(weight.to(hidden.dtype), bias, logit_scale, softcap)
+        if not objective.needs_cost:
+            cost = None
+        elif cost is None:
+            cost = CosineCost(head.weight)
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None

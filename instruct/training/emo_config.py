@@ -8,6 +8,7 @@ from pathlib import Path
 from trl import SFTConfig
 
 from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.goldfish import LARGEST_CONTEXT
 
 OBJECTIVES = ("mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent")
 COSTS = ("fixed", "adaptive", "numeric")
@@ -79,10 +80,10 @@ class EMOConfig(SFTConfig):
             ValueError: an unknown name, or a value out of range.
         """
         if self.objective in ("mle", "goldfish"):  # goldfish is a mask over cross-entropy: see collator.py
-            if self.goldfish_k < 2 or self.goldfish_context < 1:
+            if self.goldfish_k < 2 or not 1 <= self.goldfish_context <= LARGEST_CONTEXT:
                 raise ValueError(
-                    f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; "
-                    "they must be at least 2 and 1"
+                    f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; k must be at least "
+                    f"2, the context between 1 and {LARGEST_CONTEXT}"
                 )
             return MLE()
         if self.objective == "emo":
