@@ -216,3 +216,14 @@ def test_shapes_and_vocabularies_that_do_not_fit_are_refused():
         linear_objective_loss(hidden, weight, labels[:-1], MLE())
     with pytest.raises(ValueError, match="cost table has 7 rows"):
         linear_objective_loss(hidden, weight, labels, EMO(), CosineCost(torch.ones(7, 4)))
+
+
+@pytest.mark.parametrize("num_items", [1, 2**17])
+def test_under_fp16_loss_scale_and_items_meet_the_gradient_in_float32(num_items):
+    """Neither a loss scale of 2**17 nor 2**17 items is a float16 number; the scaled gradient is."""
+    hidden, weight, labels = example(torch.float16, scale=0.5)
+    weight = weight.detach() / 64
+    loss, _ = linear_objective_loss(hidden, weight, labels, EMO(), num_items=num_items)
+    (found,) = torch.autograd.grad(loss * 2.0**17, [hidden])
+    (wanted,) = torch.autograd.grad(reference_token_loss(hidden, weight, labels, EMO()).sum(), [hidden])
+    assert relative_error(found, wanted.double() * 2.0**17 / num_items) <= 1e-2
