@@ -32,6 +32,8 @@ def run_guarded(work: Callable[[], None]) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if os.environ.get("RANK", "0") != "0":  # beside others that train the same: the main process speaks
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         work()
     except InstructError as error:
@@ -248,7 +250,13 @@ def main() -> int:
     """The console script's entry."""
     rest, overrides = split_overrides(sys.argv[1:])
     arguments = make_parser().parse_args(rest)
-    return run_guarded(lambda: arguments.function(arguments, overrides))
+
+    def work() -> None:
+        if arguments.function is not train and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError("only training takes several processes; call this verb without `accelerate launch`")
+        arguments.function(arguments, overrides)
+
+    return run_guarded(work)
 
 
 if __name__ == "__main__":

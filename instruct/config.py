@@ -151,7 +151,8 @@ def find_config(path: str | Path) -> Path:
     by_name = folder / f"{path}.yaml"
     if not Path(path).is_absolute() and ".." not in Path(path).parts and by_name.is_file():
         return by_name
-    names = ", ".join(sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.yaml")))
+    experiments = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate")  # its own configs
+    names = ", ".join(sorted(str(file.relative_to(folder).with_suffix("")) for file in experiments))
     raise InputError(f"{path}: no such config file; give a YAML file's path or one of {names}")
 
 

@@ -29,8 +29,11 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     Raises:
         InputError: the directory holds a run with another config.
     """
+    from accelerate import PartialState
+
     run = RunDirectory(run_folder(config))
-    run.start(config.model_dump(mode="json"))
+    with PartialState().main_process_first():  # of several that train; the others find it there
+        run.start(config.model_dump(mode="json"))
     return run
 
 

@@ -26,6 +26,7 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     arguments = parser.parse_args(rest)
 
     import torch
+    from accelerate import PartialState
 
     from instruct.config import load_config
     from instruct.experiment import answer_prompts, judge_answers, open_run, run_folder
@@ -42,6 +43,9 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     run = open_run(config)
     for system in config.systems:
         train_system(config, system, run)
+    if PartialState().num_processes > 1:
+        print(f"trained   go on without `accelerate launch`: python {' '.join(sys.argv)}")
+        return
     answer_prompts(config, run)
     for judge in config.judges:
         judge_answers(run, judge, judge.comparisons or config.comparisons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -16,6 +17,7 @@ from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.training.processes import from_main, save_whole
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, is 512.
 DEFAULT_MAX_LENGTH = 512
@@ -187,11 +189,14 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
     """Train the system `name` of an experiment into `run`, or find it trained.
 
     A killed training goes on at its last complete checkpoint: the rows, their order, the optimizer and the random
-    states are those of an undisturbed run. It begins anew if the rows' file has changed meanwhile.
+    states are those of an undisturbed run. It begins anew if the rows' file or the number of processes has changed
+    meanwhile. Where several processes train, each has to call it, and the main one alone writes.
 
     Returns:
-        The step's results: row counts, final losses, the adapter's hash.
+        The step's results: row counts, final losses, the adapter's hash; none of them on another than the main process.
     """
+    from accelerate import PartialState
+
     system = config.systems[name]
     final = run.adapters / name
     tokenizer = load_tokenizer(config)
@@ -205,39 +210,56 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }
     step = f"train/{name}"
-    if run.is_done(step, inputs) and final.is_dir():
-        return dict(run.manifest()["steps"][step]["results"])
     work = run.folder / "checkpoints" / name
-    begun = run.manifest()["steps"].get(step)
-    if begun and begun["inputs"] != inputs:
-        shutil.rmtree(work, ignore_errors=True)  # the checkpoints of a training from other rows
-    with run.step(step, inputs) as results:
+    trainer_arguments(config, system, work)  # joins the other processes, where `accelerate launch` has started several
+    processes = PartialState()
+    main = processes.is_main_process
+
+    def progress() -> tuple[bool, str | None]:
+        if run.is_done(step, inputs) and final.is_dir():
+            return True, None
+        begun = run.manifest()["steps"].get(step)
+        if begun and begun["inputs"] != inputs:
+            shutil.rmtree(work, ignore_errors=True)  # the checkpoints of a training from other rows
+        return False, last_complete_checkpoint(work, processes.num_processes)
+
+    done, checkpoint = from_main(progress)
+    if done:
+        return dict(run.manifest()["steps"][step]["results"])
+    nothing: dict[str, Any] = {}
+    recorded = run.step(step, inputs) if main else contextlib.nullcontext(nothing)
+    with recorded as results:
         encoded = encoded_rows(config, tokenizer, rows)
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         trainer = make_trainer(config, system, tokenizer, encoded, work)
         try:
-            trainer.train(resume_from_checkpoint=last_complete_checkpoint(work))
+            trainer.train(resume_from_checkpoint=checkpoint)
         finally:
             close_progress_bar(trainer)
-        history = [entry for entry in trainer.state.log_history if "loss" in entry]
         making = final.with_name(f".{name}.making")
-        shutil.rmtree(making, ignore_errors=True)
-        trainer.save_model(str(making))
-        write_atomically(making / "README.md", model_card(config, name, encoded.counts))
-        write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
-        (making / "training_args.bin").unlink(missing_ok=True)  # a pickle: nobody should have to load one
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(making, final)
-        results |= {
-            "rows": {**rows.counts, **encoded.counts},
-            "steps": trainer.state.global_step,
-            "first": history[0] if history else None,
-            "last": history[-1] if history else None,
-            "sha256": {path.name: sha256_of(path) for path in sorted(final.glob("*.safetensors"))},
-        }
+        if main:
+            shutil.rmtree(making, ignore_errors=True)
+        save_whole(trainer, making)
+        if main:
+            write_atomically(making / "README.md", model_card(config, name, encoded.counts))
+            write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
+            (making / "training_args.bin").unlink(missing_ok=True)  # a pickle: nobody should have to load one
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(making, final)
+            history = [entry for entry in trainer.state.log_history if "loss" in entry]
+            results |= {
+                "rows": {**rows.counts, **encoded.counts},
+                "steps": trainer.state.global_step,
+                "processes": processes.num_processes,
+                "first": history[0] if history else None,
+                "last": history[-1] if history else None,
+                "sha256": {path.name: sha256_of(path) for path in sorted(final.glob("*.safetensors"))},
+            }
         del trainer
         free_memory()
-    shutil.rmtree(work, ignore_errors=True)
+    if main:
+        shutil.rmtree(work, ignore_errors=True)
+    processes.wait_for_everyone()
     return results
 
 
@@ -248,15 +270,20 @@ def close_progress_bar(trainer: Any) -> None:
             callback.training_bar.close()
 
 
-def last_complete_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that was written to its end; those cut off by a kill are removed."""
+def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
+    """The newest checkpoint that so many processes wrote to its end; others, and those cut off by a kill, are removed.
+
+    With another number of processes a step takes other rows, and a sharded checkpoint cannot be read at all.
+    """
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
     for checkpoint in checkpoints:
         try:
             json.loads((checkpoint / "trainer_state.json").read_text())  # the Trainer writes it last
-            return str(checkpoint)
+            if (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes:  # one process: rng_state.pth
+                return str(checkpoint)
         except (OSError, ValueError):
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            pass
+        shutil.rmtree(checkpoint, ignore_errors=True)
     return None
 
 
