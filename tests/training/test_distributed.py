@@ -1,0 +1,223 @@
+"""DDP, FSDP2 and DeepSpeed ZeRO give the loss, the statistics and the gradients of one process with the same batches.
+
+Two processes on the CPU, over gloo, through the real EMOTrainer; see distributed_worker.py for the trainings.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from distributed_worker import CASES, run_case, save_models
+from safetensors.torch import load_file
+from test_train import tiny_config, train, write_rows
+
+from instruct.training.train import last_complete_checkpoint
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ACCELERATE = ROOT / "recipes" / "configs" / "accelerate"
+TOLERANCE = 1e-5
+LOGGED = ("loss", "ce", "cost", "ratio", "mean_token_accuracy", "grad_norm")
+PARITY = {
+    "ddp": list(CASES),
+    "fsdp2": list(CASES),
+    "fsdp2_own_head": ["full", "lora", "saved_head", "masked", "accumulated", "resumed"],
+    "fsdp2_lean": ["full", "lora", "saved_head", "resumed"],
+}
+ZERO_PARITY = {"zero2": list(CASES), "zero3": list(CASES)}
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """A command in a process group of its own; its output goes to FOLDER/log."""
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdout=log, stderr=log, cwd=folder, start_new_session=True
+        )
+
+
+def finish(process: subprocess.Popen[bytes], folder: Path, timeout: float = 300) -> None:
+    try:
+        code = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        code = "killed: it hung"
+    assert code == 0, (folder / "log").read_text(errors="replace")[-6000:]
+
+
+def start_workers(folder: Path, *wanted: str) -> subprocess.Popen[bytes]:
+    worker = str(Path(__file__).with_name("distributed_worker.py"))
+    return start(folder, "torch.distributed.run", "--standalone", "--nproc-per-node", "2", worker, str(folder), *wanted)
+
+
+def list_of(parity: dict[str, list[str]]) -> list[str]:
+    return [f"{mode}:{','.join(names)}" for mode, names in parity.items()]
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """What one process gives: by case, made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("one")
+    save_models(folder)
+    found = {}
+
+    def give(name: str):
+        if name not in found:
+            found[name] = run_case(name, "one", folder)
+        return found[name]
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory, one_process) -> Path:
+    """A folder with what two processes gave, MODE-CASE.pt."""
+    folder = tmp_path_factory.mktemp("two")
+    save_models(folder)
+    refused = ["ddp:average_tokens_across_devices", "fsdp2:trainable_token_indices", "fsdp2_bf16:full"]
+    process = start_workers(folder, *list_of(PARITY), *refused)
+    for name in CASES:  # meanwhile
+        one_process(name)
+    finish(process, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two_deepspeed_processes(tmp_path_factory) -> Path:
+    if importlib.util.find_spec("deepspeed") is None:
+        pytest.skip("deepspeed is not installed (pip install deepspeed)")
+    folder = tmp_path_factory.mktemp("deepspeed")
+    save_models(folder)
+    finish(start_workers(folder, *list_of(ZERO_PARITY)), folder, timeout=600)
+    return folder
+
+
+def distance(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    assert found.keys() == expected.keys()
+    return math.sqrt(sum(float((found[name] - expected[name]).double().square().sum()) for name in expected))
+
+
+def assert_the_same(found, expected, resumed: bool) -> None:
+    assert len(found["history"]) == len(expected["history"])
+    for ours, theirs in zip(found["history"], expected["history"], strict=True):
+        for name in (*LOGGED, *([] if resumed else ["num_tokens"])):
+            if name in theirs:
+                assert ours[name] == pytest.approx(theirs[name], rel=TOLERANCE), name
+    for name in ("eval_loss", "eval_ce", "eval_cost", "eval_ratio", "eval_mean_token_accuracy"):
+        if name in expected["evaluation"]:
+            assert found["evaluation"][name] == pytest.approx(expected["evaluation"][name], rel=TOLERANCE), name
+    if found["gradients"]:  # DeepSpeed keeps them to itself
+        whole = distance({name: torch.zeros(()) for name in expected["gradients"]}, expected["gradients"])
+        assert distance(found["gradients"], expected["gradients"]) <= TOLERANCE * whole
+    update = distance(expected["before"], expected["after"])
+    assert update > 0
+    assert distance(found["after"], expected["after"]) <= 10 * TOLERANCE * update  # a weight's own rounding
+
+
+@pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in PARITY.items() for name in names])
+def test_two_processes_train_as_one_does(one_process, two_processes, mode, name):
+    found = torch.load(two_processes / f"{mode}-{name}.pt")
+    assert_the_same(found, one_process(name), CASES[name].resumed)
+
+
+@pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in ZERO_PARITY.items() for name in names])
+def test_deepspeed_trains_as_one_process_does(one_process, two_deepspeed_processes, mode, name):
+    found = torch.load(two_deepspeed_processes / f"{mode}-{name}.pt")
+    assert_the_same(found, one_process(name), CASES[name].resumed)
+
+
+def test_statistics_keep_their_precision_where_fsdp_computes_in_bfloat16(one_process, two_processes):
+    found = torch.load(two_processes / "fsdp2_bf16-full.pt")
+    for ours, theirs in zip(found["history"], one_process("full")["history"], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-2)
+        assert ours["loss"] == pytest.approx(ours["ce"], rel=1e-6)  # the official variant's value is ce
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("ddp-average_tokens_across_devices", "average_tokens_across_devices=False gives a token the more weight"),
+        ("fsdp2-trainable_token_indices", "trainable_token_indices does not go with FSDP"),
+    ],
+)
+def test_what_cannot_be_right_on_several_processes_is_refused(two_processes, file, message):
+    assert message in torch.load(two_processes / f"{file}.pt")
+
+
+@pytest.mark.parametrize("path", sorted(ACCELERATE.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_accelerate_config_is_read_and_opens_with_its_command(path):
+    place = path.relative_to(ROOT)
+    assert (
+        path.read_text().splitlines()[0].startswith(f"# accelerate launch --config_file {place} recipes/alpaca_emo.py")
+    )
+    assert load_config_from_file(str(path)).num_machines == 1
+
+
+@pytest.mark.e2e
+def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_folder):
+    """As a user calls it: the adapters are those of one process, and one process has written them."""
+    rows = write_rows(tmp_path / "rows.jsonl")
+    arguments = {"max_steps": 4, "save_steps": 2, "logging_steps": 1, "max_length": 256, "learning_rate": 1e-2}
+    systems = {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}
+    judged = {"judges": [], "comparisons": []}
+
+    def config(batch: int):
+        per_device = {**arguments, "per_device_train_batch_size": batch}
+        return tiny_config(tiny_model_folder, rows, train=per_device, systems=systems, **judged)
+
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(config(2).model_dump(mode="json")))
+    recipe = str(ROOT / "recipes" / "alpaca_emo.py")
+    process = start(
+        tmp_path, "accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2",
+        recipe, "--config", str(file), "--name", "two",
+    )  # fmt: skip
+    alone = train(tmp_path / "one", config(4), "mle")
+    train(tmp_path / "one", config(4), "emo")
+    finish(process, tmp_path)
+
+    run = tmp_path / "runs" / "two"
+    for name in systems:
+        ours, theirs = (
+            load_file(folder / "adapters" / name / "adapter_model.safetensors") for folder in (run, alone.folder)
+        )
+        whole = distance({name: torch.zeros(()) for name in theirs}, theirs)
+        assert distance(ours, theirs) <= 1e-4 * whole  # AdamW divides small gradients by small numbers
+    steps = json.loads((run / "manifest.json").read_text())["steps"]
+    assert {step: record["results"]["processes"] for step, record in steps.items()} == {"train/mle": 2, "train/emo": 2}
+    assert [record["attempts"] for record in steps.values()] == [1, 1]
+    assert not list(run.rglob("*.making"))
+    assert not (run / "outputs").exists()
+    log = (tmp_path / "log").read_text()
+    assert log.count("estimated") == 1
+    assert "go on without `accelerate launch`: python" in log
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_passed_over(tmp_path):
+    for step, files in [(2, ["rng_state.pth"]), (4, ["rng_state_0.pth", "rng_state_1.pth"])]:
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        for name in files:
+            (folder / name).touch()
+        (folder / "trainer_state.json").write_text("{}")
+    assert last_complete_checkpoint(tmp_path, 2) == str(tmp_path / "checkpoint-4")
+    assert last_complete_checkpoint(tmp_path, 1) == str(tmp_path / "checkpoint-2")
+    assert not (tmp_path / "checkpoint-4").exists()
+
+
+def test_a_verb_for_one_process_is_refused_on_several(monkeypatch, capsys):
+    from instruct.cli import main
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(sys, "argv", ["instruct", "generate"])
+    assert main() == 2
+    assert "only training takes several processes" in capsys.readouterr().err
