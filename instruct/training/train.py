@@ -17,6 +17,7 @@ from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.training.model_card import model_card
 from instruct.training.processes import from_main, save_whole
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, is 512.
@@ -294,40 +295,3 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def model_card(config: ExperimentConfig, name: str, counts: dict[str, int]) -> str:
-    """README.md of an adapter: what it is, from what it was made, how to load it."""
-    from instruct.training.emo_config import COSTS
-
-    system = config.systems[name]
-    cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
-    choice = {
-        "emo": f" (variant {system.variant}, emphasis {system.emphasis}, transport cost {cost})",
-        "mixce": f" (gamma {system.gamma})",
-        "tailr": f" (gamma {system.gamma}, variant {system.tailr_variant})",
-        "ent": f" (threshold {system.ent_threshold})",
-        "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
-    }.get(system.objective, "")
-    library = "peft" if config.lora else "transformers"
-    data = config.data.card or ", ".join(Path(file).name for file in config.data.files or [])
-    hyperparameters = "\n".join(f"- {key}: {value}" for key, value in config.train.items()) or "- defaults"
-    return f"""---
-base_model: {config.model.name}
-library_name: {library}
-tags: [instruct, sft, {system.objective}{", lora" if config.lora else ""}]
----
-
-# {config.name}/{name}
-
-{config.model.name} instruction-tuned with the objective **{system.objective}**{choice} on the response tokens of
-`{data}`: {counts["kept"]} rows in full, {counts["truncated"]} truncated, {counts["empty"]} empty and
-{counts["fully_masked"]} without a response token within the length left out.
-
-## Training
-
-{hyperparameters}
-
-Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
-2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
-"""

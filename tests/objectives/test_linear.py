@@ -7,7 +7,17 @@ import torch
 from emo import EMOLoss
 from torch import Tensor
 
-from instruct.objectives import EMO, MLE, CosineCost, MixCE, Objective, TaiLr, linear, linear_objective_loss
+from instruct.objectives import (
+    EMO,
+    MLE,
+    CosineCost,
+    MixCE,
+    Objective,
+    TaiLr,
+    linear,
+    linear_objective_loss,
+    torch_kernels,
+)
 from instruct.objectives.objective import TokenStatistics
 from instruct.objectives.reference import reference_token_loss
 
@@ -99,6 +109,22 @@ def test_the_result_does_not_depend_on_the_chunk(objective, monkeypatch):
     assert relative_error(chunked.detach(), whole.detach()) <= 1e-6
     for found, wanted in zip(torch.autograd.grad(chunked, [hidden, weight]), whole_grads, strict=True):
         assert relative_error(found, wanted) <= 1e-5
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 7, VOCABULARY])
+@pytest.mark.parametrize("chunk", [1, 4, 5])
+@pytest.mark.parametrize("block", [1, 3 * VOCABULARY, 2**20])
+def test_a_label_may_end_anywhere_in_a_chunk_and_a_block(distinct, chunk, block, monkeypatch):
+    """Tokens of one label fall into several chunks, and cost rows and tokens end at different places."""
+    hidden, weight, labels = example()
+    labels = labels % distinct
+    monkeypatch.setattr(linear, "CPU_CHUNK_ROWS", chunk)
+    monkeypatch.setattr(torch_kernels, "BLOCK_NUMBERS", block)
+    loss, statistics = linear_objective_loss(hidden, weight, labels, EMO())
+    expected = reference_token_loss(hidden, weight, labels, EMO()).mean()
+    for found, wanted in zip(*(torch.autograd.grad(each, [hidden, weight]) for each in (loss, expected)), strict=True):
+        assert relative_error(found, wanted) <= 1e-5
+    assert statistics.tokens == TOKENS
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
