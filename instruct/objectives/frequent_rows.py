@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from instruct.objectives.torch_kernels import whole_rows
 from instruct.objectives.transport import TransportCost
 
 # Bytes of the rows that are kept.
@@ -27,9 +28,8 @@ class FrequentRows:
 
     def __init__(self, cost: TransportCost, tokens: Iterable[int]) -> None:
         self.cost = cost
-        counts = torch.bincount(torch.tensor(list(tokens), dtype=torch.long), minlength=cost.vocabulary)[
-            : cost.vocabulary
-        ]
+        counts = torch.bincount(torch.tensor(list(tokens), dtype=torch.long), minlength=cost.vocabulary)
+        counts = counts[: cost.vocabulary]
         some = cost.rows(torch.zeros(1, dtype=torch.long))
         capacity = min(KEPT_BYTES // some.nbytes, int((counts > 0).sum()))
         labels = counts.argsort(descending=True, stable=True)[:capacity]
@@ -52,7 +52,8 @@ class FrequentRows:
             rows = self.kept.new_empty(len(labels), self.vocabulary)
         # The missing rows are formed in one product at the top and then moved to their places, the last first: another
         # buffer of their size would be most of the memory that the objective takes.
-        self.cost.rows(labels[missing], out=rows[: len(missing)])
+        wanted = missing + missing[:1] * (min(whole_rows(len(missing)), len(labels)) - len(missing))
+        self.cost.rows(labels[wanted], out=rows[: len(wanted)])
         for source, index in reversed(list(enumerate(missing))):
             if source != index:
                 rows[index] = rows[source]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.objective import Objective
-from instruct.objectives.torch_kernels import Head, TorchWeigher, WeighedTokens
+from instruct.objectives.torch_kernels import ROWS, Head, TorchWeigher, WeighedTokens, whole_rows
 from instruct.objectives.transport import CosineCost, TransportCost
 
 if TYPE_CHECKING:
@@ -123,17 +123,18 @@ class _LinearObjective(torch.autograd.Function):
         needs_any = needs_hidden or needs_weight or needs_bias
 
         size = _chunk_rows(head.weight)
-        products = hidden.new_empty(min(size, len(labels)), len(weight))
+        products = hidden.new_empty(whole_rows(min(size, len(labels))), len(weight))
         weigher = _weigher_class(hidden)(head, objective, products, cost is not None, needs_any)
         columns = hidden.new_empty(len(fields(ObjectiveStatistics)), len(labels), dtype=wide)
         for index, cost_rows, row_of in _chunks(labels, cost, size, products):
-            states, target = hidden[index], labels[index]
-            product = torch.mm(states, head.weight.T, out=products[: len(index)])
-            weighed = weigher.weigh_(product, target, cost_rows, row_of)
+            states = hidden[_padded(index)]
+            product = torch.mm(states, head.weight.T, out=products[: len(states)])
+            weighed = weigher.weigh_(product[: len(index)], labels[index], cost_rows, row_of)
             columns[:, index] = torch.cat([_columns(tokens) for tokens in weighed], dim=1)
             # The product now holds the gradient to itself.
+            product[len(index) :] = 0
             if grad_hidden is not None:
-                grad_hidden[index] = torch.mm(product, head.weight)
+                grad_hidden[index] = torch.mm(product, head.weight)[: len(index)]
             if grad_weight is not None:
                 grad_weight += torch.mm(product.T, states)
             if grad_bias is not None:
@@ -158,7 +159,7 @@ class _LinearObjective(torch.autograd.Function):
 
 def _chunk_rows(weight: Tensor) -> int:
     """Rows of a chunk: what the memory budget allows, and on a CPU no more than make its products faster."""
-    affordable = max(1, CHUNK_BYTES // (len(weight) * weight.element_size()))
+    affordable = max(ROWS, CHUNK_BYTES // (len(weight) * weight.element_size()) // ROWS * ROWS)
     return min(affordable, CPU_CHUNK_ROWS) if weight.device.type == "cpu" else affordable
 
 
@@ -179,25 +180,34 @@ def _chunks(
     rows `size` at a time, so that their product is as fast as the others.
     """
     if cost is None:
-        for index in _even_split(torch.arange(len(labels), device=labels.device), size):
+        for index in _split(torch.arange(len(labels), device=labels.device), size):
             yield index, None, None
         return
     order = labels.argsort(stable=True)
     distinct, row_of, counts = labels[order].unique_consecutive(return_inverse=True, return_counts=True)
     ends = [0, *counts.cumsum(0).tolist()]
-    buffer = like.new_empty(min(size, len(distinct)), cost.vocabulary)
-    for group in _even_split(torch.arange(len(distinct)), size):
-        first, last = int(group[0]), int(group[-1]) + 1
-        rows = cost.rows(distinct[first:last], out=buffer[: last - first]).to(like.dtype)
-        tokens = slice(ends[first], ends[last])
-        parts = zip(_even_split(order[tokens], size), _even_split(row_of[tokens] - first, size), strict=True)
-        for index, row in parts:
+    buffer = like.new_empty(whole_rows(min(size, len(distinct))), cost.vocabulary)
+    first = 0
+    for group in _split(distinct, size):
+        wanted = _padded(group)
+        rows = cost.rows(wanted, out=buffer[: len(wanted)]).to(like.dtype)
+        tokens = slice(ends[first], ends[first + len(group)])
+        for index, row in zip(_split(order[tokens], size), _split(row_of[tokens] - first, size), strict=True):
             yield index, rows, row
+        first += len(group)
 
 
-def _even_split(items: Tensor, size: int) -> tuple[Tensor, ...]:
-    """As few parts of at most `size` as there can be, of nearly equal size: a small last one would be a slow one."""
-    return items.tensor_split(-(-len(items) // size)) if len(items) else ()
+def _split(items: Tensor, size: int) -> tuple[Tensor, ...]:
+    """As few parts of at most `size` as there can be, about equally large: a small last one would be a slow one."""
+    if not len(items):
+        return ()
+    parts = -(-len(items) // size)
+    return items.split(min(size, whole_rows(-(-len(items) // parts))))
+
+
+def _padded(items: Tensor) -> Tensor:
+    """The items, the first of them repeated up to whole rows."""
+    return torch.cat([items, items[:1].expand(whole_rows(len(items)) - len(items))])
 
 
 def _columns(tokens: WeighedTokens) -> Tensor:

@@ -14,8 +14,15 @@ from instruct.objectives.objective import Objective, TokenStatistics, Weighting
 
 # Numbers in a block of rows on a CPU: two such float32 buffers beside their sources.
 BLOCK_NUMBERS = 2**20
+# Products have a multiple of so many rows: oneDNN keeps some 0.6 MB for every number of rows that it has met.
+ROWS = 32
 # A target's probability below this is read off its logit instead: float32 would soon round it to 0.
 TINY = 1e-30
+
+
+def whole_rows(count: int) -> int:
+    """`count` rounded up to a multiple of ROWS."""
+    return -(-count // ROWS) * ROWS
 
 
 @dataclass(frozen=True)
