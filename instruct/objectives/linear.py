@@ -122,7 +122,7 @@ class _LinearObjective(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None
         needs_any = needs_hidden or needs_weight or needs_bias
 
-        size = _chunk_rows(head.weight)
+        size = _chunk_rows(hidden.new_empty(0, len(weight)))
         products = hidden.new_empty(whole_rows(min(size, len(labels))), len(weight))
         weigher = _weigher_class(hidden)(head, objective, products, cost is not None, needs_any)
         columns = hidden.new_empty(len(fields(ObjectiveStatistics)), len(labels), dtype=wide)
@@ -157,10 +157,15 @@ class _LinearObjective(torch.autograd.Function):
         return (*scaled, None, None, None, None, None, None)
 
 
-def _chunk_rows(weight: Tensor) -> int:
+def _affordable_rows(like: Tensor) -> int:
+    """Rows as long and wide as those of `like`, (rows, vocab), that the memory budget allows."""
+    return max(ROWS, CHUNK_BYTES // (like.shape[1] * like.element_size()) // ROWS * ROWS)
+
+
+def _chunk_rows(like: Tensor) -> int:
     """Rows of a chunk: what the memory budget allows, and on a CPU no more than make its products faster."""
-    affordable = max(ROWS, CHUNK_BYTES // (len(weight) * weight.element_size()) // ROWS * ROWS)
-    return min(affordable, CPU_CHUNK_ROWS) if weight.device.type == "cpu" else affordable
+    affordable = _affordable_rows(like)
+    return min(affordable, CPU_CHUNK_ROWS) if like.device.type == "cpu" else affordable
 
 
 def _weigher_class(hidden: Tensor) -> type[TorchWeigher] | type[TritonWeigher]:
@@ -186,9 +191,11 @@ def _chunks(
     order = labels.argsort(stable=True)
     distinct, row_of, counts = labels[order].unique_consecutive(return_inverse=True, return_counts=True)
     ends = [0, *counts.cumsum(0).tolist()]
-    buffer = like.new_empty(whole_rows(min(size, len(distinct))), cost.vocabulary)
+    # Twice the chunk's, where memory allows: each group of labels ends with a chunk that is not full.
+    most = max(size, min(2 * size, _affordable_rows(like)))
+    buffer = like.new_empty(whole_rows(min(most, len(distinct))), cost.vocabulary)
     first = 0
-    for group in _split(distinct, size):
+    for group in _split(distinct, most):
         wanted = _padded(group)
         rows = cost.rows(wanted, out=buffer[: len(wanted)]).to(like.dtype)
         tokens = slice(ends[first], ends[first + len(group)])
