@@ -1,0 +1,118 @@
+"""From hidden states to a loss and their gradient, as this project and as others do it; bfloat16 examples."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.nn import functional
+
+from benchmarks.harness import response_labels
+from instruct.objectives import EMO, MLE, CosineCost, Objective, TransportCost, linear_objective_loss
+from instruct.objectives.frequent_rows import FrequentRows
+
+EARLIER_BATCHES = 16
+
+
+class Example:
+    """Hidden states (tokens, hidden) that want a gradient, a head (vocabulary, hidden), labels of real responses.
+
+    Every step has the labels of the next of `batches`; those of EARLIER_BATCHES more are there to count tokens in, as
+    a training counts them in its rows.
+    """
+
+    def __init__(self, tokens: int, vocabulary: int, hidden: int, device: str, batches: int = 1) -> None:
+        torch.manual_seed(0)
+        self.hidden = torch.randn(tokens, hidden, device=device).bfloat16().requires_grad_()
+        # Of a size that gives logits of standard deviation 3, as a pretrained model's are.
+        self.weight = torch.randn(vocabulary, hidden, device=device).mul_(3 / hidden**0.5).bfloat16()
+        count = batches + (EARLIER_BATCHES if device == "cpu" else 0)
+        labels, self.source = response_labels(tokens * count, vocabulary)
+        self.batches = labels.to(device).split(tokens)[:batches]
+        self.earlier = labels[tokens * batches :]
+        self.labels = self.batches[0]
+        self.kept_bytes = 0
+
+    def step(self, loss: Callable[[Example], torch.Tensor]) -> Callable[[], None]:
+        """A function that computes the loss and its gradients, and forgets them."""
+
+        batches = itertools.cycle(self.batches)
+
+        def run() -> None:
+            self.labels = next(batches)
+            loss(self).backward()
+            self.hidden.grad = None
+
+        return run
+
+
+def fixed_cost(example: Example) -> TransportCost:
+    """The cost that a training with a frozen head takes."""
+    cost = CosineCost(example.weight)
+    if example.weight.is_cuda:
+        return cost
+    frequent = FrequentRows(cost, example.earlier.tolist())
+    example.kept_bytes = frequent.kept.nbytes
+    return frequent
+
+
+def ours(objective: Objective, example: Example) -> Callable[[Example], torch.Tensor]:
+    """This project's fused loss."""
+    cost = fixed_cost(example) if objective.needs_cost else None
+    return lambda e: linear_objective_loss(e.hidden, e.weight, e.labels, objective, cost=cost)[0]
+
+
+def torch_cross_entropy(example: Example) -> torch.Tensor:
+    """Cross-entropy over all logits in bfloat16."""
+    return functional.cross_entropy(example.hidden @ example.weight.T, example.labels)
+
+
+def upcast_cross_entropy(example: Example) -> torch.Tensor:
+    """Cross-entropy over all logits in float32, as transformers' own loss has it."""
+    return functional.cross_entropy((example.hidden @ example.weight.T).float(), example.labels)
+
+
+def authors_emo(example: Example) -> torch.Tensor:
+    """EMOLoss 0.0.3, the authors' package. It shifts the labels, so they get one more."""
+    from emo import EMOLoss
+
+    logits = (torch.cat([example.hidden, example.hidden[-1:]]) @ example.weight.T)[None]
+    labels = torch.cat([example.labels[:1], example.labels])[None]
+    return EMOLoss(logits, labels, example.weight.detach())
+
+
+def liger_cross_entropy(example: Example) -> torch.Tensor:
+    """Liger's fused linear cross-entropy (CUDA)."""
+    from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+
+    return LigerFusedLinearCrossEntropyLoss()(example.weight, example.hidden, example.labels)
+
+
+def cut_cross_entropy(example: Example) -> torch.Tensor:
+    """Apple's cut-cross-entropy (CUDA), with its defaults: it leaves out gradients below bfloat16's resolution."""
+    from cut_cross_entropy import linear_cross_entropy
+
+    return linear_cross_entropy(example.hidden, example.weight, example.labels)
+
+
+LOSSES: dict[str, Callable[[Example], torch.Tensor]] = {
+    "torch_bf16": torch_cross_entropy,
+    "torch_float32": upcast_cross_entropy,
+    "emoloss": authors_emo,
+    "liger": liger_cross_entropy,
+    "cut": cut_cross_entropy,
+}
+
+
+def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:
+    """The loss of the contender `name`. EMO's is the authors' package's variant, so that both compute the same."""
+    if name in LOSSES:
+        return LOSSES[name]
+    return ours({"emo": EMO("pypi"), "mle": MLE()}[name], example)
+
+
+def contenders(example: Example, only: Sequence[str] | None = None) -> dict[str, Callable[[], None]]:
+    """Every contender that this machine can run, by name, each as one loss with its gradients."""
+    names = only or ["emo", "mle", *(name for name in LOSSES if example.hidden.is_cuda or name not in ("liger", "cut"))]
+    return {name: example.step(loss_of(name, example)) for name in names}

@@ -1,0 +1,140 @@
+"""What the benchmarks share: contenders in turn, medians of ratios, real labels, a results file with the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from instruct.runs import machine, now, versions
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+# A model's head, (vocabulary, hidden): SmolLM2-135M, Llama-2-7B, Llama-3.2-1B.
+SHAPES = [(49152, 576), (32000, 4096), (128256, 2048)]
+
+
+def real_rows() -> tuple[list[dict[str, str]], str]:
+    """Instruction rows and their file's name: Alpaca-GPT4 where it lies at hand, else the starter set."""
+    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data"))
+    path = shared / "alpaca_gpt4" / "alpaca_gpt4.jsonl"
+    if not path.is_file():
+        path = ROOT / "data" / "starter" / "starter.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()], path.name
+
+
+def response_ids(count: int) -> tuple[list[int], str]:
+    """`count` token ids of real responses, and whose they are.
+
+    Where SmolLM2's tokenizer is not installed (a bare GPU machine), words and marks stand for tokens: they repeat much
+    alike.
+    """
+    rows, source = real_rows()
+    responses = [row["output"] for row in rows]
+    try:
+        from transformers import AutoTokenizer
+
+        from instruct.models import EMBEDDED_MODEL, resolve_model
+
+        tokenizer = AutoTokenizer.from_pretrained(resolve_model(EMBEDDED_MODEL))
+        encode: Callable[[str], list[Any]] = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
+        source += ", SmolLM2's tokens"
+    except Exception:  # not installed here
+        import re
+
+        encode = lambda text: re.findall(r"\w+|[^\w\s]", text)  # noqa: E731
+        source += ", words"
+    tokens: list[Any] = []
+    while len(tokens) < count:
+        for response in responses:
+            tokens += [*encode(response), None]
+            if len(tokens) >= count:
+                break
+    number = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
+    return [number[token] for token in tokens[:count]], source
+
+
+def response_labels(count: int, vocabulary: int) -> tuple[torch.Tensor, str]:
+    """(count,) int64 labels that repeat as tokens of real responses do, over the whole vocabulary, and whose."""
+    ids, source = response_ids(count)
+    spread = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(0))
+    return spread[torch.tensor(ids) % vocabulary], source
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def alternate(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contender in each round. In every round each runs once, in an order drawn anew."""
+    order = random.Random(0)
+    for run in contenders.values():  # what happens once (memory, threads, kernels) is not what is measured
+        run()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name in order.sample(list(contenders), len(contenders)):
+            synchronize()
+            begun = time.perf_counter()
+            contenders[name]()
+            synchronize()
+            seconds[name].append(time.perf_counter() - begun)
+    return seconds
+
+
+def ratio(seconds: dict[str, list[float]], name: str, peer: str) -> dict[str, float]:
+    """The median over rounds of name/peer, with the quartiles."""
+    ratios = sorted(a / b for a, b in zip(seconds[name], seconds[peer], strict=True))
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return {"median": round(middle, 3), "low": round(low, 3), "high": round(high, 3)}
+
+
+def product_rate(tokens: int, vocabulary: int, hidden: int, device: str) -> float:
+    """Multiply-adds x 2 a second of the logits' bfloat16 product in this shape: the best of three."""
+    states = torch.randn(tokens, hidden, device=device, dtype=torch.bfloat16)
+    weight = torch.randn(vocabulary, hidden, device=device, dtype=torch.bfloat16)
+    best = 0.0
+    for _ in range(3):
+        synchronize()
+        begun = time.perf_counter()
+        states @ weight.T
+        synchronize()
+        best = max(best, 2 * tokens * vocabulary * hidden / (time.perf_counter() - begun))
+    return best
+
+
+def write_results(name: str, rows: list[dict[str, Any]], key: Sequence[str] = (), **about: Any) -> Path:
+    """benchmarks/results/NAME-DEVICE.json: the rows, the machine, versions, the time.
+
+    With a `key`, rows of an earlier run on the same machine and versions stay where none of the new ones has their key.
+    """
+    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
+    path = RESULTS / f"{name}-{device.lower().replace(' ', '-')}.json"
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        row["finished"] = now()
+    where = {"machine": machine(), "threads": torch.get_num_threads(), "versions": versions()}
+    if key and path.is_file():
+        earlier = json.loads(path.read_text())
+        if all(earlier[field] == value for field, value in where.items()):
+            measured = {tuple(row[field] for field in key) for row in rows}
+            rows += [row for row in earlier["rows"] if tuple(row[field] for field in key) not in measured]
+            rows.sort(key=lambda row: SHAPES.index((row["vocabulary"], row["hidden"])))
+    content = {
+        "benchmark": name,
+        "device": device,
+        **where,
+        "finished": now(),
+        **about,
+        "rows": rows,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(f"written: {path.relative_to(ROOT)}")
+    return path

@@ -1,0 +1,137 @@
+"""How much memory a loss and its gradient take beyond the states, the head and the labels.
+
+    python -m benchmarks.memory                      # CPU: the kernel's high-water mark of a fresh process each
+    python -m benchmarks.memory --device cuda        # GPU: the allocator's
+
+Two questions: the peak against the peers at one number of tokens; and whether the working memory grows with the
+tokens. For the latter forward and backward are looked at one by one, and what autograd holds anyway is taken off: one
+tensor of the hidden states' size after forward, two in backward.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.harness import ROOT, SHAPES, write_results
+
+MIB = 2**20
+FEWER, MORE = 4096, 65536
+WARM_UP = FEWER
+CPU_CONTENDERS = ["emo", "mle", "emoloss", "torch_bf16", "torch_float32"]
+GPU_CONTENDERS = [*CPU_CONTENDERS, "liger", "cut"]
+RATIOS = [
+    ("emo", "emoloss"),
+    ("mle", "torch_bf16"),
+    ("mle", "torch_float32"),
+    ("emo", "liger"),
+    ("emo", "cut"),
+]
+
+
+class Peak:
+    """Bytes at the highest point of a block of code above what was there when it began."""
+
+    def __enter__(self) -> Peak:
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            self.before = torch.cuda.memory_allocated()
+        else:
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+            Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+            self.before = _status("VmRSS")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else _status("VmHWM")
+        self.bytes = peak - self.before
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def measure(name: str, vocabulary: int, hidden: int, tokens: int, device: str) -> dict[str, int]:
+    """Peak bytes of forward and of backward, in this process, which should be a fresh one."""
+    from benchmarks.contenders import Example, loss_of
+
+    example = Example(tokens, vocabulary, hidden, device)
+    loss_function = loss_of(name, example)
+    # Threads, and the kernels that the products' library keeps for every shape, are there before the first look.
+    states, labels = example.hidden, example.labels
+    example.hidden, example.labels = states[:WARM_UP].detach().requires_grad_(), labels[:WARM_UP]
+    loss_function(example).backward()
+    example.hidden, example.labels = states, labels
+    size = example.hidden.numel() * example.hidden.element_size()
+    with Peak() as forward:
+        loss = loss_function(example)
+    with Peak() as backward:
+        loss.backward()
+    kept = example.kept_bytes  # between steps, so it was there already when forward began
+    held = backward.before - forward.before
+    peak = max(forward.bytes, held + backward.bytes)
+    working = max(forward.bytes - size, peak - 2 * size)
+    return {"peak": peak + kept, "working": working + kept}
+
+
+def in_fresh_process(*arguments: Any) -> dict[str, int]:
+    command = [sys.executable, "-m", "benchmarks.memory", "--one", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    parser.add_argument("--one", nargs=5, metavar=("NAME", "V", "D", "TOKENS", "DEVICE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, vocabulary, hidden, tokens, device = arguments.one
+        print(json.dumps(measure(name, int(vocabulary), int(hidden), int(tokens), device)))
+        return
+    gpu = arguments.device == "cuda"
+    tokens = 16384 if gpu else 2048
+    rows = []
+    for vocabulary, hidden in SHAPES:
+        peak = {
+            name: in_fresh_process(name, vocabulary, hidden, tokens, arguments.device)["peak"]
+            for name in (GPU_CONTENDERS if gpu else CPU_CONTENDERS)
+        }
+        # Cross-entropy's is the same without the cost rows.
+        working = {
+            count: in_fresh_process("emo", vocabulary, hidden, count, arguments.device)["working"]
+            for count in (FEWER, MORE)
+        }
+        growth = {
+            "working_mib": {str(count): round(value / MIB, 1) for count, value in working.items()},
+            "ratio": round(working[MORE] / working[FEWER], 3),
+        }
+        row = {
+            "vocabulary": vocabulary,
+            "hidden": hidden,
+            "tokens": tokens,
+            "peak_mib": {name: round(value / MIB, 1) for name, value in peak.items()},
+            "ratios": {f"{a}/{b}": round(peak[a] / peak[b], 3) for a, b in RATIOS if a in peak and b in peak},
+            "emo_growth": growth,
+        }
+        print(json.dumps(row, indent=1))
+        rows.append(row)
+    if not arguments.no_write:
+        write_results("memory", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""How long a whole LoRA step takes: this project's trainer against TRL's own.
+
+    python -m benchmarks.step_speed                   # CPU: SmolLM2-135M, 8 real rows of at most 512 tokens a step
+    python -m benchmarks.step_speed --device cuda     # GPU: a 1B-class model from a config, random weights, V = 128256
+
+A step is the trainer's own training_step (forward, backward) and the optimizer's. Rank 16 on all linear layers,
+bfloat16 autocast, loss on the responses alone. In each round every contender takes one step on the same rows; a ratio
+is the median over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+from benchmarks.harness import alternate, ratio, real_rows, response_ids, write_results
+from instruct import EMOConfig, EMOTrainer
+
+ROWS, MAX_LENGTH, BATCHES = 8, 512, 4
+RATIOS = [("emo", "trl_mle"), ("emo", "mle"), ("mle", "trl_mle"), ("emo", "trl_liger")]
+
+
+def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
+    """SmolLM2-135M and tokenized rows of real instructions."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from instruct.models import EMBEDDED_MODEL, resolve_model
+
+    folder = resolve_model(EMBEDDED_MODEL)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    rows, source = real_rows()
+    encoded = []
+    for row in random.Random(0).sample(rows, ROWS * BATCHES):
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": "\n".join(filter(None, [row["instruction"], row.get("input")]))}],
+            add_generation_prompt=True,
+            return_dict=False,
+        )
+        response = tokenizer(row["output"])["input_ids"] + [tokenizer.eos_token_id]
+        encoded.append(_row(prompt, response))
+    return lambda: AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16), encoded, source
+
+
+def large_model() -> tuple[Any, list[dict[str, list[int]]], str]:
+    """A model of Llama-3.2-1B's shape with random weights, and rows of real text's token frequencies."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=128256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        tie_word_embeddings=True,
+    )
+
+    def make() -> Any:
+        torch.manual_seed(0)
+        with torch.device("cuda"):
+            return LlamaForCausalLM(config).bfloat16()
+
+    ids, source = response_ids(ROWS * BATCHES * 4 * MAX_LENGTH)
+    rows = [ids[start : start + MAX_LENGTH] for start in range(0, len(ids), MAX_LENGTH)]
+    return make, [_row(row[:128], row[128:]) for row in rows], source
+
+
+def _row(prompt: list[int], response: list[int]) -> dict[str, list[int]]:
+    ids = (prompt + response)[:MAX_LENGTH]
+    return {"input_ids": ids, "labels": ([-100] * len(prompt) + response)[:MAX_LENGTH]}
+
+
+def padding_tokenizer() -> Any:
+    """All that a trainer asks of a tokenizer when rows are token ids already: a padding token."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"<pad>": 0, "</s>": 1}, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="</s>")
+
+
+def contender(
+    name: str, make_model: Callable[[], Any], rows: list[dict[str, list[int]]], batch: int, folder: str, gpu: bool
+) -> Callable[[], None]:
+    """A function that takes one optimizer step of a trainer on its next batch."""
+    shared: dict[str, Any] = {
+        "output_dir": f"{folder}/{name}",
+        "per_device_train_batch_size": batch,
+        "max_length": MAX_LENGTH,
+        "bf16": True,
+        "use_cpu": not gpu,
+        "gradient_checkpointing": False,
+        "report_to": [],
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+        "remove_unused_columns": False,
+    }
+    if name.startswith("trl"):
+        cls, config = SFTTrainer, SFTConfig(**shared, use_liger_kernel=name == "trl_liger")
+    else:
+        cls, config = EMOTrainer, EMOConfig(**shared, objective=name)
+    trainer = cls(
+        make_model(),
+        config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=padding_tokenizer(),
+        peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    model = trainer.accelerator.prepare(trainer.model)
+    trainer.model_wrapped = model
+    model.train()
+    optimizer = trainer.create_optimizer()
+    trainer.current_gradient_accumulation_steps = 1
+    batches = cycle([trainer.data_collator(rows[start : start + batch]) for start in range(0, len(rows), batch)])
+
+    def step() -> None:
+        inputs = trainer._prepare_inputs(dict(next(batches)))
+        trainer.training_step(model, inputs, num_items_in_batch=(inputs["labels"][:, 1:] != -100).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    arguments = parser.parse_args()
+    gpu = arguments.device == "cuda"
+    make_model, rows, source = large_model() if gpu else small_model()
+    batch = 4 * ROWS if gpu else ROWS
+    names = ["trl_mle", "mle", "emo", *(["trl_liger"] if gpu else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        steps = {name: contender(name, make_model, rows, batch, folder, gpu) for name in names}
+        seconds = alternate(steps, arguments.rounds)
+    responses = [sum(label != -100 for label in row["labels"]) for row in rows]
+    row = {
+        "model": "Llama-3.2-1B's shape, random weights" if gpu else "SmolLM2-135M",
+        "rows_a_step": batch,
+        "response_tokens_a_step": round(sum(responses) * batch / len(rows)),
+        "tokens_a_step": round(sum(len(row["input_ids"]) for row in rows) * batch / len(rows)),
+        "seconds": {name: round(statistics.median(values), 3) for name, values in seconds.items()},
+        "ratios": {f"{a}/{b}": ratio(seconds, a, b) for a, b in RATIOS if a in seconds and b in seconds},
+    }
+    print(f"{row['model']}: {row['tokens_a_step']} tokens a step, {row['response_tokens_a_step']} of them responses")
+    for name, value in row["seconds"].items():
+        print(f"  {name:14} {value:8.3f} s")
+    for name, value in row["ratios"].items():
+        print(f"  {name:18} {value['median']:.3f}  ({value['low']:.3f} to {value['high']:.3f})")
+    if not arguments.no_write:
+        write_results("step_speed", [row], data=source, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

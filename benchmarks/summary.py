@@ -1,0 +1,166 @@
+"""docs/performance.md's table and plot, from what lies in benchmarks/results.
+
+python -m benchmarks.summary
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import RESULTS, ROOT
+
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- made by python -m benchmarks.summary -->", "<!-- end -->"
+# What a ratio is to reach, for the three shapes in their order.
+SPEED_AIMS = {
+    "emo/mle": (1.4, 1.15, 1.3),
+    "emo/emoloss": (0.2, 0.3, 0.3),
+    "mle/torch_bf16": (0.7, 1.1, 0.7),
+    "mle/torch_float32": (0.35, 0.35, 0.35),
+}
+MEMORY_AIMS = {"emo/emoloss": 0.15, "mle/torch_bf16": 0.25, "mle/torch_float32": 0.15}
+STEP_AIMS = {"emo/trl_mle": 0.65, "emo/mle": 1.10}
+GPU_SPEED_AIMS = {"emo/liger": 1.3, "emo/emoloss": 0.25}
+GPU_MEMORY_AIMS = {"emo/liger": 1.0, "emo/emoloss": 0.05}
+GPU_STEP_AIMS = {"emo/trl_mle": 1.0, "emo/trl_liger": 1.05}
+GROWTH_AIM = 1.1
+NAMES = {
+    "emo": "EMO",
+    "mle": "our cross-entropy",
+    "emoloss": "EMOLoss (the authors')",
+    "torch_bf16": "torch cross-entropy, bf16 logits",
+    "torch_float32": "torch cross-entropy, float32 logits",
+    "trl_mle": "TRL's cross-entropy",
+    "trl_liger": "TRL's, with Liger",
+    "liger": "Liger's fused linear cross-entropy",
+}
+
+
+def results(benchmark: str, gpu: bool) -> dict[str, Any] | None:
+    """The newest results file of a benchmark on a GPU, or on a CPU."""
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{benchmark}-*.json"))]
+    found = [content for content in found if (content["device"] != "cpu") == gpu]
+    return max(found, key=lambda content: content["finished"]) if found else None
+
+
+def _shape(row: dict[str, Any]) -> str:
+    return f"({row['vocabulary']:,}, {row['hidden']:,})"
+
+
+def _line(where: str, measure: str, aim: float, found: float | None, note: str = "") -> str:
+    reached = "not measured" if found is None else f"**{found:.3g}**" if found <= aim else f"{found:.3g}, not reached"
+    return f"| {where} | {measure} | {aim:g} | {reached} | {note} |"
+
+
+def _between(pair: str) -> str:
+    return " / ".join(NAMES[name] for name in pair.split("/"))
+
+
+def table() -> list[str]:
+    """The table's lines, one a figure that was to be reached."""
+    lines = [
+        "| where | ratio | at most | found | quartiles; how far from the floor; the ratio there |",
+        "|---|---|---|---|---|",
+    ]
+    speed, memory, step = (results(name, gpu=False) for name in ("objective_speed", "memory", "step_speed"))
+    for index, row in enumerate(speed["rows"] if speed else []):
+        over = {name: row["seconds"][name] / floor for name, floor in row["floor_seconds"].items()}
+        for pair, aims in SPEED_AIMS.items():
+            value = row["ratios"][pair]
+            first = pair.split("/")[0]
+            at_floor = row["floor_seconds"][first] / row["seconds"][pair.split("/")[1]]
+            note = f"{value['low']:.2f} to {value['high']:.2f}; {over[first]:.2f} x floor; at the floor {at_floor:.2f}"
+            lines.append(_line(f"CPU, {_shape(row)}", f"time, {_between(pair)}", aims[index], value["median"], note))
+    for row in memory["rows"] if memory else []:
+        for pair, aim in MEMORY_AIMS.items():
+            peaks = " / ".join(f"{row['peak_mib'][name]:,.0f} MiB" for name in pair.split("/"))
+            where, measure = f"CPU, {_shape(row)}", f"extra peak memory, {_between(pair)}"
+            lines.append(_line(where, measure, aim, row["ratios"][pair], peaks))
+        growth = row["emo_growth"]
+        note = ", ".join(f"{mib:,.0f} MiB at {int(tokens):,} tokens" for tokens, mib in growth["working_mib"].items())
+        measure = "working memory of EMO, 16 x the tokens"
+        lines.append(_line(f"CPU, {_shape(row)}", measure, GROWTH_AIM, growth["ratio"], note))
+    for pair, aim in STEP_AIMS.items():
+        value = step["rows"][0]["ratios"][pair] if step else None
+        note = f"{value['low']:.2f} to {value['high']:.2f}" if value else ""
+        where = "CPU, SmolLM2-135M, LoRA step of 8 real rows"
+        lines.append(_line(where, f"time, {_between(pair)}", aim, value and value["median"], note))
+    return lines + _gpu_lines()
+
+
+def _gpu_lines() -> list[str]:
+    speed, memory, step = (results(name, gpu=True) for name in ("objective_speed", "memory", "step_speed"))
+    lines = []
+    for measure, found, aims in (("time", speed, GPU_SPEED_AIMS), ("extra peak memory", memory, GPU_MEMORY_AIMS)):
+        for pair, aim in aims.items():
+            if found is None:
+                lines.append(_line("GPU, the three shapes, 16,384 tokens", f"{measure}, {_between(pair)}", aim, None))
+            for row in found["rows"] if found else []:
+                value = row["ratios"][pair]
+                value = value["median"] if isinstance(value, dict) else value
+                lines.append(_line(f"{found['device']}, {_shape(row)}", f"{measure}, {_between(pair)}", aim, value))
+    for pair, aim in GPU_STEP_AIMS.items():
+        value = step["rows"][0]["ratios"][pair]["median"] if step else None
+        where = "GPU, LoRA step of a model of Llama-3.2-1B's shape"
+        lines.append(_line(where, f"time, {_between(pair)}", aim, value))
+    return lines
+
+
+def about() -> list[str]:
+    """What was measured where, a line a results file."""
+    lines = []
+    for path in sorted(RESULTS.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        machine, versions = content["machine"], content["versions"]
+        where = ", ".join(machine["gpus"]) or f"{machine['processor']}, {content['threads']} threads"
+        lines.append(f"- `{path.name}`: {where}, torch {versions['torch']}, {content['finished'][:10]}")
+    return lines
+
+
+def page(text: str) -> str:
+    """The page with its table made anew."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", END + after])
+
+
+def plot(path: Path) -> None:
+    """Seconds a loss and gradient take and megabytes they need, as multiples of this project's cross-entropy."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    speed, memory = results("objective_speed", gpu=False), results("memory", gpu=False)
+    if speed is None or memory is None:
+        return
+    names = ["mle", "emo", "torch_bf16", "torch_float32", "emoloss"]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for axis, rows, key, title in (
+        (axes[0], speed["rows"], "seconds", "Time, loss and gradient (s)"),
+        (axes[1], memory["rows"], "peak_mib", "Extra peak memory (MiB)"),
+    ):
+        for index, name in enumerate(names):
+            places = [group + (index - 2) * 0.16 for group in range(len(rows))]
+            bars = axis.bar(places, [row[key][name] for row in rows], 0.15, label=NAMES[name])
+            axis.bar_label(bars, fmt=lambda value: f"{value:.3g}" if value < 100 else f"{value:.0f}", fontsize=6.5)
+        axis.set_yscale("log")
+        axis.set_xticks(range(len(rows)), [f"V={row['vocabulary']:,}\nd={row['hidden']:,}" for row in rows])
+        axis.set_title(title, fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+    processor, cores = speed["machine"]["processor"], speed["machine"]["cores"]
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.suptitle(f"2,048 response tokens, bfloat16, frozen head; {processor}, {cores} cores", fontsize=10)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def main() -> None:
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    plot(PAGE.with_suffix(".png"))
+    print(f"written: {PAGE.relative_to(ROOT)}, {PAGE.with_suffix('.png').relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The benchmarks run, and what docs/performance.md says is what their results files hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    import benchmarks.summary
+
+    return benchmarks
+
+
+@pytest.mark.e2e
+def test_objective_speed_prints_every_ratio():
+    printed = run("benchmarks.objective_speed", "--shape", "700,16", "--tokens", "64", "--rounds", "2", "--no-write")
+    assert "(700, 16), 64 tokens" in printed
+    for pair in ("emo/mle", "emo/emoloss", "mle/torch_bf16", "mle/torch_float32"):
+        assert pair in printed
+
+
+@pytest.mark.e2e
+def test_the_objective_takes_less_memory_than_the_logits_alone():
+    """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
+    tokens, vocabulary = 8192, 8000
+    printed = run("benchmarks.memory", "--one", "mle", str(vocabulary), "32", str(tokens), "cpu")
+    assert json.loads(printed.splitlines()[-1])["peak"] < 0.5 * tokens * vocabulary * 2
+
+
+def test_the_page_is_made_from_the_results(benchmarks):
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert benchmarks.summary.page(page) == page
+
+
+def test_alternation_gives_every_contender_a_turn_in_every_round(benchmarks):
+    from benchmarks.harness import alternate, ratio
+
+    turns: list[str] = []
+    seconds = alternate({name: (lambda name=name: turns.append(name)) for name in "abc"}, rounds=3)
+    assert [sorted(turns[start : start + 3]) for start in range(0, 12, 3)] == [["a", "b", "c"]] * 4  # one to warm up
+    assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3, "c": 3}
+    assert ratio({"x": [2.0, 4.0, 9.0], "y": [1.0, 1.0, 3.0]}, "x", "y")["median"] == 3
