@@ -23,8 +23,7 @@ import torch
 from benchmarks.harness import ROOT, SHAPES, write_results
 
 MIB = 2**20
-FEWER, MORE = 4096, 65536
-WARM_UP = FEWER
+FEWER, MORE = 2048, 32768
 CPU_CONTENDERS = ["emo", "mle", "emoloss", "torch_bf16", "torch_float32"]
 GPU_CONTENDERS = [*CPU_CONTENDERS, "liger", "cut"]
 RATIOS = [
@@ -67,10 +66,12 @@ def measure(name: str, vocabulary: int, hidden: int, tokens: int, device: str) -
 
     example = Example(tokens, vocabulary, hidden, device)
     loss_function = loss_of(name, example)
-    # Threads, and the kernels that the products' library keeps for every shape, are there before the first look.
+    # Threads, and the kernels that the products' library keeps for every number of rows that it has met, are there
+    # before the first look: some 20 MB in all.
     states, labels = example.hidden, example.labels
-    example.hidden, example.labels = states[:WARM_UP].detach().requires_grad_(), labels[:WARM_UP]
-    loss_function(example).backward()
+    for rows in range(32, 513, 32):
+        example.hidden, example.labels = states[:rows].detach().requires_grad_(), torch.arange(rows).to(labels)
+        loss_function(example).backward()
     example.hidden, example.labels = states, labels
     size = example.hidden.numel() * example.hidden.element_size()
     with Peak() as forward:

@@ -50,7 +50,7 @@ def _shape(row: dict[str, Any]) -> str:
 
 
 def _line(where: str, measure: str, aim: float, found: float | None, note: str = "") -> str:
-    reached = "not measured" if found is None else f"**{found:.3g}**" if found <= aim else f"{found:.3g}, not reached"
+    reached = "not measured" if found is None else f"**{found:.3f}**" if found <= aim else f"{found:.3f}, not reached"
     return f"| {where} | {measure} | {aim:g} | {reached} | {note} |"
 
 
