@@ -63,7 +63,7 @@ class SystemSection(_Section):
     transport_cost: str = "fixed"
     gamma: float = Field(default=0.8, ge=0, le=1)
     tailr_variant: Literal["paper", "official"] = "paper"
-    ent_threshold: float = 1.2
+    ent_threshold: float = 1.3
     goldfish_k: int = Field(default=4, ge=2)
     goldfish_context: int = Field(default=13, ge=1)
 

@@ -123,6 +123,17 @@ def test_the_command_knows_every_objective():
     assert emo_config.OBJECTIVES == OBJECTIVES == get_args(SystemSection.model_fields["objective"].annotation)
 
 
+def test_a_system_defaults_to_what_the_trainer_does():
+    import dataclasses
+
+    from instruct.config import SystemSection
+    from instruct.training.emo_config import EMOConfig
+
+    trainers = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
+    ours = SystemSection(objective="emo").emo_config()
+    assert ours == {name: trainers[name] for name in ours}
+
+
 def test_a_loss_that_is_no_number_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
     from instruct.cli import run_guarded
 
