@@ -126,7 +126,6 @@ def write_results(name: str, rows: list[dict[str, Any]], key: Sequence[str] = ()
         if all(earlier[field] == value for field, value in where.items()):
             measured = {tuple(row[field] for field in key) for row in rows}
             rows += [row for row in earlier["rows"] if tuple(row[field] for field in key) not in measured]
-            rows.sort(key=lambda row: SHAPES.index((row["vocabulary"], row["hidden"])))
     content = {
         "benchmark": name,
         "device": device,

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import RESULTS, ROOT
+from benchmarks.harness import RESULTS, ROOT, SHAPES
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- made by python -m benchmarks.summary -->", "<!-- end -->"
@@ -45,6 +45,12 @@ def results(benchmark: str, gpu: bool) -> dict[str, Any] | None:
     return max(found, key=lambda content: content["finished"]) if found else None
 
 
+def by_shape(content: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The rows of the three shapes, in the shapes' order."""
+    rows = {(row["vocabulary"], row["hidden"]): row for row in content["rows"]} if content else {}
+    return [rows[shape] for shape in SHAPES if shape in rows]
+
+
 def _shape(row: dict[str, Any]) -> str:
     return f"({row['vocabulary']:,}, {row['hidden']:,})"
 
@@ -65,7 +71,8 @@ def table() -> list[str]:
         "|---|---|---|---|---|",
     ]
     speed, memory, step = (results(name, gpu=False) for name in ("objective_speed", "memory", "step_speed"))
-    for index, row in enumerate(speed["rows"] if speed else []):
+    for row in by_shape(speed):
+        index = SHAPES.index((row["vocabulary"], row["hidden"]))
         over = {name: row["seconds"][name] / floor for name, floor in row["floor_seconds"].items()}
         for pair, aims in SPEED_AIMS.items():
             value = row["ratios"][pair]
@@ -73,7 +80,7 @@ def table() -> list[str]:
             at_floor = row["floor_seconds"][first] / row["seconds"][pair.split("/")[1]]
             note = f"{value['low']:.2f} to {value['high']:.2f}; {over[first]:.2f} x floor; at the floor {at_floor:.2f}"
             lines.append(_line(f"CPU, {_shape(row)}", f"time, {_between(pair)}", aims[index], value["median"], note))
-    for row in memory["rows"] if memory else []:
+    for row in by_shape(memory):
         for pair, aim in MEMORY_AIMS.items():
             peaks = " / ".join(f"{row['peak_mib'][name]:,.0f} MiB" for name in pair.split("/"))
             where, measure = f"CPU, {_shape(row)}", f"extra peak memory, {_between(pair)}"
@@ -97,7 +104,7 @@ def _gpu_lines() -> list[str]:
         for pair, aim in aims.items():
             if found is None:
                 lines.append(_line("GPU, the three shapes, 16,384 tokens", f"{measure}, {_between(pair)}", aim, None))
-            for row in found["rows"] if found else []:
+            for row in by_shape(found):
                 value = row["ratios"][pair]
                 value = value["median"] if isinstance(value, dict) else value
                 lines.append(_line(f"{found['device']}, {_shape(row)}", f"{measure}, {_between(pair)}", aim, value))
@@ -139,8 +146,8 @@ def plot(path: Path) -> None:
     names = ["mle", "emo", "torch_bf16", "torch_float32", "emoloss"]
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     for axis, rows, key, title in (
-        (axes[0], speed["rows"], "seconds", "Time, loss and gradient (s)"),
-        (axes[1], memory["rows"], "peak_mib", "Extra peak memory (MiB)"),
+        (axes[0], by_shape(speed), "seconds", "Time, loss and gradient (s)"),
+        (axes[1], by_shape(memory), "peak_mib", "Extra peak memory (MiB)"),
     ):
         for index, name in enumerate(names):
             places = [group + (index - 2) * 0.16 for group in range(len(rows))]

@@ -182,7 +182,7 @@ def _chunks(
     """Indices of at most `size` tokens, the cost rows of their labels and each token's row there, if there is a cost.
 
     Tokens are taken in the order of their labels, so that a cost row is computed once for all that share it, and cost
-    rows `size` at a time, so that their product is as fast as the others.
+    rows for a group of labels at a time, so that their product is as fast as the others.
     """
     if cost is None:
         for index in _split(torch.arange(len(labels), device=labels.device), size):
