@@ -51,7 +51,7 @@ def print_preview(config: ExperimentConfig, shown: int = 3) -> None:
         parts = memory_gib(config, model_shape(config), arguments)
         listed = ", ".join(f"{name} {size:.2f}" for name, size in parts.items())
         console.print(f"memory, estimated: {sum(parts.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
-        console.print(one_step(config, tokenizer, encoded, Path(folder)), highlight=False)
+        console.print(one_step(config, arguments, tokenizer, encoded), highlight=False)
 
 
 def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
@@ -89,12 +89,11 @@ def check(encoded: EncodedRows, rows: RowSet) -> None:
         )
 
 
-def one_step(config: ExperimentConfig, tokenizer: Any, encoded: EncodedRows, folder: Path) -> str:
+def one_step(config: ExperimentConfig, arguments: Any, tokenizer: Any, encoded: EncodedRows) -> str:
     """One forward and backward pass over the first batch; its loss and gradient norm in words."""
     import torch
 
-    system = next(iter(config.systems.values()))
-    trainer = make_trainer(config, system, tokenizer, encoded, folder)
+    trainer = make_trainer(config, arguments, tokenizer, encoded)
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
     with trainer.compute_loss_context_manager():
@@ -106,7 +105,7 @@ def one_step(config: ExperimentConfig, tokenizer: Any, encoded: EncodedRows, fol
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
     return (
-        f"one step ({system.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
+        f"one step ({arguments.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
     )
 
 

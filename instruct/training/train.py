@@ -142,8 +142,8 @@ def model_arguments(config: ExperimentConfig) -> dict[str, Any]:
     return arguments
 
 
-def make_trainer(config: ExperimentConfig, system: SystemSection, tokenizer: Any, rows: EncodedRows, out: Path) -> Any:
-    """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to `out`."""
+def make_trainer(config: ExperimentConfig, arguments: Any, tokenizer: Any, rows: EncodedRows) -> Any:
+    """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to the arguments' `output_dir`."""
     import torch
 
     from instruct.training.emo_trainer import EMOTrainer
@@ -169,8 +169,7 @@ def make_trainer(config: ExperimentConfig, system: SystemSection, tokenizer: Any
             use_dora=config.lora.use_dora,
             task_type="CAUSAL_LM",
         )
-    arguments = trainer_arguments(config, system, out)
-    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "tensorboard"))
+    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     try:
         return EMOTrainer(
             resolve_model(config.model.name),
@@ -212,7 +211,8 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
     }
     step = f"train/{name}"
     work = run.folder / "checkpoints" / name
-    trainer_arguments(config, system, work)  # joins the other processes, where `accelerate launch` has started several
+    # Making them joins the other processes, where `accelerate launch` has started several.
+    arguments = trainer_arguments(config, system, work)
     processes = PartialState()
     main = processes.is_main_process
 
@@ -232,7 +232,7 @@ def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict
     with recorded as results:
         encoded = encoded_rows(config, tokenizer, rows)
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
-        trainer = make_trainer(config, system, tokenizer, encoded, work)
+        trainer = make_trainer(config, arguments, tokenizer, encoded)
         try:
             trainer.train(resume_from_checkpoint=checkpoint)
         finally:

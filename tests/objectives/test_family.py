@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from family import FAMILY
 from torch import Tensor
 
 from instruct.objectives import (
@@ -23,15 +24,6 @@ from instruct.objectives import (
 from instruct.objectives.objective import TokenStatistics, Weighting
 from instruct.objectives.reference import reference_token_loss
 
-FAMILY: list[Objective] = [
-    MLE(),
-    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
-    MixCE(0.7),
-    TaiLr(0.3),
-    TaiLr(0.3, "official"),
-    DFT(),
-    ErrorNormTruncation(1.0),
-]
 ENGINE = [  # the same objectives as far as the engine can tell them apart: what they ask for, and whether b is there
     MLE(),
     EMO("official"),

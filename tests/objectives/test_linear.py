@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from emo import EMOLoss
+from family import EMO_VARIANTS, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
@@ -25,13 +26,9 @@ OBJECTIVES: list[Objective] = [
     MLE(),
     MixCE(0.7),
     TaiLr(0.3),
-    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
+    *EMO_VARIANTS,
 ]
 TOKENS, HIDDEN, VOCABULARY = 37, 16, 101
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 def example(dtype: torch.dtype = torch.float32, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ import math
 
 import pytest
 import torch
+from family import EMO_VARIANTS, relative_error
 from torch import Tensor
 
 from instruct.objectives import linear, triton_kernels
@@ -22,16 +23,12 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OBJECTIVES: list[Objective] = [
     MLE(),
     MixCE(0.7),
-    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
+    *EMO_VARIANTS,
 ]
 TOKENS, VOCABULARY = 9, 101
 # The interpreter is numpy, which warns of the side of tl.where that is not taken.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 def example(

@@ -6,8 +6,10 @@ import functools
 from typing import Any
 
 import pytest
+import tiny
 import torch
 from datasets import Dataset
+from family import FAMILY, relative_error
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
@@ -24,23 +26,12 @@ from transformers import (
 )
 from trl import SFTConfig, SFTTrainer
 
-from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives import DFT, EMO, MLE
 from instruct.objectives.reference import reference_token_loss
 from instruct.training.head import attach_objective
 
 VOCABULARY = 131
-SIZES: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+SIZES = {**tiny.SIZES, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
 # Beside each: what multiplies its initial parameters, so that its logits have a standard deviation of 2 to 3, as
 # trained models' have; and what it puts between its head and the softmax.
 ARCHITECTURES: dict[str, tuple[PreTrainedConfig, float, dict[str, float]]] = {
@@ -62,15 +53,6 @@ ARCHITECTURES: dict[str, tuple[PreTrainedConfig, float, dict[str, float]]] = {
     "granite": (GraniteConfig(**SIZES, logits_scaling=4.0), 10, {"logit_scale": 0.25}),
     "cohere": (CohereConfig(**SIZES, logit_scale=0.5), 7, {"logit_scale": 0.5}),
 }  # fmt: skip
-FAMILY: list[Objective] = [
-    MLE(),
-    *(EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")),
-    MixCE(0.7),
-    TaiLr(0.3),
-    TaiLr(0.3, "official"),
-    DFT(),
-    ErrorNormTruncation(1.0),
-]
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
 
 
@@ -111,10 +93,6 @@ def model_states_labels(architecture: str, dtype: torch.dtype) -> tuple[PreTrain
         states = model.base_model(input_ids=input_ids).last_hidden_state
     labels[:, 6::2] = torch.where(labels[:, 6::2] == -100, -100, likeliest[:, 5:-1:2])
     return model, states, labels
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
 @pytest.mark.parametrize("objective", FAMILY, ids=str)

@@ -12,9 +12,7 @@ from datasets import Dataset
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
-    GPT2Config,
     LlamaConfig,
-    PhiConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
 )
@@ -41,12 +39,7 @@ CONFIGS = {
     "gemma2": lambda tied: Gemma2Config(
         **SIZES, head_dim=8, final_logit_softcapping=5.0, sliding_window=64, tie_word_embeddings=tied
     ),
-    "gpt2": lambda tied: GPT2Config(
-        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=128, tie_word_embeddings=tied,
-        bos_token_id=1, eos_token_id=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    ),
-    "phi": lambda tied: PhiConfig(**SIZES, tie_word_embeddings=tied),
-}  # fmt: skip
+}
 
 
 def tiny_model(architecture: str = "llama", tied: bool = True):
@@ -55,9 +48,6 @@ def tiny_model(architecture: str = "llama", tied: bool = True):
     with torch.no_grad():  # the default initialisation is so small that every token is as likely as any other
         for parameter in model.parameters():
             parameter.mul_(5)
-        bias = getattr(model.get_output_embeddings(), "bias", None)
-        if bias is not None:
-            bias.normal_()
     return model.float()
 
 

@@ -1,0 +1,24 @@
+"""What several tests hold to the reference: every member of the family, and how far a gradient may be off."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+
+EMO_VARIANTS: list[Objective] = [
+    EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")
+]
+FAMILY: list[Objective] = [
+    MLE(),
+    *EMO_VARIANTS,
+    MixCE(0.7),
+    TaiLr(0.3),
+    TaiLr(0.3, "official"),
+    DFT(),
+    ErrorNormTruncation(1.0),
+]
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
