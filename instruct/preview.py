@@ -105,7 +105,8 @@ def one_step(config: ExperimentConfig, arguments: Any, tokenizer: Any, encoded: 
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
     return (
-        f"one step ({arguments.objective}): loss {loss.item():.4f} over {tokens} response tokens, gradient norm {norm:.3f}"
+        f"one step ({arguments.objective}): loss {loss.item():.4f} over {tokens} response tokens, "
+        f"gradient norm {norm:.3f}"
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines import BATCH, Engine, Failure, Reply, Request
+from instruct.judging.engines import Engine, Failure, Reply, Request
+from instruct.judging.engines.vllm import BATCH
 from instruct.judging.policies import candidate_is_second
 from instruct.judging.prompts import PromptTemplate
 from instruct.judging.store import Completion, Judgment, JudgmentStore, completion_key

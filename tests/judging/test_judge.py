@@ -17,7 +17,8 @@ import pytest
 
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines import CONCURRENCY, check_available, judge_engine
+from instruct.judging.engines import check_available, judge_engine
+from instruct.judging.engines.server import CONCURRENCY
 from instruct.judging.judge import Answers, joined, judge_comparison
 from instruct.judging.policies import candidate_is_second, outcomes
 from instruct.judging.store import JudgmentStore
