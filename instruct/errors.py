@@ -13,6 +13,12 @@ class InputError(InstructError):
     exit_code = 2
 
 
+class StoppedError(InstructError):
+    """A budget or too many failures stopped the work; what was done is kept. Exit code 3."""
+
+    exit_code = 3
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """`text` on one line without control characters, cut to `limit`: safe inside an error message or a terminal."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
