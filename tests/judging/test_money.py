@@ -1,0 +1,276 @@
+"""What a judge costs: the price table, the estimate, and the check that a budget holds."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.errors import InputError
+from instruct.judging.cards import load_judge_card
+from instruct.judging.money import (
+    Price,
+    affords,
+    estimate_of,
+    gate,
+    is_free,
+    likely_tokens,
+    most_tokens,
+    price_of,
+)
+from instruct.judging.prompts import PromptTemplate
+
+CENT = Price(10_000, 20_000)  # a cent a prompt token, two a completion token
+
+
+@pytest.fixture
+def local_table(tmp_path, monkeypatch):
+    """`write(text)`: the user's own ./judges/prices.yaml."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> None:
+        (tmp_path / "judges").mkdir()
+        (tmp_path / "judges" / "prices.yaml").write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("model", "price"),
+    [
+        ("gpt-4", Price(30, 60)),
+        ("gpt-4-1106-preview", Price(10, 30)),
+        ("gpt-4-turbo-2024-04-09", Price(10, 30)),
+        ("gpt-4.1", Price(2, 8)),
+        ("gpt-4.1-mini-2025-04-14", Price(0.4, 1.6)),
+        ("gpt-4o-2024-05-13", Price(5, 15)),
+        ("gpt-4o-2024-08-06", Price(2.5, 10)),
+        ("gpt-6", None),
+    ],
+)
+def test_the_installed_table(tmp_path, monkeypatch, model, price):
+    monkeypatch.chdir(tmp_path)
+    assert price_of(model, "api.openai.com") == price
+    assert price_of(model, "https://api.openai.com/v1/") == price
+    assert price_of(model, "https://api.example.org/v1") is None
+    assert price_of(model, None) is None
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-4", "gpt-4-0314", "gpt-4-1106-preview", "gpt-4-turbo", "gpt-4o-mini-2024-07-18"]
+)
+def test_input_prices_are_those_that_alpaca_eval_reckons_with(model):
+    from alpaca_eval.decoders.openai import _get_price_per_token
+
+    price = price_of(model, "api.openai.com")
+    assert price is not None
+    assert price.input == pytest.approx(1e6 * _get_price_per_token(model))
+
+
+def test_a_local_table_goes_before_the_installed_one_which_stays(local_table):
+    local_table(
+        "prices:\n  - {model: gpt-4, input: 1, output: 2}\n"
+        "  - {model: '*', endpoint: 'localhost:4000', input: 3, output: 4}\n"
+        "  - {model: mine, endpoint: 'http://10.0.0.7', input: 5, output: 6}\n"
+    )
+    assert price_of("gpt-4", "api.openai.com") == Price(1, 2)
+    assert price_of("gpt-4-1106-preview", "api.openai.com") == Price(10, 30)
+    assert price_of("anything", "http://localhost:4000/v1") == Price(3, 4)
+    assert price_of("anything", "http://localhost:4001/v1") is None
+    assert price_of("mine", "http://10.0.0.7:8000/v1") == Price(5, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("prices:\n  - {model: gpt-4, input: 1}\n", "prices.0.output"),
+        ("prices:\n  - {model: gpt-4, input: -1, output: 2}\n", "prices.0.input"),
+        ("prices:\n  - {model: gpt-4, input: .nan, output: 2}\n", "prices.0.input"),
+        ("prices:\n  - {model: gpt-4, inputs: 1, input: 1, output: 2}\n", "nearest: input"),
+        ("gpt-4: 30\n", "key 'prices' is missing"),
+    ],
+)
+def test_a_table_with_a_mistake_is_refused(local_table, text, line):
+    local_table(text)
+    with pytest.raises(InputError, match=r"^judges/prices\.yaml: ") as caught:
+        price_of("gpt-4", "api.openai.com")
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "free"),
+    [
+        (None, True),
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://localhost:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("https://192.168.1.20/v1", True),
+        ("10.1.2.3:8000", True),
+        ("api.openai.com", False),
+        ("https://8.8.8.8/v1", False),
+        ("https://localhost.example.org/v1", False),
+        ("http://127.0.0.1.example.org/v1", False),
+        ("http://user@127.0.0.1:1@example.org/v1", False),
+        ("http://gpu-box:8000/v1", False),
+        ("http://[::1", False),
+        ("", False),
+    ],
+)
+def test_only_an_address_of_ones_own_is_free(endpoint, free):
+    assert is_free(endpoint) is free
+
+
+def test_what_tokens_cost():
+    assert Price(30, 60).usd(1_000_000, 500_000) == 60
+    assert Price(30, 60).usd(414, 0) == pytest.approx(0.01242)  # a row of AlpacaEval's published annotations
+
+
+@pytest.mark.parametrize("counts", [(None, 3), (3, None), (-5, 3), (3, -5)])
+def test_a_reply_without_a_usable_count_cost_its_reservation(counts):
+    assert CENT.paid(*counts, most=0.5) == 0.5
+    assert CENT.paid(3, 4, most=0.5) == pytest.approx(0.11)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(smollm2):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(smollm2)
+
+
+@given(
+    st.one_of(
+        st.text(st.characters(codec="utf-8"), max_size=200),
+        st.lists(
+            st.fixed_dictionaries({"role": st.just("user"), "content": st.text(st.characters(codec="utf-8"))}),
+            min_size=1,
+            max_size=3,
+        ),
+    )
+)
+def test_a_prompt_never_has_more_tokens_than_reckoned(tokenizer, prompt):
+    if isinstance(prompt, list):
+        # With a system message, or the template adds one of its own, which is no part of the prompt.
+        prompt = [{"role": "system", "content": ""}, *prompt]
+        text = tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+    else:
+        text = prompt
+    ids = tokenizer(text)["input_ids"]
+    assert len(ids) <= most_tokens(prompt)
+
+
+def test_a_lone_surrogate_and_what_goes_with_a_prompt_are_counted():
+    assert most_tokens("\ud800") >= len("\ufffd".encode())
+    schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
+    assert most_tokens("a", also=schema) == most_tokens("a") + len(json.dumps(schema))
+    assert likely_tokens("a" * 400, also=None) == 100
+
+
+@pytest.fixture(scope="module")
+def published(shared_data):
+    """The pairs that GPT-4 was asked about for AlpacaEval, as its prompts, and its bill in tokens for each."""
+    template = PromptTemplate(load_judge_card("alpaca_eval_gpt4"))
+    path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
+    rows = [row for row in json.loads(path.read_text()) if row["price_per_example"]]
+    prompts = [template.render(row, row["output_1"], row["output_2"]) for row in rows]
+    return prompts, [row["price_per_example"] / 30e-6 for row in rows]  # one price for all tokens, alpaca_eval's
+
+
+def test_the_estimate_is_near_the_tokens_of_a_tokenizer_and_of_gpt4(published, tokenizer):
+    prompts, bills = published
+    texts = ["".join(message["content"] for message in prompt) for prompt in prompts]
+    counted = sum(len(ids) for ids in tokenizer(texts)["input_ids"])
+    reckoned = sum(map(likely_tokens, prompts))
+    assert reckoned == pytest.approx(counted, rel=0.25)
+    assert reckoned == pytest.approx(sum(bills), rel=0.25)
+    assert len(prompts) == 789
+    assert all(most_tokens(prompt) + 100 >= bill for prompt, bill in zip(prompts, bills, strict=True))
+
+
+def test_the_estimate_of_a_run_over_alpaca_eval(published):
+    prompts, bills = published
+    reckoned = estimate_of(prompts, max_tokens=100, price=Price(30, 60), concurrency=64)
+    assert reckoned.requests == 789
+    assert reckoned.minutes == pytest.approx(13 * 5 / 60)
+    # What was paid, at one price for all tokens, and what a run of nothing but longest replies would add.
+    assert reckoned.usd == pytest.approx(30e-6 * sum(bills) + 60e-6 * 78_900, rel=0.25)
+    assert reckoned.words().startswith("estimate: 789 requests, about 43")
+    assert "at most about $17." in reckoned.words()
+    assert "2 min (64 at once, 5 s a request assumed)" in reckoned.words()
+
+
+ASKED = estimate_of(["Which is better?"] * 100, max_tokens=10, price=CENT, concurrency=8)
+
+
+@pytest.mark.parametrize(
+    ("price", "budget", "yes", "line"),
+    [
+        (CENT, None, False, "this judge costs money; give --budget-usd"),
+        (None, None, False, "unknown; add it to ./judges/prices.yaml with --budget-usd, or give --yes"),
+        (None, 5.0, False, "unknown; add it to ./judges/prices.yaml, or give --yes alone"),
+        (None, 5.0, True, "unknown; add it to ./judges/prices.yaml, or give --yes alone"),
+        (CENT, 0.0, True, "--budget-usd 0: is no limit"),
+        (CENT, -1.0, True, "--budget-usd -1: is no limit"),
+        (CENT, math.nan, True, "--budget-usd nan: is no limit"),
+        (CENT, math.inf, True, "--budget-usd inf: is no limit"),
+        (CENT, 5.0, False, None),
+        (CENT, 5.0, True, None),
+        (CENT, None, True, None),
+        (None, None, True, None),
+    ],
+)
+def test_a_paid_judge_wants_a_limit_or_a_yes(capsys, price, budget, yes, line):
+    if line is None:
+        gate(ASKED, price, budget, yes)
+    else:
+        with pytest.raises(InputError) as caught:
+            gate(ASKED, price, budget, yes)
+        assert line in str(caught.value)
+    assert ("estimate: 100 requests" in capsys.readouterr().out) == (line is None or budget is None)
+
+
+def test_nothing_left_to_ask_costs_nothing(capsys):
+    gate(estimate_of([], max_tokens=10, price=CENT, concurrency=8), CENT, None, False)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_unknown_price_is_said():
+    assert "at an unknown price" in estimate_of(["a"], max_tokens=1, price=None, concurrency=1).words()
+
+
+@given(
+    budget=st.floats(0.01, 100),
+    requests=st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=60),
+    under_way_at_most=st.integers(1, 8),
+    data=st.data(),
+)
+def test_a_budget_is_never_exceeded(budget, requests, under_way_at_most, data):
+    """Whatever is reserved, whatever of it is spent in the end, in whatever order replies come."""
+    spent, under_way, sent, unsent = 0.0, {}, [], []
+
+    def one_replies() -> float:
+        index = data.draw(st.sampled_from(sorted(under_way)))
+        most = under_way.pop(index)
+        return most * requests[index][1]
+
+    for index, (most, _) in enumerate(requests):
+        if len(under_way) == under_way_at_most:
+            spent += one_replies()
+        if affords(budget, spent, sum(under_way.values()), most):
+            under_way[index] = most
+            sent.append(index)
+        else:
+            unsent.append(index)
+        assert spent + sum(under_way.values()) <= budget + 1e-9
+    while under_way:
+        spent += one_replies()
+    assert spent <= budget + 1e-9
+    assert sorted(sent + unsent) == list(range(len(requests)))
+    assert all(requests[index][0] > 0 for index in unsent)
+
+
+def test_no_budget_affords_everything():
+    assert affords(None, 1e9, 1e9, 1e9)
