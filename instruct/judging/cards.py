@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Required
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from typing_extensions import TypedDict
 
-from instruct.cards import find_card, load_card
-from instruct.errors import InputError
+from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
+from instruct.errors import InputError, one_line
 
 Policy = Literal["single", "strict", "upstream"]
+PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
+
+# What a card says beside what makes the verdicts.
+_ABOUT = {
+    "name", "description", "licence", "citation", "needs", "warning", "notes", "human_agreement", "weights",
+    "leading_policy",
+}  # fmt: skip
 
 
 class _Section(BaseModel):
@@ -20,12 +30,18 @@ class _Section(BaseModel):
 
 
 class Decoding(_Section):
-    """How the judge's reply is sampled; part of what a stored completion is keyed by."""
+    """How the judge's reply is sampled; part of what a stored completion is keyed by.
+
+    `beams`: beam search with early stopping, where the engine has it. `extra`: further arguments of the request, as
+    the OpenAI API names them.
+    """
 
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_tokens: int = Field(default=512, ge=1)
     repetition_penalty: float | None = Field(default=None, gt=0)
+    beams: int = Field(default=1, ge=1)
+    extra: dict[str, Any] = {}
 
 
 class Labels(_Section):
@@ -35,42 +51,130 @@ class Labels(_Section):
     second: str
 
 
-class VerdictRule(_Section):
-    """Either a named parser of the reply's text, or labels whose log-probabilities decide.
+class Words(_Section):
+    """What the judge writes for each verdict; `tie` is left out where it is not asked for one."""
 
-    With labels: log p(first) - log p(second), nearer to 0 than `tie_margin` (nats), is a tie.
-    """
-
-    parser: Literal["autoj", "pandalm", "alpaca_eval"] | None = None
-    labels: Labels | None = None
-    tie_margin: float = Field(default=0.0, ge=0)
+    first: str
+    second: str
+    tie: str | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> VerdictRule:
-        if (self.parser is None) == (self.labels is None):
-            raise ValueError("give either parser or labels")
+    def _distinct(self) -> Words:
+        words = [word for word in (self.first, self.second, self.tie) if word is not None]
+        if len(set(words)) < len(words) or not all(word.strip() == word != "" for word in words):
+            raise ValueError("the words must differ, and have no spaces around them")
         return self
+
+
+class RatingScale(_Section):
+    """The lowest and the highest rating; a number beyond them is no rating."""
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RatingScale:
+        if not self.low < self.high:
+            raise ValueError("low must be less than high")
+        return self
+
+
+class VerdictRule(_Section):
+    """How the reply is read: exactly one of these.
+
+    - `labels`: their log-probabilities as the first token; nearer to each other than `tie_margin` (nats) is a tie.
+    - `words`: found in the text.
+    - `regex`: its one group, compared with `words`, or read as a number on the scale `rating`.
+    - `json_field`: of a JSON object in the reply, compared with `words`, or a number on the scale `rating`.
+    - `parser`: the rule of a published judge's authors.
+
+    A reply that holds two different verdicts is unparsed, unless `occurrence: last` says that the last one counts.
+    """
+
+    parser: Literal["autoj", "autoj_rating", "pandalm", "alpaca_eval_annotator"] | None = None
+    labels: Labels | None = None
+    tie_margin: float = Field(default=0.0, ge=0)
+    words: Words | None = None
+    regex: str | None = None
+    json_field: str | None = None
+    rating: RatingScale | None = None
+    occurrence: Literal["only", "last"] = "only"
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> VerdictRule:
+        ways = [name for name in ("labels", "regex", "json_field", "parser") if getattr(self, name) is not None]
+        if len(ways) > 1 or not (ways or self.words):
+            raise ValueError("give one of labels, words, regex, json_field or parser")
+        searched = not ways or ways[0] in ("regex", "json_field")
+        if self.words and not searched:
+            raise ValueError(f"words go alone or with regex or json_field, not with {ways[0]}")
+        if ways and searched and (self.words is None) == (self.rating is None):
+            raise ValueError(f"{ways[0]} needs either words (first, second) or rating (low, high)")
+        if not ways and self.rating:
+            raise ValueError("a rating is read by regex, json_field or parser; words give a verdict")
+        if self.tie_margin and not self.labels:
+            raise ValueError("tie_margin belongs to labels")
+        if self.occurrence == "last" and not searched:
+            raise ValueError("occurrence belongs to words, regex or json_field")
+        if self.regex is not None:
+            try:
+                groups = re.compile(self.regex).groups
+            except re.error as error:
+                raise ValueError(f"regex is not a regular expression ({one_line(error)})") from None
+            if groups != 1:
+                raise ValueError(f"regex needs one group, around the verdict; it has {groups} (write others as (?:…))")
+        return self
+
+
+def _date_as_text(value: Any) -> Any:
+    """YAML reads 2026-11-21 as a date."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+class HumanAgreement(TypedDict, total=False):
+    """What `instruct validate` measured on one set: percentages, but for `pairs` and Cohen's kappa.
+
+    `judge` is the start of the card's hash when it was measured. A figure that was not measured is absent.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    pairs: Required[int]
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    kappa: float
+    both_orders: float
+    consistency: float
+    first_position_rate: float
+    judge: str
+    measured: Annotated[str, BeforeValidator(_date_as_text)]
 
 
 class JudgeCard(_Section):
     """What `judges/NAME/judge.yaml` says.
 
     `annotator` names an annotator of the alpaca-eval package whose prompt is read from there; else `prompt` is a file
-    beside the card with the placeholders {instruction}, {input}, {first} and {second}. `warning` stands prominently
-    in every report; `human_agreement` is what was measured, on which set.
+    beside the card with the placeholders {instruction}, {input}, {first} and {second}, or, where each answer is rated
+    alone (`protocol: single`), {instruction}, {input} and {answer}. `response_schema` is the JSON schema that the
+    reply is held to, where the engine can. `thinking_end` ends a reasoning judge's thinking, which is not read.
+    `weights: pickle` allows weights that exist only as pickled .bin files, loaded with `weights_only`. `warning` stands
+    prominently in every report; `human_agreement` is what was measured, on which set.
     """
 
     name: str
     description: str
     model: str
     revision: str | None = None
-    protocol: Literal["pairwise"]
+    weights: Literal["safetensors", "pickle"] = "safetensors"
+    protocol: Literal["pairwise", "single"]
     annotator: str | None = None
     prompt: str | None = None
     prompt_with_input: str | None = None
     prompt_form: Literal["text", "chat"]
     remove_from_answers: list[str] = []
     decoding: Decoding
+    response_schema: dict[str, Any] | None = None
+    thinking_end: str | None = Field(default=None, min_length=1)
     verdict: VerdictRule
     order_policy: Literal["both", "one"]
     leading_policy: Policy
@@ -79,21 +183,44 @@ class JudgeCard(_Section):
     needs: str | None = None
     licence: str
     citation: str | None = None
-    human_agreement: dict[str, Any] | None = None
+    human_agreement: dict[str, HumanAgreement] | None = None
     warning: str | None = None
     notes: str | None = None
     _folder: Path = PrivateAttr(default=Path("."))
 
     @model_validator(mode="after")
-    def _has_a_prompt(self) -> JudgeCard:
+    def _fits_together(self) -> JudgeCard:
         if (self.annotator is None) == (self.prompt is None):
             raise ValueError("give either prompt (a file beside the card) or annotator (of the alpaca-eval package)")
+        if (self.annotator is None) == (self.verdict.parser == "alpaca_eval_annotator"):
+            raise ValueError("an annotator and verdict.parser: alpaca_eval_annotator go together")
+        rates = self.verdict.rating is not None
+        if self.protocol == "single":
+            if not rates or self.verdict.parser in PAIRWISE_PARSERS:
+                raise ValueError("protocol single needs verdict.rating {low, high}, and regex or json_field to read it")
+            if (self.order_policy, self.leading_policy) != ("one", "single"):
+                raise ValueError("protocol single shows no order: set order_policy: one and leading_policy: single")
+        elif rates or self.verdict.parser == "autoj_rating":
+            raise ValueError("protocol pairwise needs a verdict, not a rating; set protocol: single")
+        if self.thinking_end and self.verdict.labels:
+            raise ValueError("labels are read off the first token, before any thinking ends; use words or regex")
+        fields = (self.response_schema or {}).get("properties", {})
+        if self.response_schema and self.verdict.json_field not in (*fields, None):
+            raise ValueError(
+                f"response_schema has no property {self.verdict.json_field!r}, which the verdict is read by"
+            )
         return self
 
+    @property
+    def needs_choice(self) -> bool:
+        """Whether the verdict is read from the server's whole choice, not from its text alone."""
+        return self.annotator is not None
+
     def sha256(self) -> str:
-        """A hash of what makes the verdicts: the card's fields and its prompts."""
-        prompts = [self.prompt_file(with_input).read_text(encoding="utf-8") for with_input in (False, True)]
-        return hashlib.sha256(json.dumps([self.model_dump(mode="json"), prompts]).encode()).hexdigest()
+        """A hash of what makes the verdicts, and of nothing else: model, prompts, decoding, the rule that reads."""
+        prompts = [self.prompt_text(with_input) for with_input in (False, True)]
+        content = self.model_dump(mode="json", exclude=_ABOUT)
+        return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
 
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.
@@ -102,35 +229,73 @@ class JudgeCard(_Section):
             InputError: it is not there.
         """
         if self.annotator:
-            return _package_prompt(self.annotator)
+            from instruct.judging.annotators import annotator_prompt
+
+            return annotator_prompt(self.annotator)
         path = self._folder / str(self.prompt_with_input if with_input and self.prompt_with_input else self.prompt)
         if not path.is_file():
             raise InputError(f"{path}: no such prompt file; put it beside {self._folder / 'judge.yaml'}")
         return path
 
+    def prompt_text(self, with_input: bool = False) -> str:
+        """What the prompt's file says.
 
-def load_judge_card(name: str) -> JudgeCard:
-    """A judge card by name or path.
+        Raises:
+            InputError: it is not there, or not UTF-8.
+        """
+        path = self.prompt_file(with_input)
+        try:
+            text = path.read_text(encoding="utf-8")
+            return text.strip() if self.annotator else text  # as the alpaca-eval package does
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: is not UTF-8 text; save the prompt as UTF-8") from None
+
+
+def load_judge_card(name: str, model: str | None = None) -> JudgeCard:
+    """A judge card by name or path, or that of an annotator of the alpaca-eval package by its name.
+
+    Args:
+        model: asks this model with the card's prompt in place of the card's own. The judge is then another one: its
+            name says so, and what was measured of the card's own model does not hold for it.
 
     Raises:
         InputError: no such card (with the nearest names), or one that is not as it should be.
     """
-    card = load_card("judges", name, JudgeCard)
-    card._folder = find_card("judges", name).parent
+    card = _card(name)
+    if model is None or model == card.model:
+        return card
+    other = {"name": f"{card.name}@{model}", "model": model, "revision": None, "human_agreement": None}
+    return card.model_copy(update=other)
+
+
+def _card(name: str) -> JudgeCard:
+    known = [card.name for card in list_cards("judges")]
+    is_path = Path(name).suffix in {".yaml", ".yml"} or (Path(name) / "judge.yaml").is_file()
+    if not is_path and name not in known:
+        from instruct.judging.annotators import annotator_card, annotator_names
+
+        annotators = annotator_names()
+        if name in annotators:
+            return annotator_card(name)
+        raise InputError(
+            f"unknown judge {one_line(name, 80)!r}{nearest(name, {*known, *annotators})}; see `instruct list judges`"
+        )
+    path = find_card("judges", name)
+    card = validated(JudgeCard, read_yaml(path), path)
+    card._folder = path.parent
     return card
 
 
-def _package_prompt(annotator: str) -> Path:
-    import importlib.util
+def agreement_words(card: JudgeCard) -> str:
+    """What is known of the judge's agreement with people, for a list or a report; "not measured" where nothing is."""
+    if not card.human_agreement:
+        return "not measured"
+    return ", ".join(_measured(card, name, found) for name, found in card.human_agreement.items())
 
-    import yaml
 
-    spec = importlib.util.find_spec("alpaca_eval")
-    if spec is None or spec.origin is None:
-        raise InputError(f"judge {annotator}: the package alpaca-eval is not installed; run `pip install alpaca-eval`")
-    configs = Path(spec.origin).parent / "evaluators_configs"
-    path = configs / annotator / "configs.yaml"
-    if not path.is_file():
-        raise InputError(f"annotator {annotator}: alpaca-eval has none of that name; see its evaluators_configs")
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return configs / str(content[annotator]["prompt_template"])
+def _measured(card: JudgeCard, name: str, found: HumanAgreement) -> str:
+    words = f"{found['accuracy']:.1f} % of {found['pairs']}" if "accuracy" in found else f"{found['pairs']} pairs"
+    asides = [f"kappa {found['kappa']:.2f}"] if "kappa" in found else []
+    if "judge" in found and not card.sha256().startswith(found["judge"]):
+        asides.append("measured with another prompt or decoding")
+    return f"{name} {words}" + (f" ({', '.join(asides)})" if asides else "")
