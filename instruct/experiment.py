@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from instruct.config import ExperimentConfig, JudgeSection
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import EvalSet, load_answers, load_eval_set
-from instruct.errors import InputError
+from instruct.errors import InputError, StoppedError
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
-    from instruct.judging.judge import Answers
-    from instruct.judging.store import Judgment
+    from instruct.judging.cards import JudgeCard
+    from instruct.judging.showings import Answers
 
 
 def run_folder(config: ExperimentConfig) -> Path:
@@ -104,7 +104,7 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
     Raises:
         InputError: there is no such file.
     """
-    from instruct.judging.judge import Answers
+    from instruct.judging.showings import Answers
 
     path = answers_path(run, name)
     if not path.is_file():
@@ -113,38 +113,106 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
     return Answers(name=path.stem, rows=load_answers(path))
 
 
-def judge_answers(run: RunDirectory, judge: JudgeSection, comparisons: list[tuple[str, str]]) -> None:
+def judge_answers(
+    run: RunDirectory,
+    judge: JudgeSection,
+    comparisons: list[tuple[str, str]],
+    *,
+    yes: bool = False,
+    retry_failed: bool = False,
+    reparse: bool = False,
+) -> None:
     """Ask one judge about each (candidate, baseline); completions that are stored are not asked for again.
 
-    A comparison that was finished from the same answers with the same card, without a failure, is left as it is.
+    A comparison that was finished from the same answers with the same card is left as it is.
+
+    Args:
+        yes: ask a judge that costs money without a budget.
+        retry_failed: ask again what failed for good.
+        reparse: read the verdicts again from the stored completions, and ask nothing.
 
     Raises:
-        InputError: answers are missing, or candidate and baseline have different prompts.
+        InputError: answers are missing, candidate and baseline have different prompts, or a judge costs money and
+            neither a budget nor `yes` is given.
+        StoppedError: the budget or the failures in a row stopped it; what was judged is kept.
     """
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.engines import judge_engine
-    from instruct.judging.judge import judge_comparison
+
+    card = load_judge_card(judge.card, model=judge.model)
+    todo = []
+    for names in comparisons:
+        candidate, baseline = (read_answers(run, name) for name in names)
+        inputs = {
+            "answers": {name: sha256_of(answers_path(run, name)) for name in names},
+            "judge": judge.model_dump(mode="json", exclude={"budget_usd", "concurrency"}),
+            "card": card.sha256(),
+        }
+        step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
+        failed = run.manifest()["steps"].get(step, {}).get("results", {}).get("verdicts", {}).get("failed", 0)
+        if reparse or not run.is_done(step, inputs) or (retry_failed and failed):
+            todo.append((step, inputs, candidate, baseline))
+        elif failed:
+            print(f"{step}: {failed} requests failed; --retry-failed asks them again")
+    if todo:
+        ask_judge(run, judge, card, todo, yes=yes, retry_failed=retry_failed, reparse=reparse)
+
+
+def ask_judge(
+    run: RunDirectory,
+    judge: JudgeSection,
+    card: JudgeCard,
+    todo: list[tuple[str, dict[str, Any], Answers, Answers]],
+    *,
+    yes: bool = False,
+    retry_failed: bool = False,
+    reparse: bool = False,
+) -> None:
+    """Judge `todo`: for each comparison its step in the run, what it is made from, and both sides' answers.
+
+    Raises: as judge_answers.
+    """
+    from instruct.judging.engines import check_available, judge_engine
+    from instruct.judging.judge import judge_plan
+    from instruct.judging.money import estimate_of, gate, is_free, price_of
+    from instruct.judging.showings import Options, plan_comparison
     from instruct.judging.store import JudgmentStore
 
-    card = load_judge_card(judge.card)
-    pairs = [(read_answers(run, candidate), read_answers(run, baseline)) for candidate, baseline in comparisons]
-    with JudgmentStore(run.store) as store, judge_engine(card, judge.base_url) as engine:
-        for (candidate, baseline), names in zip(pairs, comparisons, strict=True):
-            inputs = {
-                "answers": {name: sha256_of(answers_path(run, name)) for name in names},
-                "judge": judge.model_dump(mode="json"),
-                "card": card.sha256(),
-            }
-            step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
-            if run.is_done(step, inputs) and not _failures(store.judgments(card.name, candidate.name, baseline.name)):
-                continue
-            with run.step(step, inputs) as results:
-                counts: Any = judge_comparison(
-                    card, candidate=candidate, baseline=baseline, store=store, engine=engine, orders=judge.orders
+    with (
+        JudgmentStore(run.store) as store,
+        judge_engine(card, judge.base_url, judge.engine, judge.concurrency) as engine,
+    ):
+        endpoint = engine.identity.get("endpoint")
+        price = price_of(card.model, endpoint)
+        options = Options(
+            orders=judge.orders,
+            trim=judge.trim,
+            retry_failed=retry_failed,
+            ask=not reparse,
+            price=price,
+            budget_usd=judge.budget_usd,
+        )
+        plans = [plan_comparison(card, candidate=c, baseline=b, engine=engine, options=options) for _, _, c, b in todo]
+        missing = {request.key: request for plan in plans for request in plan.missing(store)}
+        if missing and not reparse:
+            check_available(card, judge.base_url, judge.engine)
+            if price or not is_free(endpoint):
+                prompts = [request.prompt for request in missing.values()]
+                estimate = estimate_of(
+                    prompts, card.decoding.max_tokens, price, judge.concurrency, also=card.decoding.extra
                 )
+                gate(estimate, price, judge.budget_usd, yes)
+        for (step, inputs, _, _), plan in zip(todo, plans, strict=True):
+            if reparse:
+                earlier = store.judgments(card.name, plan.candidate, plan.baseline)
+                judge_plan(plan, store=store, engine=engine, options=options)
+                now = store.judgments(card.name, plan.candidate, plan.baseline)
+                verdicts = {(j.instruction, j.position): j.verdict for j in earlier}
+                changed = sum(verdicts.get((j.instruction, j.position)) != j.verdict for j in now)
+                print(f"{step}: {len(now)} verdicts read again, {changed} of them are others")
+                if plan.missing(store):
+                    continue
+            with run.step(step, inputs) as results:
+                counts = judge_plan(plan, store=store, engine=engine, options=options)
                 results |= vars(counts)
-
-
-def _failures(judgments: list[Judgment]) -> bool:
-    """Whether a comparison lacks replies: all of them, or some."""
-    return not judgments or any(judged.verdict == "failed" for judged in judgments)
+            if counts.stopped:
+                raise StoppedError(counts.stopped)

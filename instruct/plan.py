@@ -10,6 +10,7 @@ from instruct.errors import InputError
 from instruct.experiment import evaluation_set
 from instruct.judging.cards import load_judge_card
 from instruct.judging.engines import check_available
+from instruct.judging.money import OPENAI, is_free, price_of
 from instruct.training.estimate import (
     GIB,
     ModelShape,
@@ -75,8 +76,13 @@ def check_evaluation(config: ExperimentConfig) -> None:
     limit = config.answers.generation.max_new_tokens
     print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
     for judge in config.judges:
-        card = load_judge_card(judge.card)
-        check_available(card, judge.base_url)
+        card = load_judge_card(judge.card, model=judge.model)
+        check_available(card, judge.base_url, judge.engine)
+        endpoint = judge.base_url or (OPENAI if card.annotator else None)
+        if judge.budget_usd is None and (price_of(card.model, endpoint) or not is_free(endpoint)):
+            raise InputError(
+                f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run"
+            )
         orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
         comparisons = len(judge.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -90,7 +91,8 @@ class RunDirectory:
     def step(self, name: str, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Record a step: its inputs, what the caller puts into the yielded mapping, and the minutes it took.
 
-        `minutes` is the wall time of the attempt that finished; `attempts` counts those that were cut off too.
+        `minutes` is the wall time of the attempt that finished; `attempts` counts those that were cut off too. A
+        result named `stopped` says why the step ended before its end: it is not done.
         """
         earlier = self.manifest()["steps"].get(name, {})
         attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
@@ -100,7 +102,7 @@ class RunDirectory:
         results: dict[str, Any] = {}
         yield results
         record |= {
-            "status": "done",
+            "status": "stopped" if results.get("stopped") else "done",
             "minutes": round((time.monotonic() - begun) / 60, 2),
             "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
             "results": results,
@@ -108,9 +110,11 @@ class RunDirectory:
         self._record(name, record)
 
     def _record(self, name: str, record: dict[str, Any]) -> None:
-        manifest = self.manifest()
-        manifest["steps"][name] = record
-        self._write(manifest)
+        with (self.folder / ".manifest.lock").open("w") as lock:  # another process may be at another step
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            manifest = self.manifest()
+            manifest["steps"][name] = record
+            self._write(manifest)
 
     def _write(self, manifest: dict[str, Any]) -> None:
         manifest["updated"] = now()

@@ -19,8 +19,10 @@ from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.engines import check_available, judge_engine
 from instruct.judging.engines.server import CONCURRENCY
-from instruct.judging.judge import Answers, joined, judge_comparison
+from instruct.judging.judge import judge_comparison
+from instruct.judging.money import Price
 from instruct.judging.policies import candidate_is_second, outcomes
+from instruct.judging.showings import Answers, Options, joined
 from instruct.judging.store import JudgmentStore
 
 
@@ -56,21 +58,19 @@ def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair)
 
 def test_one_order_is_drawn_by_the_seed_rule(tmp_path, fake_server, pair):
     url, requests = fake_server()
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, orders="one")
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(orders="one"))
     assert counts.asked == len(requests()) == 20
     for judged in judgments:
         assert judged.position == ("second" if candidate_is_second(judged.instruction) else "first")
 
 
-def test_a_faulty_reply_never_ends_the_run_and_is_asked_again(tmp_path, fake_server, pair):
-    faults = {"Question 3?": "500", "Question 5?": "empty", "Question 7?": "malformed", "Question 9?": "html"}
+def test_what_failed_is_kept_as_failed_until_it_is_asked_for_again(tmp_path, fake_server, pair):
+    faults = {"Question 3?": "400", "Question 7?": "filter"}
     url, _ = fake_server(faults)
     counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
     failed = {judged.instruction: judged.reason for judged in judgments if judged.verdict == "failed"}
-    assert set(failed) == set(faults)
-    assert failed["Question 3?"] == "HTTP 500"
-    assert failed["Question 5?"].startswith("malformed reply")
-    assert counts.verdicts["failed"] == 8
+    assert failed == {"Question 3?": "HTTP 400", "Question 7?": "content filter"}
+    assert counts.verdicts["failed"] == 4
     assert outcomes(judgments, "strict")["Question 3?"] == "failed"
 
     # The server is well again. It has another port: the endpoint is part of a completion's key, so name the same.
@@ -78,9 +78,80 @@ def test_a_faulty_reply_never_ends_the_run_and_is_asked_again(tmp_path, fake_ser
     card = load_judge_card("pandalm")
     with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, well) as engine:
         engine.identity = {**engine.identity, "endpoint": url}
-        again = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)
-    assert (again.asked, again.verdicts.get("failed", 0)) == (8, 0)
-    assert len(requests()) == 8
+        same = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)
+        assert (same.asked, same.verdicts, len(requests())) == (0, counts.verdicts, 0)
+        again = judge_comparison(
+            card, candidate=pair[0], baseline=pair[1], store=store, engine=engine, options=Options(retry_failed=True)
+        )
+    assert (again.asked, again.verdicts.get("failed", 0)) == (4, 0)
+    assert len(requests()) == 4
+
+
+def test_verdicts_are_read_again_without_a_request(tmp_path, fake_server, pair):
+    """Another parser over the same replies; a judge's notes and licence are no other judge either."""
+    url, requests = fake_server()
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
+    assert set(counts.verdicts) == {"first", "second", "tie"}
+    card = load_judge_card("pandalm")
+    words = {"words": {"first": "2", "second": "1", "tie": "Tie"}}
+    changed = card.model_copy(update={"notes": "other notes", "verdict": type(card.verdict)(**words)})
+    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(changed, url) as engine:
+        read = judge_comparison(
+            changed, candidate=pair[0], baseline=pair[1], store=store, engine=engine, options=Options(ask=False)
+        )
+        again = store.judgments(card.name, pair[0].name, pair[1].name)
+    assert (read.asked, len(requests())) == (0, 40)
+    swapped = {"first": "second", "second": "first"}
+    assert [j.verdict for j in again] == [swapped.get(j.verdict, j.verdict) for j in judgments]
+
+
+def test_reading_again_leaves_what_was_never_answered(tmp_path, fake_server, pair):
+    url, requests = fake_server({"Question 3?": "400"})
+    _, judgments = judge(tmp_path / "s.sqlite", pair, url)
+    asked = len(requests())
+    _, again = judge(tmp_path / "s.sqlite", pair, url, options=Options(ask=False))
+    assert again == judgments
+    assert len(requests()) == asked
+
+
+def test_two_single_ratings_make_a_verdict_and_a_rating_is_asked_for_once(tmp_path, fake_server, make_answers):
+    """Each answer is rated alone: a baseline's rating serves every comparison with it."""
+    url, requests = fake_server()
+    card = load_judge_card("autoj_single")
+    ours, theirs, third = (make_answers(name, 6, text) for name, text in [("a", "One"), ("b", "Two"), ("c", "Three")])
+    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, url) as engine:
+        counts = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+        assert counts.asked == len(requests()) == 12
+        for judged in store.judgments(card.name, "a", "b"):
+            first, second = judged.ratings
+            assert judged.verdict == ("tie" if first == second else "first" if first > second else "second")
+            assert len(store.completions(judged.key.split())) == 2
+        assert judge_comparison(card, candidate=third, baseline=theirs, store=store, engine=engine).asked == 6
+
+
+def test_answers_that_do_not_fit_are_cut_alike_when_asked(tmp_path, fake_server):
+    url, requests = fake_server()
+    rows = [{"dataset": "d", "instruction": "Q?", "output": "long " * 4000, "generator": "g"}]
+    others = [{**rows[0], "output": "brief"}]
+    pair = Answers("a", rows), Answers("b", others)
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(trim=True))
+    assert counts.trimmed == 2
+    assert all(judged.trimmed for judged in judgments)
+    assert all(len(request["body"]["prompt"]) < 8000 and "brief" in request["body"]["prompt"] for request in requests())
+    counts, judgments = judge(tmp_path / "other.sqlite", (pair[1], pair[1]), url, options=Options(trim=True))
+    assert (counts.trimmed, any(judged.trimmed for judged in judgments)) == (0, False)
+
+
+def test_past_the_budget_nothing_is_sent_and_a_larger_one_goes_on(tmp_path, fake_server, pair):
+    url, requests = fake_server()
+    price = Price(1000.0, 1000.0)
+    small = Options(price=price, budget_usd=2.0)  # a request may cost almost 1 USD, and costs some cents
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=small)
+    assert "the budget of 2 USD is used up" in str(counts.stopped)
+    assert 0 < counts.asked == len(requests()) == len(judgments) < 40
+    assert counts.usd <= 2.0
+    done, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(price=price, budget_usd=1000.0))
+    assert (done.stopped, len(judgments), len(requests())) == (None, 40, 40)
 
 
 @pytest.mark.parametrize("status", ["401", "404"])
@@ -159,7 +230,7 @@ def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fa
     url, requests = fake_server()
     path, answers = tmp_path / "killed.sqlite", tmp_path / "answers.json"
     answers.write_text(json.dumps([[side.name, side.rows] for side in pair]))
-    run_and_kill([sys.executable, "-c", KILLED, str(path), str(answers), url], lambda: len(requests()) >= 40, 60)
+    run_and_kill([sys.executable, "-c", KILLED, str(path), str(answers), url], lambda: len(requests()) >= 110, 60)
     time.sleep(0.3)  # what was under way reaches the server's log
 
     def committed() -> int:
@@ -216,7 +287,7 @@ def assert_label_logprobs(store: JudgmentStore, pair: tuple[Answers, Answers], s
         prompt = PromptTemplate(card).render(shown[0], shown[0]["output"], shown[1]["output"])
         with torch.no_grad():
             wanted = model(tokenizer(prompt, return_tensors="pt")["input_ids"]).logits[0, -1].log_softmax(-1)[labels]
-        found = store.completion(each.key).label_logprobs
+        found = store.completions([each.key])[each.key].label_logprobs
         # vLLM computes in bfloat16.
         assert torch.allclose(torch.tensor([found["1"], found["2"]]), wanted, atol=0.25)
 
@@ -298,6 +369,6 @@ def test_a_judge_whose_weights_are_a_pickle_is_refused(tmp_path, pickled_model_f
     with (
         JudgmentStore(tmp_path / "s.sqlite") as store,
         judge_engine(card) as engine,
-        pytest.raises(InputError, match=r"pickled: has no \*\.safetensors"),
+        pytest.raises(InputError, match=r"pickled has no \*\.safetensors"),
     ):
         judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)
