@@ -16,6 +16,9 @@ def print_listing(what: str) -> None:
     for name, facts in {"data": _data, "judges": _judges, "runs": _runs}[what]():
         console.print(Text(name, style="bold"))
         console.print(Text("  " + " · ".join(facts)), soft_wrap=True)
+    if what == "judges":
+        more = "also by name: the annotators of the alpaca-eval package, such as alpaca_eval_gpt4_turbo_fn"
+        console.print(Text(more), soft_wrap=True)
     if what != "runs":
         for card in list_cards("data" if what == "data" else "judges"):
             if card.hides:
@@ -35,16 +38,16 @@ def _data() -> list[tuple[str, list[str]]]:
 
 
 def _judges() -> list[tuple[str, list[str]]]:
-    from instruct.judging.cards import load_judge_card
+    from instruct.judging.cards import agreement_words, load_judge_card
 
     listed = []
     for found in list_cards("judges"):
         card = load_judge_card(str(found.path))
-        measured = card.human_agreement or "not measured"
+        orders = "both orders" if card.order_policy == "both" else "one order"
         facts = [
             f"model {card.model}",
-            f"{card.protocol}, {'both orders' if card.order_policy == 'both' else 'one order'}",
-            f"agreement with people: {measured}",
+            "single ratings" if card.protocol == "single" else f"pairwise, {orders}",
+            f"agreement with people: {agreement_words(card)}",
             f"licence: {card.licence}",
             str(found.path),
         ]

@@ -39,32 +39,50 @@ class Quotations:
         holding = [answer for answer in self._answers if phrase in answer]
         if not holding:
             return False
-        windows = _windows(reply, start, end)
-        if any(window in answer for answer in holding for window in windows):
+        around = _Around(reply, start, end)
+        spans = [(left, CONTEXT - left) for left in range(CONTEXT + 1)]
+        if any(window in answer for window in map(around.window, spans) if window for answer in holding):
             return True
         if len(_WORD.findall(phrase)) < 2:
             return False
-        return _in_marks(reply, start) or any(_is_quoted_whole(reply, start, end, phrase, each) for each in holding)
+        return _in_marks(reply, start) or any(
+            window in answer
+            for answer in holding
+            for window in map(around.window, _whole_spans(answer, phrase))
+            if window
+        )
 
 
-def _windows(reply: str, start: int, end: int) -> list[str]:
-    """The phrase with `CONTEXT` letters and digits more, before it, after it, and every way between."""
-    before = list(islice((place for place in range(start - 1, -1, -1) if reply[place].isalnum()), CONTEXT))
-    after = list(islice((place for place in range(end, len(reply)) if reply[place].isalnum()), CONTEXT))
-    windows = []
-    for left in range(CONTEXT + 1):
-        right = CONTEXT - left
-        if left <= len(before) and right <= len(after):
-            first, last = before[left - 1] if left else start, after[right - 1] + 1 if right else end
-            windows.append(_spaced(reply[first:last]))
-    return windows
+class _Around:
+    """The letters and digits around a phrase in a reply: windows that reach so many of them to either side."""
+
+    def __init__(self, reply: str, start: int, end: int) -> None:
+        self._reply, self._start, self._end = reply, start, end
+        self._before = list(islice((at for at in range(start - 1, -1, -1) if reply[at].isalnum()), CONTEXT))
+        self._after = list(islice((at for at in range(end, len(reply)) if reply[at].isalnum()), CONTEXT))
+
+    def window(self, span: tuple[int, int]) -> str | None:
+        left, right = span
+        if left > len(self._before) or right > len(self._after):
+            return None
+        start = self._before[left - 1] if left else self._start
+        return _spaced(self._reply[start : self._after[right - 1] + 1 if right else self._end])
 
 
-def _is_quoted_whole(reply: str, start: int, end: int, phrase: str, answer: str) -> bool:
-    if not any(character.isalnum() for character in answer.replace(phrase, "", 1)):
-        return False  # the answer is the phrase and nothing else: word for word a verdict of the judge's own
-    around = 2 * len(answer)  # the reply's white space may be wider
-    return answer in _spaced(reply[max(0, start - around) : end + around])
+def _whole_spans(answer: str, phrase: str) -> list[tuple[int, int]]:
+    """How far a window must reach to hold the whole of a short answer, around each place of the phrase in it.
+
+    None where the answer is the phrase and nothing else: word for word a verdict of the judge's own.
+    """
+    beyond = _letters(answer) - _letters(phrase)
+    if not 0 < beyond < CONTEXT:
+        return []
+    places = [at for at in range(len(answer)) if answer.startswith(phrase, at)]
+    return [(_letters(answer[:at]), _letters(answer[at + len(phrase) :])) for at in places]
+
+
+def _letters(text: str) -> int:
+    return sum(character.isalnum() for character in text)
 
 
 def _spaced(text: str) -> str:

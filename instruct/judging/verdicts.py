@@ -196,7 +196,8 @@ _RATING = re.compile(r"Rating: \[\[(?=([^\]]*)\]\])")
 
 
 def _autoj_statements(text: str) -> list[_Statement]:
-    return [_Statement(found.start(), found.end(1), found[1].strip()) for found in _AUTOJ.finditer(text)]
+    # Its authors strip the reply first: a phrase at its very end, with nothing after it, is not the last.
+    return [_Statement(found.start(), found.end(1), found[1].strip()) for found in _AUTOJ.finditer(text.rstrip())]
 
 
 def _rating_statements(text: str) -> list[_Statement]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import json
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.cards import list_cards
 from instruct.errors import InputError
-from instruct.judging.cards import load_judge_card
-from instruct.judging.prompts import PromptTemplate
+from instruct.judging.cards import agreement_words, load_judge_card
+from instruct.judging.prompts import PromptTemplate, trimmed
+from instruct.listing import print_listing
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
 SHA256 = {
     ("autoj", False): "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
+    ("autoj_4bit", False): "b18b442004bf2f601389a347f3b7b9bda26d54b46a08d5b105614f79361f60aa",
+    ("autoj_single", False): "7d30ba24903c8b82b3c497e74ad2141a67dded560b07bab4c6ec5de7cf5f908b",
     ("pandalm", False): "2bc2584f3cbe479f34b2d46e7e58f70a4e88a7375374ed708613c54a01ba5e3d",
     ("pandalm", True): "74944e785374e430263858d175c6964fb74766b174d19baf3610fd8057a1d8b3",
 }
@@ -24,7 +30,7 @@ ROW = {"instruction": "Why?", "dataset": "d"}
 
 def test_every_shipped_judge_loads():
     names = [card.name for card in list_cards("judges")]
-    assert {"autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_demo"} <= set(names)
+    assert {"autoj", "autoj_single", "autoj_4bit", "pandalm", "alpaca_eval_gpt4", "smollm2_demo"} <= set(names)
     for name in names:
         card = load_judge_card(name)
         assert card.name == name
@@ -83,15 +89,211 @@ def test_answers_go_in_verbatim_and_are_never_substituted_again(first, second):
     assert prompt == before + first + between + second + after
 
 
-def test_a_prompt_without_its_placeholders_is_refused(tmp_path):
-    (tmp_path / "judge.yaml").write_text(
-        "name: mine\ndescription: d\nmodel: m\nprotocol: pairwise\nprompt: p.txt\nprompt_form: chat\ndecoding: {}\n"
-        "verdict: {labels: {first: A, second: B}}\norder_policy: both\nleading_policy: strict\ncontext_length: 10\n"
-        "licence: mine\n"
+CARD = {
+    "name": "mine", "description": "of the tests", "model": "m", "protocol": "pairwise", "prompt": "prompt.txt",
+    "prompt_form": "chat", "decoding": {}, "verdict": {"labels": {"first": "A", "second": "B"}},
+    "order_policy": "both", "leading_policy": "strict", "context_length": 100, "licence": "none",
+}  # fmt: skip
+SINGLE = {
+    "protocol": "single", "order_policy": "one", "leading_policy": "single",
+    "verdict": {"regex": "(.)", "rating": {"low": 1, "high": 5}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes a judge's folder: the card with changes (None removes a key), and its prompt."""
+
+    def write(prompt: str | bytes = "{instruction} {first} {second}", **changes: object) -> str:
+        content = {key: value for key, value in (CARD | changes).items() if value is not None}
+        (tmp_path / "judge.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+        (tmp_path / "prompt.txt").write_bytes(prompt if isinstance(prompt, bytes) else prompt.encode())
+        return str(tmp_path)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("prompt", "changes", "message"),
+    [
+        ("{instruction} {first}", {}, "lacks second; write {instruction} and {first} and {second} where they belong"),
+        ("{instruction}", SINGLE, "lacks answer; write {instruction} and {answer}"),
+        (b"\xff", {}, "is not UTF-8 text; save the prompt as UTF-8"),
+    ],
+)
+def test_a_prompt_that_is_not_as_it_should_be_is_refused(folder, prompt, changes, message):
+    card = load_judge_card(folder(prompt, **changes))
+    with pytest.raises(InputError, match=r"prompt\.txt") as error:
+        PromptTemplate(card)
+    assert message in str(error.value)
+
+
+def test_a_missing_prompt_is_named(folder):
+    card = load_judge_card(folder(prompt_with_input="more.txt"))
+    with pytest.raises(InputError, match=r"more\.txt: no such prompt file; put it beside .*judge\.yaml"):
+        PromptTemplate(card)
+
+
+RULE = "give one of labels, words, regex, json_field or parser"
+WORDS = {"first": "A", "second": "B"}
+SCALE = {"low": 1, "high": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": None}, "the key 'model' is missing; add it"),
+        ({"modle": "m"}, "unknown key 'modle' (nearest: model"),
+        ({"protocol": "pair"}, "protocol: "),
+        ({"verdict": {}}, f"verdict: {RULE}"),
+        ({"verdict": {"parser": "autoj", "labels": WORDS}}, f"verdict: {RULE}"),
+        ({"verdict": {"parser": "gpt"}}, "verdict.parser: "),
+        ({"verdict": {"labels": {"first": "A"}}}, "the key 'verdict.labels.second' is missing"),
+        ({"verdict": {"labels": WORDS, "words": WORDS}}, "verdict: words go alone or with regex or json_field"),
+        ({"verdict": {"words": {"first": "A", "second": "A"}}}, "verdict.words: the words must differ"),
+        ({"verdict": {"words": {"first": "A", "second": ""}}}, "verdict.words: the words must differ"),
+        ({"verdict": {"words": WORDS, "tie_margin": 1}}, "verdict: tie_margin belongs to labels"),
+        ({"verdict": {"labels": WORDS, "occurrence": "last"}}, "verdict: occurrence belongs to"),
+        ({"verdict": {"regex": "(", "words": WORDS}}, "verdict: regex is not a regular expression"),
+        ({"verdict": {"regex": "A|B", "words": WORDS}}, "verdict: regex needs one group, around the verdict; it has 0"),
+        ({"verdict": {"regex": "(A)"}}, "verdict: regex needs either words (first, second) or rating (low, high)"),
+        ({"verdict": {"json_field": "a", "words": WORDS, "rating": SCALE}}, "verdict: json_field needs either words"),
+        ({"verdict": {"words": WORDS, "rating": SCALE}}, "verdict: a rating is read by"),
+        ({"verdict": {"regex": "(A)", "rating": {"low": 5, "high": 5}}}, "verdict.rating: low must be less than high"),
+        ({"verdict": {"regex": "(A)", "rating": SCALE}}, "protocol pairwise needs a verdict, not a rating"),
+        ({"verdict": {"parser": "autoj_rating"}}, "protocol pairwise needs a verdict, not a rating"),
+        ({**SINGLE, "verdict": {"words": WORDS}}, "protocol single needs verdict.rating {low, high}"),
+        ({**SINGLE, "verdict": {"parser": "autoj", "rating": SCALE}}, "protocol single needs verdict.rating"),
+        ({**SINGLE, "order_policy": "both"}, "protocol single shows no order: set order_policy: one"),
+        ({"verdict": {"parser": "alpaca_eval_annotator"}}, "an annotator and verdict.parser: alpaca_eval_annotator"),
+        ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file beside the card) or annotator"),
+        ({"thinking_end": "</think>"}, "labels are read off the first token"),
+        ({"verdict": {"json_field": "a", "words": WORDS}, "response_schema": {"properties": {"b": {}}}},
+         "response_schema has no property 'a'"),
+        ({"decoding": {"beams": 0}}, "decoding.beams: "),
+        ({"weights": "bin"}, "weights: "),
+        ({"human_agreement": {"pandalm": {"accuracy": 1.0}}}, "the key 'human_agreement.pandalm.pairs' is missing"),
+        ({"human_agreement": {"pandalm": {"pairs": 9, "acc": 1.0}}}, "unknown key 'human_agreement.pandalm.acc'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_card_is_one_line_that_names_file_key_and_remedy(folder, changes, message):
+    path = folder(**changes)
+    with pytest.raises(InputError) as error:
+        load_judge_card(path)
+    assert str(error.value).startswith(f"{path}/judge.yaml: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_judge_names_the_nearest_cards_and_annotators():
+    with pytest.raises(InputError, match=r"unknown judge 'pandalmm' \(nearest: pandalm.*instruct list judges"):
+        load_judge_card("pandalmm")
+    with pytest.raises(InputError, match=r"nearest: .*alpaca_eval_gpt4_fn"):
+        load_judge_card("alpaca_eval_gpt4_fm")
+    with pytest.raises(InputError, match=r"no/such\.yaml: no such card file"):
+        load_judge_card("no/such.yaml")
+
+
+def test_an_annotator_of_alpaca_eval_is_a_judge_by_its_name():
+    card = load_judge_card("alpaca_eval_gpt4_fn")
+    assert (card.annotator, card.model, card.verdict.parser) == (
+        "alpaca_eval_gpt4_fn",
+        "gpt-4",
+        "alpaca_eval_annotator",
     )
-    card = load_judge_card(str(tmp_path))
-    with pytest.raises(InputError, match=r"p\.txt: no such prompt file"):
-        PromptTemplate(card)
-    (tmp_path / "p.txt").write_text("{instruction} {first}")
-    with pytest.raises(InputError, match="lacks second"):
-        PromptTemplate(card)
+    assert card.needs_choice
+    assert not load_judge_card("autoj").needs_choice
+
+
+def test_another_model_with_the_same_prompt_is_another_judge(folder):
+    path = folder(revision="abc", human_agreement={"pandalm": {"pairs": 9}})
+    card, other = load_judge_card(path), load_judge_card(path, model="org/new")
+    assert (other.name, other.model, other.revision, other.human_agreement) == ("mine@org/new", "org/new", None, None)
+    assert other.sha256() != card.sha256()
+    assert PromptTemplate(other).render(ROW, "one", "two") == PromptTemplate(card).render(ROW, "one", "two")
+    assert load_judge_card(path, model="m").name == "mine"
+
+
+def test_the_hash_is_of_what_makes_the_verdicts(folder):
+    before = load_judge_card(folder()).sha256()
+    about: dict[str, object] = {
+        "name": "renamed", "description": "x", "licence": "x", "citation": "x", "needs": "x", "warning": "x",
+        "notes": "x", "human_agreement": {"pandalm": {"pairs": 9}}, "leading_policy": "single", "weights": "pickle",
+    }  # fmt: skip
+    assert load_judge_card(folder(**about)).sha256() == before
+    changes: list[dict[str, object]] = [
+        {"model": "n"}, {"revision": "abc"}, {"decoding": {"temperature": 1.0}}, {"prompt_form": "text"},
+        {"decoding": {"beams": 4}}, {"decoding": {"extra": {"seed": 1}}}, {"response_schema": {"type": "object"}},
+        {"verdict": {"labels": {"first": "A", "second": "B"}, "tie_margin": 0.1}}, {"order_policy": "one"},
+        {"context_length": 99}, {"remove_from_answers": ["</s>"]},
+    ]  # fmt: skip
+    hashes = [load_judge_card(folder(**change)).sha256() for change in changes]
+    assert len({before, *hashes, load_judge_card(folder("{instruction}: {first} {second}")).sha256()}) == 13
+
+
+def test_the_agreement_with_people_in_words(folder):
+    assert agreement_words(load_judge_card(folder())) == "not measured"
+    now = load_judge_card(folder()).sha256()[:12]
+    figures = {"pairs": 999, "accuracy": 37.237, "kappa": 0.04, "judge": now, "measured": datetime.date(2026, 11, 21)}
+    old = {"pairs": 1392, "accuracy": 30.0, "judge": "0" * 12}
+    card = load_judge_card(folder(human_agreement={"pandalm": figures, "autoj": old, "mine": {"pairs": 3}}))
+    assert agreement_words(card) == (
+        "pandalm 37.2 % of 999 (kappa 0.04), autoj 30.0 % of 1392 (measured with another prompt or decoding), "
+        "mine 3 pairs"
+    )
+    assert json.loads(json.dumps(card.human_agreement))["pandalm"] == figures | {"measured": "2026-11-21"}
+
+
+def test_autoj_single_is_asked_in_its_wrapper_about_one_answer():
+    prompt = PromptTemplate(load_judge_card("autoj_single")).render_single({**ROW, "input": "this"}, "one {response}")
+    assert isinstance(prompt, str)
+    assert prompt.startswith("[INST] Write critiques for a submitted response on a given user's query")
+    assert "response:\n  \n[BEGIN DATA]\n***\n[Query]: Why?\n\nthis\n***\n[Response]: one {response}\n***\n" in prompt
+    assert prompt.endswith('for example: "Rating: [[5]]". [/INST]')
+
+
+def test_an_input_without_a_place_of_its_own_follows_the_instruction(folder):
+    row = {**ROW, "input": "this"}
+    template = PromptTemplate(load_judge_card(folder("{instruction}|{first}|{second}")))
+    assert template.render(row, "1", "2") == [{"role": "user", "content": "Why?\n\nthis|1|2"}]
+    assert template.render(ROW, "1", "2") == [{"role": "user", "content": "Why?|1|2"}]
+    template = PromptTemplate(load_judge_card(folder("{instruction}|{input}|{first}|{second}")))
+    assert template.render(row, "1", "2") == [{"role": "user", "content": "Why?|this|1|2"}]
+    assert template.render(ROW, "1", "2") == [{"role": "user", "content": "Why?||1|2"}]
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.integers(0, 160))
+def test_answers_that_do_not_fit_are_cut_to_the_same_largest_length(first, second, room):
+    template = PromptTemplate(load_judge_card("pandalm").model_copy(update={"remove_from_answers": []}))
+
+    def length(one: str, two: str) -> int:
+        return len(template.render(ROW, one, two)) - len(template.render(ROW, "", ""))
+
+    frame = len(template.render(ROW, "", ""))
+    prompt, was_trimmed = trimmed(template, ROW, first, second, lambda prompt: len(prompt) <= frame + room)
+    if len(first) + len(second) <= room:
+        assert (prompt, was_trimmed) == (template.render(ROW, first, second), False)
+        return
+    fitting = [n for n in range(1, 61) if length(first[:n], second[:n]) <= room]
+    if not fitting:
+        assert (prompt, was_trimmed) == (template.render(ROW, first, second), False)
+    else:
+        assert (prompt, was_trimmed) == (template.render(ROW, first[: fitting[-1]], second[: fitting[-1]]), True)
+
+
+def test_the_listing_says_who_judges_and_how_far_it_agrees_with_people(folder, capsys, monkeypatch, tmp_path):
+    agreed = {"pandalm": {"pairs": 999, "accuracy": 66.8, "kappa": 0.5}}
+    (tmp_path / "judges" / "mine").mkdir(parents=True)
+    folder(human_agreement=agreed)
+    for name in ("judge.yaml", "prompt.txt"):
+        (tmp_path / name).rename(tmp_path / "judges" / "mine" / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    print_listing("judges")
+    listed = capsys.readouterr().out
+    assert (
+        "mine\n  model m · pairwise, both orders · agreement with people: pandalm 66.8 % of 999 (kappa 0.50) · "
+        "licence: none · judges/mine/judge.yaml\n"
+    ) in listed
+    assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in listed
+    assert "also by name: the annotators of the alpaca-eval package, such as alpaca_eval_gpt4_turbo_fn" in listed
