@@ -1,4 +1,4 @@
-"""What a judge costs: its price, an estimate before the first request, and the check that a budget holds."""
+"""What a judge costs: its price, the most that a request can cost, and an estimate before the first one."""
 
 from __future__ import annotations
 
@@ -208,14 +208,3 @@ def check_budget(budget_usd: float | None) -> None:
     """
     if budget_usd is not None and not 0 < budget_usd < math.inf:
         raise InputError(f"--budget-usd {budget_usd:g}: is no limit; give dollars above 0")
-
-
-def affords(budget_usd: float | None, spent: float, reserved: float, most: float) -> bool:
-    """Whether a request may be sent: with what is spent and what those under way can cost, it stays within the budget.
-
-    Args:
-        spent: what the run's replies have cost, in US dollars.
-        reserved: the most that the requests under way can cost.
-        most: the most that this one can cost.
-    """
-    return budget_usd is None or spent + reserved + most <= budget_usd
