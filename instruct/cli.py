@@ -89,11 +89,12 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
 
 def print_report(folder: Path) -> None:
     """Write a run's report; print its first lines and where it is."""
-    from instruct.reporting.markdown import render_summary
     from instruct.reporting.report import build_report, write_report
+    from instruct.reporting.terminal import render_summary
 
-    path = write_report(folder)
-    print(render_summary(build_report(folder)))
+    built = build_report(folder)
+    path = write_report(folder, built)
+    print(render_summary(built))
     print(f"report: {path}")
 
 

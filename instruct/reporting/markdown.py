@@ -1,15 +1,24 @@
-"""The report as Markdown and as text for the terminal."""
+"""The report as Markdown."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from instruct.errors import one_line
-from instruct.reporting.schema import Comparison, Judge, Report, TallyFigures
+from instruct.reporting.schema import Comparison, Judge, Panel, Report, TallyFigures
+from instruct.reporting.text import (
+    escape_markdown,
+    headline,
+    judge_warnings,
+    kappas,
+    length_control,
+    majority_headline,
+    number,
+    span,
+    spent,
+    trust,
+    unjudged,
+)
 
-_SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//", "www.": "www&#46;"}
 _POLICIES = {
     "single": "one order a pair",
     "strict": "both orders, disagreement is a tie",
@@ -17,102 +26,35 @@ _POLICIES = {
 }
 
 
-def escape_markdown(text: object, limit: int = 200) -> str:
-    """Foreign text as one line of Markdown that shows it and does nothing else: no markup, table cell, HTML or link."""
-    line = _SPECIAL.sub(lambda match: "\\" + match.group(), one_line(text, limit))
-    for mark, entity in _ENTITIES.items():
-        line = re.sub(re.escape(mark), entity, line, flags=re.IGNORECASE)
-    return line
-
-
 def render_markdown(report: Report, figures: dict[str, str]) -> str:
     """report.md. `figures` maps a judge's name to its figure's path beside the file."""
     lines = [f"# {escape_markdown(report['run'])}", ""]
     for judge in report["judges"]:
-        if judge["warning"]:
-            name, warning = escape_markdown(judge["name"]), escape_markdown(judge["warning"], 1000)
-            lines += [f"> **Warning, {name}:** {warning}", ""]
+        for warning in judge_warnings(judge):
+            lines += [f"> **Warning, {escape_markdown(judge['name'])}:** {escape_markdown(warning, 1000)}", ""]
     for judge in report["judges"]:
         lines += _opening(judge)
-    missing = [f"- {line}" for line in _unjudged(report, escape_markdown)]
+    for panel in report["panels"]:
+        lines += [f"- **{majority_headline(panel, escape_markdown)}**", ""]
+    missing = [f"- {line}" for line in unjudged(report, escape_markdown)]
     if missing:
-        lines += ["The config names comparisons without any verdict yet:", "", *missing, ""]
+        lines += ["Comparisons without any verdict yet:", "", *missing, ""]
+    money = spent(report, escape_markdown)
+    lines += [f"{money[0].upper()}{money[1:]}.", ""] if money else []
     for judge in report["judges"]:
         lines += _judge_section(judge, figures[judge["name"]])
+    for panel in report["panels"]:
+        lines += _panel(panel)
     lines += _systems(report) + _made_from(report)
     return "\n".join(lines).rstrip() + "\n"
-
-
-def headline(judge: Judge, comparison: Comparison, escape: Callable[[object], str]) -> str:
-    """Who won under the leading policy, by how much, from how many pairs, and how sure that is."""
-    figures = comparison["policies"][comparison["leading"]]
-    candidate, baseline = escape(comparison["candidate"]), escape(comparison["baseline"])
-    by = f"{escape(judge['name'])}: "
-    if figures["win_rate"] is None:
-        return f"{by}no verdict on {candidate} against {baseline} ({_unread(figures)})."
-    error = figures["standard_error"]
-    rate = (
-        f"{candidate}'s win rate is {figures['win_rate']:.1f} % (n = {figures['n_judged']}, "
-        f"{'no standard error' if error is None else f'standard error {error:.1f}'})"
-    )
-    if figures["finding"] == "too few":
-        return f"{by}too few pairs to tell {candidate} from {baseline}: {rate}."
-    low, high = figures["interval"] or (0.0, 100.0)
-    interval = f"its 95 % interval, {low:.1f} to {high:.1f}"
-    if figures["finding"] == "no difference":
-        return f"{by}no difference shown between {candidate} and {baseline}: {rate}; {interval}, includes 50."
-    won, lost = (candidate, baseline) if figures["finding"] == "candidate" else (baseline, candidate)
-    margin = abs(figures["win_rate"] - 50)
-    sentence = f"{by}{won} won against {lost} by {margin:.1f} points over an even 50: {rate}; {interval}."
-    if figures["reversible"]:
-        sentence += f" The pairs without a verdict ({_unread(figures)}) could reverse that."
-    return sentence
-
-
-def trust(judge: Judge, escape: Callable[[object], str]) -> str:
-    """How far the judge agrees with people, as far as anybody measured it."""
-    measured = "; ".join(f"{key} {value}" for key, value in (judge["human_agreement"] or {}).items())
-    words = escape(measured) if measured else "not measured"
-    return f"Judge {escape(judge['name'])} ({escape(judge['model'])}); agreement with people: {words}."
-
-
-def render_summary(report: Report) -> str:
-    """The report for a terminal: plain text without control characters, and without brackets that rich would read."""
-    lines = [
-        f"WARNING: {_plain(judge['name'])}: {_plain(judge['warning'], 1000)}"
-        for judge in report["judges"]
-        if judge["warning"]
-    ]
-    for judge in report["judges"]:
-        for comparison in judge["comparisons"]:
-            lines.append(headline(judge, comparison, _plain))
-            lines += [f"  WARNING: {_plain(warning)}" for warning in comparison["warnings"]]
-        lines += [trust(judge, _plain), ""]
-        header = ["candidate", "baseline", "policy", "win", "tie", "loss", "unread", "win rate", "std. err."]
-        rows = []
-        for comparison in judge["comparisons"]:
-            for policy, figures in comparison["policies"].items():
-                names = [_plain(comparison["candidate"], 28), _plain(comparison["baseline"], 28), policy]
-                counts = [figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"]]
-                rows.append(
-                    [*names, *map(str, counts), _number(figures["win_rate"]), _number(figures["standard_error"])]
-                )
-        lines += [*_columns(header, rows, left=3), ""]
-    lines += [f"NOT JUDGED YET: {line}" for line in _unjudged(report, _plain)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _unjudged(report: Report, escape: Callable[[object], str]) -> list[str]:
-    return [
-        f"{escape(each['judge'])}: {escape(each['candidate'])} against {escape(each['baseline'])}"
-        for each in report["not_judged"]
-    ]
 
 
 def _opening(judge: Judge) -> list[str]:
     lines = []
     for comparison in judge["comparisons"]:
         lines.append(f"- **{headline(judge, comparison, escape_markdown)}**")
+        controlled = length_control(comparison)
+        lines += [f"  - {escape_markdown(controlled)}"] if controlled else []
         lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison["warnings"]]
     return [*lines, "", trust(judge, escape_markdown), ""]
 
@@ -123,47 +65,116 @@ def _judge_section(judge: Judge, figure: str) -> list[str]:
     for word, text in (("The judge", judge["description"]), ("Notes", judge["notes"])):
         if text:
             lines += [f"{word}: {escape_markdown(text, 1000)}", ""]
+    notes = dict.fromkeys(note for comparison in judge["comparisons"] for note in comparison["notes"])
+    lines += [f"- {escape_markdown(note, 1000)}" for note in notes] + [""] * bool(notes)
     lines += [f"![Wins, ties and losses by the verdicts of {name}]({figure})", ""]
+    lines += _policies(judge["comparisons"]) + _positions(judge["comparisons"])
+    return lines + _ratings(judge["comparisons"]) + _reasons(judge["comparisons"])
+
+
+def _names(comparison: Comparison | Panel) -> list[str]:
+    return [escape_markdown(comparison["candidate"]), escape_markdown(comparison["baseline"])]
+
+
+def _tallies(header: Sequence[str], rows: Sequence[tuple[Sequence[str], TallyFigures]]) -> list[str]:
+    """A table of tallies after columns of text; the discrete rate has its column where one is another than the rate."""
+    weighted = any(figures["kind"] == "weighted" for _, figures in rows)
+    counts = ["n", "win", "tie", "loss", "unparsed", "failed"]
+    cells = []
+    for names, figures in rows:
+        rates = [number(figures["win_rate"]), *([number(figures["discrete_win_rate"])] if weighted else [])]
+        numbers = [*(str(figures[key]) for key in counts), *rates, number(figures["standard_error"])]  # type: ignore[literal-required]
+        cells.append([*names, *numbers, span(figures["bounds"])])
+    columns = [*header, *counts, "win rate %", *(["discrete %"] if weighted else []), "std. error", "bounds %"]
+    return _table(columns, cells, left=len(header))
+
+
+_RATES = (
+    "The win rate is over the pairs with a verdict, a tie is half a win. Bounds: the win rate had every unparsed and "
+    "failed pair been lost, or been won."
+)
+_WEIGHTED = (
+    " Weighted: the win rate is the mean of the judge's preferences, which have shades; the discrete one counts "
+    "which side of a draw they are on, as do win, tie and loss. Where a policy takes both orders, a pair's preference "
+    "is the mean of the two."
+)
+
+
+def _policies(comparisons: Sequence[Comparison]) -> list[str]:
     rows = []
-    for comparison in judge["comparisons"]:
-        names = [escape_markdown(comparison["candidate"]), escape_markdown(comparison["baseline"])]
+    for comparison in comparisons:
         for policy, figures in comparison["policies"].items():
             label = f"**{policy}**" if policy == comparison["leading"] else policy
-            counts = [figures[key] for key in ("n", "win", "tie", "loss", "unparsed", "failed")]
-            numbers = [_number(figures["win_rate"]), _number(figures["standard_error"]), _span(figures["bounds"])]
-            rows.append([*names, label, *map(str, counts), *numbers])
-    header = ["candidate", "baseline", "policy", "n", "win", "tie", "loss", "unparsed", "failed"]
-    lines += _table([*header, "win rate %", "std. error", "bounds %"], rows, left=3)
-    used = dict.fromkeys(policy for comparison in judge["comparisons"] for policy in comparison["policies"])
+            rows.append(([*_names(comparison), label], figures))
+    lines = _tallies(["candidate", "baseline", "policy"], rows)
+    used = dict.fromkeys(policy for comparison in comparisons for policy in comparison["policies"])
     meanings = "; ".join(f"{policy}: {_POLICIES[policy]}" for policy in used)
-    lines += [
-        "",
-        f"Policies: {meanings}; the leading one is bold. The win rate is over the pairs with a verdict, a tie is half "
-        "a win. Bounds: the win rate had every unparsed and failed pair been lost, or been won.",
-        "",
-    ]
+    kinds = {figures["kind"] for comparison in comparisons for figures in comparison["policies"].values()}
+    weighted = _WEIGHTED if "weighted" in kinds else ""
+    return [*lines, "", f"Policies: {meanings}; the leading one is bold. {_RATES}{weighted}", ""]
+
+
+def _positions(comparisons: Sequence[Comparison]) -> list[str]:
     rows = [
         [
-            escape_markdown(comparison["candidate"]),
-            escape_markdown(comparison["baseline"]),
+            *_names(comparison),
             comparison["orders"],
             f"{comparison['pairs_judged']} of {comparison['pairs_expected']}",
-            _number(comparison["consistency"]),
+            number(comparison["consistency"]),
             str(comparison["consistency_n"]),
-            _number(comparison["first_position_rate"]),
+            number(comparison["first_position_rate"]),
             str(comparison["first_position_n"]),
         ]
-        for comparison in judge["comparisons"]
+        for comparison in comparisons
     ]
     header = ["candidate", "baseline", "orders", "pairs judged", "consistency %", "of pairs"]
-    lines += _table([*header, "first position %", "of verdicts"], rows, left=3)
-    lines += [
+    return [
+        *_table([*header, "first position %", "of verdicts"], rows, left=3),
         "",
         "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
         "other than ties that went to the answer shown first; without a preference for a place it is 50.",
         "",
     ]
-    return lines
+
+
+def _ratings(comparisons: Sequence[Comparison]) -> list[str]:
+    rows = [
+        [
+            *_names(comparison),
+            *(f"{comparison['ratings'][side]:.2f}" for side in ("candidate", "baseline")),
+            str(comparison["ratings"]["n"]),
+        ]
+        for comparison in comparisons
+        if comparison["ratings"]
+    ]
+    if not rows:
+        return []
+    header = ["candidate", "baseline", "mean rating of the candidate", "of the baseline", "pairs"]
+    text = "Each answer was rated alone: the higher rating wins, equal ones tie, and there is no place to prefer."
+    return [*_table(header, rows, left=2), "", text, ""]
+
+
+def _reasons(comparisons: Sequence[Comparison]) -> list[str]:
+    rows = [
+        [*_names(comparison), each["verdict"], escape_markdown(each["reason"]), str(each["n"])]
+        for comparison in comparisons
+        for each in comparison["reasons"]
+    ]
+    if not rows:
+        return []
+    text = "Verdicts as shown: a pair in both orders has two."
+    return [*_table(["candidate", "baseline", "verdict", "reason", "verdicts"], rows, left=4), "", text, ""]
+
+
+def _panel(panel: Panel) -> list[str]:
+    candidate, baseline = _names(panel)
+    lines = [f"## Panel: {candidate} against {baseline}", ""]
+    policies = ", ".join(f"{escape_markdown(name)} ({policy})" for name, policy in panel["policies"].items())
+    lines += [f"Judges, each under its leading policy: {policies}.", ""]
+    lines += [f"- {kappas(agreement, escape_markdown)}" for agreement in panel["agreements"]]
+    lines += ["", *_tallies(["by"], [(["majority"], panel["majority"])]), ""]
+    text = "Majority: the outcome that most judges gave; a tie between judges is a tie, a missing verdict abstains."
+    return [*lines, f"{text} {_RATES}", ""]
 
 
 def _systems(report: Report) -> list[str]:
@@ -173,8 +184,8 @@ def _systems(report: Report) -> list[str]:
             escape_markdown(system["generator"]),
             escape_markdown(system["engine"] or "-"),
             str(system["n"]),
-            _number(system["mean_tokens"]),
-            _number(system["mean_characters"]),
+            number(system["mean_tokens"]),
+            number(system["mean_characters"]),
             _text(system["truncated"]),
         ]
         for system in report["systems"]
@@ -205,7 +216,7 @@ def _made_from(report: Report) -> list[str]:
         header = ["trained", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
         lines += [*_table(header, rows, left=2), ""]
     rows = [
-        [*map(escape_markdown, (phase["step"], phase["status"])), _number(phase["minutes"]), str(phase["attempts"])]
+        [*map(escape_markdown, (phase["step"], phase["status"])), number(phase["minutes"]), str(phase["attempts"])]
         for phase in report["phases"]
     ]
     if rows:
@@ -219,36 +230,7 @@ def _text(value: float | None) -> str:
     return "-" if value is None else escape_markdown(f"{value:g}" if isinstance(value, float) else value)
 
 
-def _unread(figures: TallyFigures) -> str:
-    return f"{figures['unparsed']} unparsed, {figures['failed']} failed"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _span(values: Sequence[float] | None) -> str:
-    return "-" if values is None else f"{values[0]:.1f} to {values[1]:.1f}"
-
-
-def _plain(text: object, limit: int = 300) -> str:
-    return one_line(text, limit).replace("[", "(").replace("]", ")")
-
-
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
     """A Markdown table whose first `left` columns are text and the others numbers."""
     rule = ["---" if index < left else "---:" for index in range(len(header))]
     return ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
-
-
-def _columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [
-            f"{cell:<{w}}" if i < left else f"{cell:>{w}}"
-            for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(padded).rstrip()
-
-    return [line(header), line(["-" * width for width in widths]), *map(line, rows)]

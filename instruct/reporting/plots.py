@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import io
+import json
 import os
 import textwrap
 import warnings
@@ -37,17 +40,35 @@ _STYLE: Any = {
 def draw_comparisons(judge: Judge, stem: Path) -> None:
     """Write `stem`.png (200 dpi) and `stem`.svg: the outcomes under each comparison's leading policy.
 
-    The same report gives the same bytes with the same matplotlib. Each file is written whole or not at all.
+    The same report gives the same bytes with the same matplotlib. Each file is written whole or not at all, and left
+    as it is where it shows just this already.
     """
+    digest = _digest(judge)
+    metadata: dict[str, dict[str, Any]] = {
+        ".png": {"Description": digest},
+        ".svg": {"Description": digest, "Date": None},
+    }
+    paths = {suffix: stem.with_name(stem.name + suffix) for suffix in metadata}
+    if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths.values()):
+        return
     import matplotlib
 
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
         figure = _figure(judge)
-        for suffix, options in {".png": {"dpi": 200}, ".svg": {"metadata": {"Date": None}}}.items():
+        for suffix, path in paths.items():
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix[1:], facecolor="white", **options)  # type: ignore[arg-type]
-            _write_whole(stem.with_name(stem.name + suffix), buffer.getvalue())
+            figure.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=metadata[suffix])
+            _write_whole(path, buffer.getvalue())
+
+
+def _digest(judge: Judge) -> str:
+    """Of all that a figure shows and of what draws it: to draw takes longer than the rest of a report."""
+    shown = {key: judge[key] for key in ("name", "model", "warning")}
+    keys = ("candidate", "baseline", "leading", "policies", "partial")
+    rows = [{key: comparison[key] for key in keys} for comparison in judge["comparisons"]]  # type: ignore[literal-required]
+    drawn_by = [Path(__file__).read_text(encoding="utf-8"), importlib.metadata.version("matplotlib")]
+    return hashlib.sha256(json.dumps([shown, rows, drawn_by]).encode()).hexdigest()
 
 
 def _figure(judge: Judge) -> Figure:

@@ -13,6 +13,8 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
     answers = config.get("answers") or {}
     decoding = answers.get("generation") or {}
     method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
+    if not model:  # a run of verdicts from elsewhere
+        return {}
     parts = {
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
         "data": ", ".join(data.get("files") or []) or data.get("card") or "?",

@@ -3,84 +3,101 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
-from instruct.judging.cards import JudgeCard, Policy, load_judge_card
-from instruct.judging.policies import outcomes
+from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
+from instruct.reporting.judges import card_of, changed_card, describe, figure_names
 from instruct.reporting.markdown import render_markdown
+from instruct.reporting.panel import Outcomes, agreements, majority
 from instruct.reporting.plots import draw_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
-from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, Report, System, TallyFigures, Unjudged
-from instruct.reporting.statistics import Tally, position_statistics, tally
+from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
-def write_report(run_folder: str | Path) -> Path:
+def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
     """Write report/report.json, report/report.md and report/figures/JUDGE.{png,svg}; each file whole or not at all.
 
-    The same run gives the same bytes.
+    The same run gives the same bytes, and a figure that would be the same is not drawn again.
+
+    Args:
+        report: what build_report made of this run; None: it is built here.
 
     Returns:
         The path of report.md.
 
     Raises:
-        InputError: no run directory, no verdicts in it, or a judge whose card is not found.
+        InputError: no run directory, or nothing judged in it.
     """
     run = RunDirectory(run_folder)
-    report = build_report(run.folder)
-    figures: dict[str, str] = {}
-    for number, judge in enumerate(report["judges"], 1):
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge["name"]).strip("-")[:60] or "judge"
-        # Two names may come down to one file name, on some disks by their case alone.
-        taken = {path.lower() for path in figures.values()}
-        stem = f"{stem}-{number}" if f"figures/{stem}.png".lower() in taken else stem
-        draw_comparisons(judge, run.report / "figures" / stem)
-        figures[judge["name"]] = f"figures/{stem}.png"
+    report = report or build_report(run.folder)
+    stems = figure_names(report["judges"])
+    for judge in report["judges"]:
+        draw_comparisons(judge, run.report / "figures" / stems[judge["name"]])
     write_atomically(run.report / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     path = run.report / "report.md"
-    write_atomically(path, render_markdown(report, figures))
+    write_atomically(path, render_markdown(report, {name: f"figures/{stem}.png" for name, stem in stems.items()}))
     return path
 
 
-def build_report(run_folder: str | Path) -> Report:
+@dataclass(frozen=True)
+class Difficulty:
+    """AlpacaEval's instruction difficulties, for weighted judges' length-controlled rates.
+
+    `prompts`: the prompts in the leaderboard's order, for a `file` that knows them by their place alone.
+    """
+
+    file: str | Path
+    prompts: str | Path | None = None
+
+
+def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> Report:
     """What report.json holds (instruct.reporting.schema), computed from the run's files and verdicts.
 
     Raises:
-        InputError: no run directory, no verdicts in it, or a judge whose card is not found.
+        InputError: no run directory, nothing judged in it, or a difficulty file that does not fit.
     """
     run = RunDirectory(run_folder)
     manifest, config = run.manifest(), run.config()
-    found = _read_store(run)
+    found, usd = _read_store(run, manifest)
     files = _answer_files(run, manifest)
     answers = {name: load_answers(path) for name, path in files.items()}
     judges: dict[str, Judge] = {}
-    cards: dict[str, JudgeCard] = {}
+    cards: dict[str, JudgeCard | None] = {}
     judged: set[tuple[str, str, str]] = set()
-    for name, candidate, baseline, judgments in found:
+    panels: dict[tuple[str, str], dict[str, tuple[str, Outcomes]]] = {}
+    for (name, candidate, baseline), judgments in found.items():
         step = manifest["steps"].get(f"judge/{name}/{candidate}_vs_{baseline}", {})
         given = step.get("inputs", {}).get("judge", {}).get("card", name)
         judged |= {(name, candidate, baseline), (given, candidate, baseline)}
         if name not in judges:
-            # The call may have given the card by its path.
-            cards[name] = load_judge_card(given if Path(given).exists() else name)
-            judges[name] = _judge(cards[name], name)
-        prompts = {row["instruction"] for row in answers[candidate]} if candidate in answers else None
-        comparison = _comparison(cards[name], candidate, baseline, judgments, prompts, step.get("status") == "started")
-        comparison["warnings"] += _changed(run, step)
+            cards[name], problem = card_of(name, step)
+            judges[name] = describe(name, cards[name], problem, usd[name])
+        card = cards[name]
+        prompts = {str(row.get("id", row["instruction"])) for row in answers.get(candidate, ())}
+        comparison = compare(card, candidate, baseline, judgments, prompts or None, step)
+        comparison["warnings"] += changed_card(card, step) + _changed(run, step)
+        comparison["length_control"] = _length_control(run, name, comparison, answers, difficulty)
+        if f"import/{name}/{candidate}_vs_{baseline}" in manifest["steps"]:
+            comparison["notes"].append("these verdicts were read from a file, not made in this run")
         judges[name]["comparisons"].append(comparison)
+        policy = leading_policy(card, judgments)
+        outcomes: Outcomes = {pair.instruction: pair.outcome for pair in results_under(card, judgments, policy)}
+        panels.setdefault((candidate, baseline), {})[name] = (policy, outcomes)
     return Report(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", run.folder.resolve().name)),
         created=manifest["created"],
+        usd=usd[""],
         judges=list(judges.values()),
-        not_judged=_not_judged(config, judged),
+        panels=[_panel(*names, members) for names, members in panels.items() if len(members) > 1],
+        not_judged=_not_judged(config, manifest, judged),
         systems=[_system(manifest, name, files[name], rows) for name, rows in answers.items()],
         trainings=trainings(manifest, config),
         config=config_summary(config),
@@ -91,16 +108,37 @@ def build_report(run_folder: str | Path) -> Report:
     )
 
 
-def _read_store(run: RunDirectory) -> list[tuple[str, str, str, list[Judgment]]]:
+def _read_store(
+    run: RunDirectory, manifest: dict[str, Any]
+) -> tuple[dict[tuple[str, str, str], list[Judgment]], dict[str, float]]:
+    """The verdicts of each (judge, candidate, baseline), and what each judge cost; under "" what all of them did."""
     # Looked for first: to open a store makes one.
     if run.store.is_file():
         with JudgmentStore(run.store) as store:
-            found = [(*names, store.judgments(*names)) for names in store.comparisons()]
-        if found:
-            return found
+            found = {names: store.judgments(*names) for names in store.comparisons()}
+            usd = {name: round(store.spent_usd(name), 6) for name, _, _ in found}
+            usd[""] = round(store.spent_usd(), 6)
+        if found or _begun(manifest):
+            return found, usd
     raise InputError(
         f"{run.store}: holds no verdicts; let a judge compare first: instruct judge {run.folder} --judge NAME"
     )
+
+
+def _begun(manifest: dict[str, Any]) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """The (judge, candidate, baseline) whose judging was begun, with what the manifest says of it."""
+    found = []
+    for step, record in manifest["steps"].items():
+        names = [_name(name) for name in record["inputs"].get("answers", {})]
+        if step.startswith("judge/") and len(names) == 2:
+            judge = step.removeprefix("judge/").removesuffix("/" + "_vs_".join(names))
+            found.append((judge, names[0], names[1], record))
+    return found
+
+
+def _name(answers: str) -> str:
+    """A system's name, or that of a file of answers."""
+    return Path(answers).stem if answers.endswith(".json") else answers
 
 
 def _answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
@@ -118,100 +156,59 @@ def _answers_path(run: RunDirectory, name: str) -> Path:
     return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
 
 
-def _not_judged(config: dict[str, Any], judged: set[tuple[str, str, str]]) -> list[Unjudged]:
-    """What the config would have compared; `judged` names a judge as the store does and as the call did."""
-    wanted = [
-        (judge["card"], *(Path(name).stem if name.endswith(".json") else name for name in pair))
+def _not_judged(config: dict[str, Any], manifest: dict[str, Any], judged: set[tuple[str, str, str]]) -> list[Unjudged]:
+    """What the config, or a call that was stopped, would have compared; `judged` names a judge as store and call do."""
+    wanted: dict[tuple[str, str, str], str | None] = {
+        (judge["card"], *map(_name, pair)): None
         for judge in config.get("judges") or []
         for pair in judge.get("comparisons") or config.get("comparisons") or []
+    }
+    for name, candidate, baseline, record in _begun(manifest):
+        given = record["inputs"].get("judge", {}).get("card", name)
+        judge = given if (given, candidate, baseline) in wanted else name
+        wanted[judge, candidate, baseline] = record.get("results", {}).get("stopped")
+    return [
+        Unjudged(judge=judge, candidate=candidate, baseline=baseline, stopped=stopped)
+        for (judge, candidate, baseline), stopped in wanted.items()
+        if (judge, candidate, baseline) not in judged
     ]
-    return [Unjudged(judge=j, candidate=c, baseline=b) for j, c, b in wanted if (j, c, b) not in judged]
 
 
-def _judge(card: JudgeCard, name: str) -> Judge:
-    return Judge(
-        name=name,
-        description=card.description,
-        model=card.model,
-        human_agreement=card.human_agreement,
-        warning=card.warning,
-        notes=card.notes,
-        comparisons=[],
+def _length_control(
+    run: RunDirectory,
+    judge: str,
+    comparison: Comparison,
+    answers: dict[str, list[dict[str, Any]]],
+    difficulty: Difficulty | None,
+) -> LengthControl | None:
+    """AlpacaEval's rate, for the weighted judges that it is defined for."""
+    if comparison["policies"]["single"]["kind"] != "weighted":
+        return None
+    names = (comparison["candidate"], comparison["baseline"])
+    absent = [name for name in names if name not in answers]
+    if difficulty is None or absent:
+        why = f"the answers of {absent[0]} are not at hand" if absent else "no instruction-difficulty file was given"
+        return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
+    from instruct.judging.exchange import annotation_rows
+    from instruct.judging.showings import Answers
+    from instruct.reporting.length_control import length_controlled_win_rate
+
+    with JudgmentStore(run.store) as store:
+        rows = annotation_rows(store, judge, *(Answers(name, answers[name]) for name in names))
+    found = length_controlled_win_rate(rows, difficulty.file, difficulty.prompts)
+    return LengthControl(
+        win_rate=rounded(found.win_rate), standard_error=rounded(found.standard_error), note=found.note
     )
 
 
-def _comparison(
-    card: JudgeCard,
-    candidate: str,
-    baseline: str,
-    judgments: Sequence[Judgment],
-    prompts: set[str] | None,
-    unfinished: bool,
-) -> Comparison:
-    """One comparison's figures. `prompts`: those of the candidate's answers, None where these are not at hand."""
-    times = Counter(judgment.instruction for judgment in judgments)
-    shown = max(times.values())
-    in_both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
-    # A policy for two orders says nothing about pairs that were shown in one.
-    policies: Sequence[Policy] = ("single",) if shown == 1 else get_args(Policy)
-    leading: Policy = card.leading_policy if card.leading_policy in policies else "single"
-    wanted = times.keys() if prompts is None else prompts
-    judged = sum(times[instruction] == shown for instruction in wanted)
-
-    warnings = []
-    partial = unfinished or judged < len(wanted)
-    if partial:
-        warnings.append(
-            f"PARTIAL: judging has not finished; {judged} of {len(wanted)} pairs are judged"
-            f"{' in both orders' if shown == 2 else ''}; the same judge command goes on where it stopped"
-        )
-    if times.keys() - wanted:
-        warnings.append(
-            f"{len(times.keys() - wanted)} verdicts are on prompts that the candidate's answers do not hold"
-        )
-    if leading != card.leading_policy:
-        warnings.append(
-            f"the policy {card.leading_policy}, which leads by the judge's card, needs both orders; one was shown"
-        )
-    position = position_statistics(judgments)
-    return Comparison(
+def _panel(candidate: str, baseline: str, members: dict[str, tuple[str, Outcomes]]) -> Panel:
+    outcomes = {name: found for name, (_, found) in members.items()}
+    return Panel(
         candidate=candidate,
         baseline=baseline,
-        leading=leading,
-        policies={
-            policy: tally_figures(
-                tally(outcomes(judgments if policy == "single" else in_both, policy, card.verdict.parser).values())
-            )
-            for policy in sorted(policies, key=lambda policy: policy != leading)
-        },
-        orders="both" if shown == 2 else "one",
-        pairs_judged=judged,
-        pairs_expected=len(wanted),
-        partial=partial,
-        consistency=_rounded(position.consistency),
-        consistency_n=position.in_both,
-        first_position_rate=_rounded(position.first_position_rate),
-        first_position_n=position.decided,
-        warnings=warnings,
-    )
-
-
-def tally_figures(counts: Tally) -> TallyFigures:
-    """A tally as report.json holds it, figures to six decimals as AlpacaEval's leaderboards print them."""
-    return TallyFigures(
-        n=counts.n,
-        n_judged=counts.n_judged,
-        win=counts.win,
-        tie=counts.tie,
-        loss=counts.loss,
-        unparsed=counts.unparsed,
-        failed=counts.failed,
-        win_rate=_rounded(counts.win_rate),
-        standard_error=_rounded(counts.standard_error),
-        interval=[round(value, 6) for value in counts.interval] if counts.interval else None,
-        bounds=[round(value, 6) for value in counts.bounds] if counts.bounds else None,
-        finding=counts.finding,
-        reversible=counts.reversible,
+        policies={name: policy for name, (policy, _) in members.items()},
+        agreements=agreements(outcomes),
+        majority=tally_figures(majority(outcomes)),
     )
 
 
@@ -234,12 +231,8 @@ def _system(manifest: dict[str, Any], name: str, path: Path, rows: list[dict[str
         generator=str(rows[0]["generator"]),
         sha256=digest,
         n=len(rows),
-        mean_characters=_rounded(sum(len(row["output"]) for row in rows) / len(rows)),
-        mean_tokens=_rounded(made.get("mean_tokens")),
+        mean_characters=rounded(sum(len(row["output"]) for row in rows) / len(rows)),
+        mean_tokens=rounded(made.get("mean_tokens")),
         truncated=made.get("truncated"),
         engine=made.get("engine"),
     )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)

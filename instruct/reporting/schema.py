@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 # Raised when a key of report.json changes its meaning or goes; a new key leaves it.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class System(TypedDict):
@@ -29,8 +29,14 @@ class System(TypedDict):
 
 
 class TallyFigures(TypedDict):
-    """One policy's outcomes for the candidate, in pairs, and the figures that statistics.Tally computes from them."""
+    """One policy's outcomes for the candidate, in pairs, and the figures that statistics.Tally computes from them.
 
+    `kind`: `weighted` where the judge's preferences have shades (AlpacaEval 2): they make the win rate, its error and
+    its bounds, and the counts and `discrete_win_rate` are of preferences above, at and below a draw. Else `counted`,
+    and both rates are the same.
+    """
+
+    kind: str
     n: int
     n_judged: int
     win: int
@@ -39,6 +45,7 @@ class TallyFigures(TypedDict):
     unparsed: int
     failed: int
     win_rate: float | None
+    discrete_win_rate: float | None
     standard_error: float | None
     interval: list[float] | None
     bounds: list[float] | None
@@ -46,46 +53,109 @@ class TallyFigures(TypedDict):
     reversible: bool
 
 
+class ReasonCount(TypedDict):
+    """How many verdicts (as shown: a pair in both orders has two) have a reason, such as `failed`, `too long`."""
+
+    verdict: str
+    reason: str
+    n: int
+
+
+class Ratings(TypedDict):
+    """Mean ratings, where the judge rates each answer alone, over the `n` pairs with both."""
+
+    candidate: float
+    baseline: float
+    n: int
+
+
+class LengthControl(TypedDict):
+    """AlpacaEval's length-controlled win rate; `note`: what it was made from, or, where both are None, why not."""
+
+    win_rate: float | None
+    standard_error: float | None
+    note: str
+
+
 class Comparison(TypedDict):
     """A candidate against a baseline by one judge's verdicts; `leading` is the policy that the judge's card puts first.
 
-    `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished; `warnings`: why
-    the figures may not be what they seem.
+    `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
+    stopped it; `warnings`: why the figures may not be what they seem; `notes`: how the replies were made. In `trimmed`
+    pairs the answers were cut to fit the judge. `requests` were made in the last call, None where nobody noted it.
+    Where answers are rated one by one there is no position, and its figures are None. `length_control` is None where
+    AlpacaEval's rate does not apply.
     """
 
     candidate: str
     baseline: str
     leading: str
     policies: dict[str, TallyFigures]
-    orders: str  # both | one: in how many orders the pairs were shown
+    orders: str  # both | one: in how many orders the pairs were shown; alone: each answer by itself
     pairs_judged: int
     pairs_expected: int
     partial: bool
+    stopped: str | None
     consistency: float | None
     consistency_n: int
     first_position_rate: float | None
     first_position_n: int
+    ratings: Ratings | None
+    reasons: list[ReasonCount]
+    trimmed: int
+    length_control: LengthControl | None
+    requests: int | None
+    notes: list[str]
     warnings: list[str]
 
 
 class Judge(TypedDict):
-    """A judge's card in short. `human_agreement` is None where nobody measured it; `warning` must stand prominently."""
+    """A judge's card in short, and what it was paid, in US dollars.
+
+    `human_agreement` is what the card says (None where nobody measured it), `agreement` the same in words. `warning`
+    is the card's and must stand prominently; `warnings` are about the card itself, such as one that is gone.
+    `other_model`: another model was asked with the card's prompt: never beside published figures.
+    """
 
     name: str
     description: str
     model: str
+    other_model: bool
     human_agreement: dict[str, Any] | None
+    agreement: str
     warning: str | None
+    warnings: list[str]
     notes: str | None
+    usd: float
     comparisons: list[Comparison]
 
 
+class PairAgreement(TypedDict):
+    """How two judges agree over the `n` pairs that both read: percent, and Cohen's kappa (None: undefined)."""
+
+    judges: list[str]
+    n: int
+    agreement: float | None
+    kappa: float | None
+
+
+class Panel(TypedDict):
+    """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority."""
+
+    candidate: str
+    baseline: str
+    policies: dict[str, str]
+    agreements: list[PairAgreement]
+    majority: TallyFigures
+
+
 class Unjudged(TypedDict):
-    """A comparison that the config names and of which there is no verdict."""
+    """A comparison that the config names, or a call began, and of which there is no verdict; `stopped`: why not."""
 
     judge: str
     candidate: str
     baseline: str
+    stopped: str | None
 
 
 class Training(TypedDict):
@@ -110,12 +180,17 @@ class Phase(TypedDict):
 
 
 class Report(TypedDict):
-    """The whole of report.json. `config` is the experiment in a few words; `sha256` names data and weights."""
+    """The whole of report.json. `config` is the experiment in a few words; `sha256` names data and weights.
+
+    `usd`: what all replies in the judgement store cost, in US dollars.
+    """
 
     schema_version: int
     run: str
     created: str
+    usd: float
     judges: list[Judge]
+    panels: list[Panel]
     not_judged: list[Unjudged]
     systems: list[System]
     trainings: list[Training]

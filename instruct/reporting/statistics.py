@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,13 +28,25 @@ class ShownVerdict(Protocol):
 
 @dataclass(frozen=True)
 class Tally:
-    """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict."""
+    """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict.
+
+    `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
+    1/2 a draw. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
+
+    Raises:
+        ValueError: another number of scores than of verdicts.
+    """
 
     win: int = 0
     tie: int = 0
     loss: int = 0
     unparsed: int = 0
     failed: int = 0
+    scores: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scores is not None and len(self.scores) != self.n_judged:
+            raise ValueError(f"{len(self.scores)} scores for {self.n_judged} verdicts")
 
     @property
     def n(self) -> int:
@@ -51,20 +64,32 @@ class Tally:
         return self.unparsed + self.failed
 
     @property
+    def points(self) -> float:
+        """The sum of the scores; without scores a win is 1 and a tie 1/2."""
+        return self.win + self.tie / 2 if self.scores is None else math.fsum(self.scores)
+
+    @property
     def win_rate(self) -> float | None:
-        """Percent, a tie is half a win; None without a verdict (AlpacaEval's `win_rate`)."""
+        """Percent: 100 * mean(q), q the score or one of 1, 1/2, 0; None without a verdict (AlpacaEval's `win_rate`)."""
+        return 100 * self.points / self.n_judged if self.n_judged else None
+
+    @property
+    def discrete_win_rate(self) -> float | None:
+        """Percent, a win 1 and a tie 1/2 whatever the scores are (AlpacaEval's `discrete_win_rate`)."""
         return 100 * (self.win + self.tie / 2) / self.n_judged if self.n_judged else None
 
     @property
     def standard_error(self) -> float | None:
-        """Of the win rate, in percentage points: 100 * std(q, ddof=1) / sqrt(n), q one of 1, 1/2, 0 (AlpacaEval).
+        """Of the win rate, in percentage points: 100 * std(q, ddof=1) / sqrt(n) (AlpacaEval).
 
         None with fewer than two verdicts.
         """
         n = self.n_judged
         if n < 2:
             return None
-        mean = (self.win + self.tie / 2) / n
+        if self.scores is not None:
+            return 100 * statistics.stdev(self.scores) / math.sqrt(n)
+        mean = self.points / n
         squares = self.win * (1 - mean) ** 2 + self.tie * (0.5 - mean) ** 2 + self.loss * mean**2
         return 100 * math.sqrt(squares / (n - 1) / n)
 
@@ -81,8 +106,7 @@ class Tally:
         """Win rate in percent had every pair without a verdict been lost, and had it been won; None without pairs."""
         if not self.n:
             return None
-        points = self.win + self.tie / 2
-        return 100 * points / self.n, 100 * (points + self.unread) / self.n
+        return 100 * self.points / self.n, 100 * (self.points + self.unread) / self.n
 
     @property
     def finding(self) -> Finding:
@@ -100,17 +124,17 @@ class Tally:
         return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
 
 
-def tally(outcomes: Iterable[str]) -> Tally:
-    """Count `win`, `tie`, `loss`, `unparsed` and `failed`.
+def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None) -> Tally:
+    """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores`: a weighted judge's, of the pairs with a verdict.
 
     Raises:
-        ValueError: another word.
+        ValueError: another word, or another number of scores than of verdicts.
     """
     counts = Counter(str(outcome) for outcome in outcomes)
     unknown = counts.keys() - {"win", "tie", "loss", "unparsed", "failed"}
     if unknown:
         raise ValueError(f"unknown outcome {min(unknown)!r}")
-    return Tally(**counts)
+    return Tally(**counts, scores=None if scores is None else tuple(scores))
 
 
 @dataclass(frozen=True)

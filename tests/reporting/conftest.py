@@ -110,6 +110,21 @@ def write_answers(run) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def judge_showings(run) -> Callable[..., None]:
+    """Stores a verdict a pair with whatever else is said of it, the candidate shown where `position` says."""
+
+    def write(*showings: dict[str, object], judge: str = "j") -> None:
+        given = {"judge": judge, "candidate": "emo", "baseline": "mle", "dataset": "d", "position": "first", "key": "k"}
+        with JudgmentStore(run.store) as store:
+            store.add_judgments(
+                Judgment(**{"pair": number, "instruction": f"secret prompt {number}", **given, **showing})  # type: ignore[arg-type]
+                for number, showing in enumerate(showings)
+            )
+
+    return write
+
+
+@pytest.fixture
 def judge_pairs(run) -> Callable[..., None]:
     """Stores verdicts as shown: (with the candidate first, with it second) a pair, or one in the order of the seed."""
 
@@ -122,7 +137,7 @@ def judge_pairs(run) -> Callable[..., None]:
             drawn = "second" if candidate_is_second(instruction) else "first"
             orders = {drawn: pair} if isinstance(pair, str) else {"first": pair[0], "second": pair[1]}
             for position, verdict in orders.items():
-                judgments.append(Judgment(judge, candidate, baseline, instruction, "d", position, "k", verdict))
+                judgments.append(Judgment(judge, candidate, baseline, number, instruction, "d", position, "k", verdict))
         with JudgmentStore(run.store) as store:
             store.add_judgments(judgments)
 

@@ -9,8 +9,8 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
+from instruct.reporting.comparison import tally_figures
 from instruct.reporting.plots import draw_comparisons
-from instruct.reporting.report import tally_figures
 from instruct.reporting.statistics import Tally
 
 

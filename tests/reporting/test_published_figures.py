@@ -6,35 +6,39 @@ import json
 
 import pytest
 
+from instruct.judging.exchange import import_into_run
 from instruct.judging.store import Judgment
-from instruct.reporting.report import tally_figures
-from instruct.reporting.statistics import position_statistics, tally
-
-
-def outcomes_of(path):
-    """AlpacaEval's preference: 1 the baseline, 2 the model; 0 and 1.5 a draw."""
-    preferences = [row["preference"] for row in json.loads(path.read_text(encoding="utf-8"))]
-    return ["tie" if value in (0, 1.5) else "win" if value > 1.5 else "loss" for value in preferences]
+from instruct.reporting.report import build_report
+from instruct.reporting.statistics import position_statistics
 
 
 @pytest.mark.parametrize(
-    ("file", "counts", "win_rate", "standard_error"),
+    ("file", "kind", "counts", "win_rate", "standard_error", "discrete"),
     [
-        ("alpaca-7b.alpaca_eval_gpt4.annotations.json", (205, 16, 584), 26.459627, 1.535711),
-        ("alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json", (17, 3, 785), 2.298137, None),
+        ("alpaca-7b.alpaca_eval_gpt4", "counted", (205, 16, 584), 26.459627, 1.535711, 26.459627),
+        ("alpaca-7b.weighted_alpaca_eval_gpt4_turbo", "weighted", (17, 3, 785), 2.591451, 0.487086, 2.298137),
     ],
 )
-def test_alpaca_eval(shared_data, file, counts, win_rate, standard_error):
-    figures = tally_figures(tally(outcomes_of(shared_data / "alpaca_eval" / file)))
+def test_alpaca_eval(shared_data, tmp_path, file, kind, counts, win_rate, standard_error, discrete):
+    run = import_into_run(shared_data / "alpaca_eval" / f"{file}.annotations.json", tmp_path / "published")
+    report = build_report(run.folder)
+    (judge,) = report["judges"]
+    (comparison,) = judge["comparisons"]
+    figures = comparison["policies"][comparison["leading"]]
+    assert (judge["name"], comparison["candidate"]) == (file.removeprefix("alpaca-7b."), "alpaca-7b")
+    assert (comparison["leading"], figures["kind"], figures["n"]) == ("single", kind, 805)
     assert (figures["win"], figures["tie"], figures["loss"]) == counts
-    assert figures["win_rate"] == win_rate
-    if standard_error is not None:  # the weighted file's is published for its weighted rate only
-        assert figures["standard_error"] == standard_error
+    assert (figures["win_rate"], figures["standard_error"]) == (win_rate, standard_error)
+    assert figures["discrete_win_rate"] == discrete
+    assert (judge["warnings"], comparison["warnings"]) == ([], [])
+    same = [{"verdict": "tie", "reason": "identical outputs", "n": 16}]
+    assert comparison["reasons"] == (same if kind == "counted" else [])
+    assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]
 
 
 def test_auto_j_is_as_consistent_as_published(shared_data):
     judgments = [
-        Judgment("autoj", "a", "b", str(number), "d", position, "k", ("first", "second", "tie")[verdict])
+        Judgment("autoj", "a", "b", number, str(number), "d", position, "k", ("first", "second", "tie")[verdict])
         for position, file in (("first", "pairwise_example_output"), ("second", "pairwise_exchange_example_output"))
         for number, line in enumerate((shared_data / "autoj" / f"{file}.jsonl").read_text().splitlines())
         if (verdict := json.loads(line)["output"]) in (0, 1, 2)

@@ -13,9 +13,10 @@ import yaml
 from PIL import Image
 
 from instruct.errors import InputError
+from instruct.judging.cards import load_judge_card
 from instruct.judging.store import JudgmentStore
-from instruct.reporting.markdown import render_summary
 from instruct.reporting.report import build_report, write_report
+from instruct.reporting.terminal import render_summary
 from instruct.runs import sha256_of, write_atomically
 
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
@@ -102,8 +103,8 @@ def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step,
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     report = build_report(judged.folder)
     assert report["not_judged"] == [
-        {"judge": by_path, "candidate": "emo", "baseline": "theirs"},
-        {"judge": "other", "candidate": "mle", "baseline": "baseline"},
+        {"judge": by_path, "candidate": "emo", "baseline": "theirs", "stopped": None},
+        {"judge": "other", "candidate": "mle", "baseline": "baseline", "stopped": None},
     ]
     assert "\n- other: mle against baseline\n" in write_report(judged.folder).read_text(encoding="utf-8")
     assert render_summary(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
@@ -161,7 +162,7 @@ def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judge
 def test_the_report_says_what_the_run_was_made_from(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
-    assert report["schema_version"] == 1
+    assert report["schema_version"] == 2
     assert report["run"] == "small"
     assert report["config"]["base model"] == "tiny|model, LoRA rank 8"
     mle, emo = report["trainings"]
@@ -224,7 +225,7 @@ def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, j
     lines = text.splitlines()
     assert lines[2] == "> **Warning, demo:** proves the plumbing, not the models"
     report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
-    assert [judge["warning"] for judge in report["judges"]] == [None, "proves the plumbing, not the models"]
+    assert [judge["warning"] for judge in report["judges"]] == ["proves the plumbing, not the models", None]
     assert render_summary(report).splitlines()[0] == "WARNING: demo: proves the plumbing, not the models"
     assert b"proves the plumbing" in (run.report / "figures" / "demo.svg").read_bytes()
     assert b"proves the plumbing" not in (run.report / "figures" / "plain.svg").read_bytes()
@@ -232,13 +233,13 @@ def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, j
 
 def test_the_agreement_with_people_or_its_absence_is_said(run, card, write_answers, judge_pairs):
     card("plain")
-    card("measured", human_agreement={"pandalm test set": "66.8 %"})
+    card("measured", human_agreement={"pandalm": {"pairs": 999, "accuracy": 66.766767, "kappa": 0.4123}})
     write_answers("emo", 1)
     for judge in ("plain", "measured"):
         judge_pairs([WIN], judge=judge)
     text = write_report(run.folder).read_text(encoding="utf-8")
     assert "Judge plain (nobody/judge-1b); agreement with people: not measured." in text
-    assert "Judge measured (nobody/judge-1b); agreement with people: pandalm test set 66.8 %." in text
+    assert "Judge measured (nobody/judge-1b); agreement with people: pandalm 66.8 % of 999 (kappa 0.41)." in text
 
 
 def test_judges_whose_names_come_down_to_one_file_name_keep_their_figures(run, card, write_answers, judge_pairs):
@@ -267,10 +268,34 @@ def test_no_run_is_an_error_in_one_line(tmp_path):
         build_report(tmp_path / "nothing")
 
 
-def test_a_judge_without_its_card_is_an_error_in_one_line(run, write_answers, judge_pairs):
-    judge_pairs([WIN], judge="gone")
-    with pytest.raises(InputError, match="unknown judges card 'gone'"):
-        build_report(run.folder)
+def test_a_judge_whose_card_is_gone_is_reported_with_a_warning(run, write_answers, judge_pairs):
+    write_answers("emo", 3)
+    judge_pairs([WIN, WIN, ("first", "first")], judge="gone")
+    report = build_report(run.folder)
+    (judge,) = report["judges"]
+    assert judge["comparisons"][0]["policies"]["strict"]["win"] == 2
+    assert judge["comparisons"][0]["leading"] == "strict"
+    (warning,) = judge["warnings"]
+    assert "the judge's card is not to be had (unknown judge 'gone'" in warning
+    assert "agreement with people: unknown, without the judge's card." in render_summary(report)
+    assert "**Warning, gone:** the judge's card is not to be had" in write_report(run.folder).read_text("utf-8")
+
+
+def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):
+    (tmp_path / "judges" / "j" / "prompt.txt").write_text("{instruction} {first} {second}")
+    inputs = {"answers": {}, "judge": {"card": "j"}, "card": load_judge_card("j").sha256()}
+    add_step("judge/j/emo_vs_mle", inputs=inputs)
+    assert only_comparison(judged)["warnings"] == []
+    card("j", notes="other notes", human_agreement={"pandalm": {"pairs": 999}})
+    assert only_comparison(judged)["warnings"] == []
+    card("j", decoding={"temperature": 0.5})
+    assert only_comparison(judged)["warnings"] == [
+        "the judge's card has changed since these verdicts were made; judge again"
+    ]
+    (tmp_path / "judges" / "j" / "prompt.txt").unlink()
+    (warning,) = only_comparison(judged)["warnings"]
+    assert warning.startswith("the judge's card is no longer whole: ")
+    assert "prompt.txt: no such prompt file" in warning
 
 
 def test_a_config_that_trains_the_whole_model(judged):

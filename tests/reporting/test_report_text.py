@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from instruct.errors import one_line
-from instruct.reporting.markdown import escape_markdown, headline, render_summary
-from instruct.reporting.report import build_report, tally_figures, write_report
+from instruct.reporting.comparison import tally_figures
+from instruct.reporting.report import build_report, write_report
 from instruct.reporting.statistics import Tally
+from instruct.reporting.terminal import render_summary
+from instruct.reporting.text import escape_markdown, headline
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -41,7 +43,14 @@ def test_escaped_text_renders_as_itself(text):
 @pytest.fixture
 def hostile_run(run, card, write_answers, judge_pairs):
     for number, name in enumerate(HOSTILE):
-        card(f"j{number}", description=name, warning=name, notes=name, model=name, human_agreement={name: name})
+        card(
+            f"j{number}",
+            description=name,
+            warning=name,
+            notes=name,
+            model=name,
+            human_agreement={name: {"pairs": 9, "accuracy": 50.0}},
+        )
         judge_pairs([("first", "second")] * 7, judge=f"j{number}", candidate=name, baseline=HOSTILE[number - 1])
     write_answers("emo", 1, output=HOSTILE[0])
     return run

@@ -12,6 +12,8 @@ from scipy import stats
 
 from instruct.judging.policies import outcomes
 from instruct.judging.store import Judgment
+from instruct.reporting.comparison import tally_pairs
+from instruct.reporting.pairs import pair_results
 from instruct.reporting.statistics import Tally, position_statistics, tally
 
 POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
@@ -50,6 +52,31 @@ def test_figures_equal_alpaca_eval(wins, ties, losses):
     assert counts.standard_error == pytest.approx(theirs["standard_error"], abs=1e-9)
     assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
     assert counts.n_judged == theirs["n_total"]
+
+
+preferences = st.one_of(st.floats(1, 2), st.sampled_from([1.0, 1.5, 2.0]))
+
+
+@given(st.lists(preferences, min_size=2, max_size=40), st.integers(0, 9))
+def test_weighted_figures_equal_alpaca_eval(found, missing):
+    from alpaca_eval.metrics import get_winrate
+
+    theirs = get_winrate([{"preference": preference} for preference in found])
+    scores = [preference - 1 for preference in found]
+    words = ["tie" if score == 0.5 else "win" if score > 0.5 else "loss" for score in scores]
+    counts = tally([*words, *["unparsed"] * missing], scores)
+    assert counts.win_rate == pytest.approx(theirs["win_rate"], abs=1e-9)
+    assert counts.standard_error == pytest.approx(theirs["standard_error"], abs=1e-9)
+    assert counts.discrete_win_rate == pytest.approx(theirs["discrete_win_rate"], abs=1e-9)
+    assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
+    assert counts.n_judged == theirs["n_total"]
+    lost, won = (np.mean([*scores, *[value] * missing]) * 100 for value in (0.0, 1.0))
+    assert counts.bounds == pytest.approx((lost, won))
+
+
+def test_scores_without_a_verdict_each_are_refused():
+    with pytest.raises(ValueError, match="2 scores for 1 verdicts"):
+        tally(["win", "failed"], [1.0, 0.5])
 
 
 @given(outcome_lists)
@@ -104,7 +131,7 @@ def test_an_unknown_outcome_is_refused():
 
 def judgments(pairs):
     return [
-        Judgment("j", "emo", "mle", f"prompt {number}", "d", position, "k", verdict)
+        Judgment("j", "emo", "mle", number, f"prompt {number}", "d", position, "k", verdict)
         for number, pair in enumerate(pairs)
         for position, verdict in zip(("first", "second"), pair, strict=True)
     ]
@@ -158,6 +185,47 @@ def test_position_statistics_equal_counting_by_hand(pairs):
     assert (found.first, found.decided) == (shown.count("first"), shown.count("first") + shown.count("second"))
     assert (found.consistency is None) == (not readable)
     assert (found.first_position_rate is None) == (found.decided == 0)
+
+
+def weighted(shown):
+    """Judgements of a weighted judge: its preference in the order shown, by the place of the candidate."""
+    return [
+        Judgment(
+            "j", "emo", "mle", number, f"prompt {number}", "d", position, "k",
+            "unparsed" if value is None else "tie" if value == 1.5 else "first" if value < 1.5 else "second",
+            preference=value,
+        )
+        for number, orders in enumerate(shown)
+        for position, value in orders.items()
+    ]  # fmt: skip
+
+
+def test_a_preference_is_the_candidates_by_where_it_stood():
+    found = pair_results(weighted([{"first": 1.25}, {"second": 1.25}, {"second": 1.5}, {"first": None}]), "single")
+    assert [(pair.outcome, pair.score) for pair in found] == [
+        ("win", 0.75), ("loss", 0.25), ("tie", 0.5), ("unparsed", None)
+    ]  # fmt: skip
+
+
+def test_of_both_orders_a_weighted_judge_has_the_mean():
+    judged = weighted([{"first": 1.25, "second": 1.25}, {"first": 1.0, "second": 1.75}, {"first": 1.1, "second": None}])
+    found = pair_results(judged, "strict")
+    assert [(pair.outcome, pair.score) for pair in found] == [("tie", 0.5), ("win", 0.875), ("unparsed", None)]
+    drawn = pair_results(judged, "single")
+    assert [pair.score for pair in drawn[:2]] in [[a, b] for a in (0.75, 0.25) for b in (1.0, 0.75)]
+
+
+def test_without_shades_a_score_is_the_outcome():
+    found = pair_results(judgments([("first", "second"), ("first", "first"), ("failed", "tie")]), "strict")
+    assert [(pair.outcome, pair.score) for pair in found] == [("win", 1.0), ("tie", 0.5), ("failed", None)]
+    plain = weighted([{"first": 1.0}, {"first": 2.0}, {"first": 1.5}])
+    assert tally_pairs(pair_results(plain, "single")).scores is None
+
+
+def test_a_pair_that_a_weighted_judge_was_not_asked_about_is_a_draw():
+    asked = weighted([{"first": 1.25}])
+    same = Judgment("j", "emo", "mle", 1, "prompt 1", "d", "first", "", "tie", "identical outputs")
+    assert tally_pairs(pair_results([*asked, same], "single")).scores == (0.75, 0.5)
 
 
 def test_a_judge_that_always_takes_the_first_place():

@@ -1,0 +1,102 @@
+"""Several judges of one comparison: their agreement against scikit-learn, and what most of them say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from instruct.reporting.markdown import render_markdown
+from instruct.reporting.panel import agreements, cohen_kappa, majority
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.statistics import Tally
+from instruct.reporting.terminal import render_summary
+
+OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(OUTCOMES[:3]), st.sampled_from(OUTCOMES[:3])), max_size=30))
+def test_kappa_equals_scikit_learn(pairs):
+    ours = cohen_kappa(pairs)
+    if not pairs:
+        assert ours is None
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = cohen_kappa_score(*zip(*pairs, strict=True))
+    if math.isnan(theirs):
+        assert ours is None
+    else:
+        assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+def test_agreement_is_over_the_pairs_that_both_read():
+    one = {"a": "win", "b": "loss", "c": "tie", "d": "failed", "e": "win"}
+    other = {"a": "win", "b": "win", "c": "unparsed", "d": "win"}
+    (found,) = agreements({"one": one, "other": other})
+    assert found == {"judges": ["one", "other"], "n": 2, "agreement": 50.0, "kappa": 0.0}
+    (nothing,) = agreements({"one": {"a": "failed"}, "other": {"b": "win"}})
+    assert (nothing["n"], nothing["agreement"], nothing["kappa"]) == (0, None, None)
+
+
+def test_the_majority_over_every_vote_of_three_judges():
+    readable = OUTCOMES[:3]
+    for votes in itertools.product(OUTCOMES, repeat=3):
+        found = majority({f"j{number}": {"pair": vote} for number, vote in enumerate(votes)})
+        (outcome,) = [name for name in OUTCOMES if getattr(found, name)]
+        counts = {name: votes.count(name) for name in readable if name in votes}
+        if not counts:
+            assert outcome == ("failed" if "failed" in votes else "unparsed")
+        else:
+            leaders = [name for name in counts if counts[name] == max(counts.values())]
+            assert outcome == (leaders[0] if len(leaders) == 1 else "tie"), votes
+
+
+def test_a_pair_that_one_judge_was_not_shown_has_the_others_votes():
+    assert majority({"one": {"a": "win"}, "other": {"a": "win", "b": "loss"}}) == Tally(win=1, loss=1)
+
+
+def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs):
+    write_answers("emo", 8)
+    win, loss, unread = ("first", "second"), ("second", "first"), ("unparsed", "unparsed")
+    for judge, pairs in {
+        "alone": [win] * 6 + [loss, unread],
+        "both": [win] * 5 + [loss] * 2 + [unread],
+        "sided": [loss] * 7 + [unread],
+    }.items():
+        card(judge)
+        judge_pairs(pairs, judge=judge)
+    card("elsewhere")
+    judge_pairs([win] * 8, judge="elsewhere", baseline="other")
+    report = build_report(run.folder)
+    (panel,) = report["panels"]
+    assert (panel["candidate"], panel["baseline"]) == ("emo", "mle")
+    assert panel["policies"] == {"alone": "strict", "both": "strict", "sided": "strict"}
+    assert [found["judges"] for found in panel["agreements"]] == [
+        ["alone", "both"],
+        ["alone", "sided"],
+        ["both", "sided"],
+    ]
+    assert [round(found["kappa"], 2) for found in panel["agreements"]] == [0.59, 0.0, 0.0]
+    assert [panel["majority"][key] for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
+    text = write_report(run.folder, report).read_text(encoding="utf-8")
+    assert "- **majority of 3 judges: no difference shown between emo and mle: emo's win rate is 71.4 %" in text
+    assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
+    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 62.5 to 75.0 |" in text
+    summary = render_summary(report)
+    assert "majority of 3 judges: no difference shown between emo and mle" in summary
+    assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
+
+
+def test_one_judge_is_no_panel(run, card, write_answers, judge_pairs):
+    write_answers("emo", 6)
+    card("j")
+    judge_pairs([("first", "second")] * 6)
+    report = build_report(run.folder)
+    assert report["panels"] == []
+    assert "majority" not in render_markdown(report, {"j": "figures/j.png"}) + render_summary(report)
