@@ -1,81 +1,223 @@
-"""An OpenAI-compatible judge for faults and determinism: `python fake_server.py PORT_FILE LOG [FAULTS]`.
+"""An OpenAI-compatible judge for faults, determinism and speed: `python fake_server.py PORT_FILE LOG [FAULTS [DELAY]]`.
 
-Its verdict is a function of the prompt alone. Every request that it answers is appended to LOG, a line each.
-FAULTS is a JSON object from a text that a prompt contains to what goes wrong with it: "500", "401", "404", "empty",
-"malformed" or "html".
+Its verdict is a function of the prompt alone, in the form that the prompt asks for. Every request is appended to LOG
+as it comes in, a JSON object a line: path, fault, at_once (requests under way with it), time (seconds) and body.
+
+FAULTS is a JSON object from a text that a prompt contains to what goes wrong with it: a name for ever, or a list of
+names, one for each time that the prompt is asked, after which all is well ("ok" is well too). DELAY is what every reply
+takes, in seconds. Names:
+
+    400 401 403 404 422 429 500 502 503 504 529   the status (any other number too)
+    "429 retry-after 2"     the status with that header, seconds or any text; "429 date 2": an HTTP date 2 s ahead
+    too_long  filter  quota a 400 or 429 with OpenAI's code for it; filtered: a reply that the filter cut off
+    reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
+    malformed  nested  html  list  empty  null  refusal   no reply that can be used
+    blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
+    no_logprobs  nan  no_usage                            a reply that lacks something
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections import Counter
+from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 DELAY = 0.01
+RANKS = {"1": (1, 2), "2": (2, 1), "Tie": (1, 1)}
+CODES = {
+    "too_long": (400, "context_length_exceeded", "This model's maximum context length is 8192 tokens."),
+    "filter": (400, "content_filter", "The response was filtered."),
+    "quota": (429, "insufficient_quota", "You exceeded your current quota."),
+}
+BODIES = {
+    "malformed": '{"choices": [{',
+    "nested": "[" * 200_000,
+    "html": "<html>Bad gateway</html>",
+    "list": "[1, 2]",
+}
 
 
 def verdict(prompt: str) -> str:
-    return ("1", "2", "Tie")[hashlib.sha256(prompt.encode()).digest()[0] % 3]
+    return ("1", "2", "Tie")[hashlib.sha256(prompt.encode(errors="replace")).digest()[0] % 3]
 
 
-def main() -> None:
+def reply_text(prompt: str, decided: str) -> str:
+    """The verdict in the words of the judge that the prompt is for."""
+    if "final decision is" in prompt:
+        return f"Both are answers.\nSo, the final decision is {'Tie' if decided == 'Tie' else f'Response {decided}'}"
+    if "'rank'" in prompt or '"rank"' in prompt:
+        return str([{"model": f"model_{place}", "rank": rank} for place, rank in enumerate(RANKS[decided], start=1)])
+    if "[[rating]]" in prompt:
+        return f"It answers. Rating: [[{hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % 10 + 1}]]"
+    return f"{decided}\n### Reason: so\n### Reference: none"
+
+
+def tool_call(body: dict[str, Any]) -> dict[str, Any]:
+    """The call of the function that the request names; AlpacaEval's take a ranking."""
+    prompt = prompt_of(body)
+    names = ("m", "M") if '"model": "m"' in prompt else ("model_1", "model_2")
+    ranking = [{"model": name, "rank": rank} for name, rank in zip(names, RANKS[verdict(prompt)], strict=True)]
+    arguments = json.dumps({"concise_explanation": "so", "ordered_models": ranking})
+    function = {"name": body["tools"][0]["function"]["name"], "arguments": arguments}
+    return {"id": "call", "type": "function", "function": function}
+
+
+def logprobs(prompt: str, chat: bool, nan: bool) -> dict[str, Any]:
+    """Of the first token, for the labels that judges have: a function of the prompt."""
+    digest = hashlib.sha256(prompt.encode(errors="replace")).digest()
+    lean = (digest[0] - 127.5) / 64
+    top: dict[str, float] = {}
+    for place, (one, other) in enumerate([("1", "2"), ("m", "M"), ("A", "B")]):
+        top |= {one: -0.7 - place + lean / 2, other: -0.7 - place - lean / 2}
+    if nan:
+        top = dict.fromkeys(top, float("nan"))
+    if not chat:
+        return {"tokens": ["1"], "token_logprobs": [-0.7], "text_offset": [0], "top_logprobs": [top]}
+    entries = [{"token": token, "logprob": value, "bytes": list(token.encode())} for token, value in top.items()]
+    entries.sort(key=lambda entry: -entry["logprob"])
+    return {"content": [{**entries[0], "top_logprobs": entries}], "refusal": None}
+
+
+def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
+    """The body of a reply with status 200."""
+    chat = "messages" in body
+    prompt = prompt_of(body)
+    text: str | None = reply_text(prompt, verdict(prompt))
+    assert text is not None
+    first, second = (reply_text(prompt, decided) for decided in ("1", "2"))
+    text = {
+        "null": None,
+        "refusal": None,
+        "long_thought": None,
+        "blank": "",
+        "filtered": "The first",
+        "truncated": text[: len(text) // 2] if len(text) > 60 else "Let me look at both of them. The first",
+        "two": f"It could be that {first}, or else that {second}; who can say.",
+        "echo": f'The first answer says "So, the final decision is Response 1", it does not decide.\n{second}',
+        "unicode": text + " \ud800 \x00 \u202eright to left \U0001f600",
+    }.get(fault, text)
+    finish = {"truncated": "length", "long_thought": "length", "filtered": "content_filter"}.get(fault, "stop")
+    choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
+    if chat:
+        choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
+        if body.get("tools"):
+            choice["message"] |= {"content": None, "tool_calls": [tool_call(body)]}
+    else:
+        choice["text"] = text
+    if body.get("logprobs") and fault != "no_logprobs":
+        choice["logprobs"] = logprobs(prompt, chat, fault == "nan")
+    prompt_tokens, completion_tokens = len(prompt) // 4 + 1, len(text or "") // 4 + 1
+    usage = {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+    return {
+        "id": "x",
+        "object": "chat.completion" if chat else "text_completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [] if fault == "empty" else [choice],
+        "usage": None if fault == "no_usage" else usage,
+    }
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    return prompt[0] if isinstance(prompt, list) else prompt
+
+
+class Judge:
+    def __init__(self, log: Path, faults: dict[str, str | list[str]], delay: float) -> None:
+        self.log = log.open("ab", buffering=0)
+        self.faults = faults
+        self.delay = delay
+        self.at_once = 0
+        self.times: Counter[str] = Counter()
+
+    def fault(self, prompt: str) -> str:
+        found = next((fault for text, fault in self.faults.items() if text in prompt), "ok")
+        if isinstance(found, str):
+            return found
+        self.times[prompt] += 1
+        return found[self.times[prompt] - 1] if self.times[prompt] <= len(found) else "ok"
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A judge that was killed hangs up in the middle of a reply.
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await self.request(reader, writer):
+                pass
+        writer.close()
+
+    async def request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Serve one request; whether the connection stays open."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        fault = self.fault(prompt_of(body))
+        self.at_once += 1
+        entry = {"path": head[0].split()[1], "fault": None if fault == "ok" else fault, "at_once": self.at_once}
+        self.log.write(json.dumps({**entry, "time": time.monotonic(), "body": body}).encode() + b"\n")
+        try:
+            await asyncio.sleep(self.delay)
+            return await self.answer(writer, body, fault, headers.get("authorization", ""))
+        finally:
+            self.at_once -= 1
+
+    async def answer(self, writer: asyncio.StreamWriter, body: dict[str, Any], fault: str, key: str) -> bool:
+        if fault == "reset":
+            writer.transport.abort()
+            return False
+        if fault == "hang":
+            await asyncio.sleep(3600)
+        if fault in ("trickle", "flood"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n")
+            while not writer.is_closing():
+                writer.write(b" " if fault == "trickle" else b" " * 1_000_000)
+                await writer.drain()
+                await asyncio.sleep(0.02 if fault == "trickle" else 0)
+            return False
+        status, data, extra = 200, "", ""
+        if fault in BODIES:
+            data = BODIES[fault]
+        elif fault in CODES or fault[:3].isdigit():
+            # Servers do repeat what they were sent: neither a key nor a prompt may come out of an error.
+            message = f"no: {key} {prompt_of(body)[:100]}"
+            status, code, text = CODES.get(fault, (int(fault[:3]) if fault[:3].isdigit() else 0, None, ""))
+            data = json.dumps({"error": {"message": f"{text} {message}", "type": "error", "code": code}})
+            kind, _, value = fault[4:].partition(" ")
+            if kind:
+                when = formatdate(time.time() + float(value), usegmt=True) if kind == "date" else value
+                extra = f"Retry-After: {when}\r\n"
+        else:
+            data = json.dumps(reply(body, fault))
+        payload = data.encode()
+        if fault == "half":
+            payload = payload[: len(payload) // 2]
+        kind = "text/html" if fault == "html" else "application/json"
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data.encode())}\r\n{extra}\r\n"
+        writer.write(head.encode() + payload)
+        await writer.drain()
+        return fault != "half"
+
+
+async def main() -> None:
     port_file, log = Path(sys.argv[1]), Path(sys.argv[2])
-    faults: dict[str, str] = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def handle(self) -> None:
-            # A judge that was killed hangs up in the middle of a reply.
-            with contextlib.suppress(ConnectionError):
-                super().handle()
-
-        def log_message(self, *_args: object) -> None:
-            pass
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-            time.sleep(DELAY)
-            fault = next((kind for text, kind in faults.items() if text in prompt), None)
-            with log.open("a") as file:
-                file.write(json.dumps({"path": self.path, "fault": fault, "body": body}) + "\n")
-            if fault in ("500", "401", "404"):
-                return self.send(int(fault), json.dumps({"error": {"message": f"no: {self.headers['Authorization']}"}}))
-            if fault == "html":
-                return self.send(200, "<html>Bad gateway</html>", "text/html")
-            if fault == "malformed":
-                return self.send(200, '{"choices": [{')
-            text = f"{verdict(prompt)}\n### Reason: so\n### Reference: none"
-            choice = {
-                "index": 0,
-                "finish_reason": "stop",
-                "text": text,
-                "message": {"role": "assistant", "content": text},
-            }
-            reply = {
-                "id": "x", "object": "completion", "created": 0, "model": body["model"],
-                "choices": [] if fault == "empty" else [choice],
-                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-            }  # fmt: skip
-            self.send(200, json.dumps(reply))
-
-        def send(self, status: int, text: str, kind: str = "application/json") -> None:
-            data = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    faults = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
+    judge = Judge(log, faults, float(sys.argv[4]) if len(sys.argv) > 4 else DELAY)
+    server = await asyncio.start_server(judge.connection, "127.0.0.1", 0, backlog=1024, limit=2**20)
     temporary = port_file.with_suffix(".part")
-    temporary.write_text(str(server.server_port))
+    temporary.write_text(str(server.sockets[0].getsockname()[1]))
     temporary.rename(port_file)
-    server.serve_forever()
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -2,115 +2,298 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import itertools
 import os
+import random
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
+from urllib.parse import urlsplit
 
-from instruct.errors import InputError
+from instruct.errors import InputError, InstructError, StoppedError
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines.base import Failure, Reply, Request
+from instruct.judging.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.judging.prompts import JudgePrompt
 from instruct.judging.store import Completion
 
 # Requests under way at a server.
-CONCURRENCY = 8
+CONCURRENCY = 64
+# Seconds for one attempt, from its first byte sent to the last received.
+TIMEOUT = 300.0
+# How often a request is sent while what is wrong may pass; and how often where the server may have charged for it.
+ATTEMPTS = 8
+PAID_ATTEMPTS = 3
+# Seconds before the second attempt, doubled before each further one, and the most that is waited, also where the
+# server asks for more.
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 60.0
+# Requests that fail in a row before the server is given up.
+FAILURES_IN_A_ROW = 20
+# Seconds that replies under way are waited for once nothing further is sent: they may be paid for.
+LAST_REPLIES = 30.0
+# Bytes: a reply that is longer has no end.
+LARGEST_REPLY = 32 * 2**20
+
+_OPENAI = "https://api.openai.com/v1"
+# Not the global one: a retry must not change what is drawn elsewhere from a seed.
+_jitter = random.Random()
 
 
 class ServerJudge:
-    """A judge behind an OpenAI-compatible server. The key is taken from OPENAI_API_KEY and kept nowhere.
+    """A judge behind an OpenAI-compatible server. The key is taken from OPENAI_API_KEY and kept nowhere else.
 
-    A request that fails for itself is a Failure with the reason; one that shows that none can succeed (no access, no
-    such model) ends the work.
+    At most `concurrency` requests are under way; the next is taken when one of them is done and the caller has come
+    back for more. What may pass (429, 5xx, no connection, no end within `timeout` seconds, a malformed reply) is asked
+    again, later each time; what concerns one prompt (too long, content filter) is a Failure with the reason.
+
+    Raises:
+        InputError: no request can succeed: no key, no access, no such model, nobody there, no log-probabilities where
+            the judge needs them.
+        StoppedError: too many requests in a row failed, or the key's quota is used up.
     """
 
-    def __init__(self, card: JudgeCard, base_url: str | None) -> None:
-        import openai
-
-        key = os.environ.get("OPENAI_API_KEY")
-        if key is None and base_url is None:
-            raise InputError(f"judge {card.name}: needs {card.needs}")
+    def __init__(
+        self,
+        card: JudgeCard,
+        base_url: str | None,
+        concurrency: int = CONCURRENCY,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        if concurrency < 1:
+            raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
+        base_url = base_url or os.environ.get("OPENAI_BASE_URL")
+        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        if not key and base_url is None:
+            raise InputError(f"judge {card.name}: needs {card.needs or 'OPENAI_API_KEY, or --base-url of a server'}")
+        if not (key.isascii() and key.isprintable()):
+            raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
         self._card = card
-        self.identity: dict[str, Any] = {"endpoint": base_url or "api.openai.com", "model": card.model}
+        self._base_url = base_url or _OPENAI
+        self._endpoint = _endpoint(base_url) if base_url else "api.openai.com"
+        self.identity: dict[str, Any] = {"endpoint": self._endpoint, "model": card.model}
         self.notes: list[str] = []
+        if card.decoding.beams > 1:
+            self.notes.append(f"decoded greedily by the server, not with the authors' {card.decoding.beams} beams")
         self.batch: int | None = None
-        self._client = openai.OpenAI(api_key=key or "none", base_url=base_url, max_retries=4, timeout=120)
+        self._concurrency = concurrency
+        self._timeout = timeout
+        # Newer models of OpenAI's own know no max_tokens; other servers may know nothing else.
+        self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
+        self._runner: asyncio.Runner | None = None
+        self._client: Any = None
+        self._ended: asyncio.Event = asyncio.Event()
+        self._fatal: InstructError | None = None
+        self._answered = False  # whether the server has ever said anything
+        self._logprobs_seen = False
+        self._failed_in_a_row = 0
+        self._worked = False  # whether a request has had its reply
+        self._more = True  # whether there may be requests that are not sent yet
 
     def tokens(self, prompt: JudgePrompt) -> None:
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        runner = self._runner = self._runner or asyncio.Runner()
+        runner.run(self._open())
+        self._ended, self._fatal, self._failed_in_a_row, self._worked = asyncio.Event(), None, 0, False
         waiting = iter(requests)
-        with ThreadPoolExecutor(CONCURRENCY) as pool:
-            under_way = {pool.submit(self._ask, request): request for request in itertools.islice(waiting, CONCURRENCY)}
-            while under_way:
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                yield [(under_way.pop(future), future.result()) for future in done]
-                # Only now that the caller has kept those: a kill loses no more than is under way.
-                for request in itertools.islice(waiting, len(done)):
-                    under_way[pool.submit(self._ask, request)] = request
+        under_way: dict[asyncio.Task[Reply | None], Request] = {}
+        try:
+            while True:
+                # Only now that the caller has kept the last portion: a kill loses no more than is under way.
+                free = self._concurrency - len(under_way)
+                taken = list(itertools.islice(waiting, free))
+                self._more = len(taken) == free
+                under_way |= {runner.get_loop().create_task(self._ask(request)): request for request in taken}
+                if not under_way:
+                    return
+                yield self._portion(runner.run(_done(under_way)), under_way)
+                if self._fatal:
+                    if under_way:
+                        yield self._portion(runner.run(_done(under_way, within=LAST_REPLIES)), under_way)
+                    raise self._fatal
+        finally:
+            if under_way and self._runner:  # the caller has had enough, and has not closed this judge by now
+                runner.run(_cancelled(under_way))
 
-    def _ask(self, request: Request) -> Reply:
+    def _portion(
+        self, done: Iterable[asyncio.Task[Reply | None]], under_way: dict[asyncio.Task[Reply | None], Request]
+    ) -> list[tuple[Request, Reply]]:
+        replies = [(under_way.pop(task), task.result()) for task in done]
+        return [(request, reply) for request, reply in replies if reply is not None]
+
+    async def _open(self) -> None:
+        import httpx2
         import openai
 
-        try:
-            return self._completion(request.prompt)
-        except (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError) as error:
-            raise InputError(
-                f"judge {self._card.name}: {self.identity['endpoint']} refuses model {self._card.model} "
-                f"(HTTP {error.status_code}); check OPENAI_API_KEY, --base-url and the card's model"
-            ) from None
-        except openai.APIStatusError as error:
-            # The server's own words may repeat the key or the prompt: the status alone is told.
-            return Failure(f"HTTP {error.status_code}")
-        except openai.APITimeoutError:
-            return Failure("timed out")
-        except openai.APIConnectionError:
-            return Failure("no connection")
-        except (openai.OpenAIError, LookupError, TypeError, ValueError, AttributeError) as error:
-            return Failure(f"malformed reply ({type(error).__name__})")
+        if self._client is None:
+            timeout = httpx2.Timeout(None, connect=min(self._timeout, 10.0))
+            self._client = openai.AsyncOpenAI(
+                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=timeout,
+                http_client=openai.DefaultAioHttpClient(timeout=timeout),
+            )
 
-    def _completion(self, prompt: JudgePrompt) -> Completion:
-        decoding = self._card.decoding
-        labels = self._card.verdict.labels
-        arguments: dict[str, Any] = {
-            "model": self._card.model,
-            "temperature": decoding.temperature,
-            "top_p": decoding.top_p,
-            "max_tokens": decoding.max_tokens,
-        }
-        if decoding.repetition_penalty is not None:
-            arguments["extra_body"] = {"repetition_penalty": decoding.repetition_penalty}
-        top: dict[str, float] = {}
-        if isinstance(prompt, str):
-            if labels:
-                arguments["logprobs"] = 5  # the most that OpenAI's own endpoint gives
-            text_reply = self._client.completions.create(prompt=prompt, **arguments)
-            choice: Any = text_reply.choices[0]
-            text, usage = choice.text, text_reply.usage
-            if labels:
-                top = choice.logprobs.top_logprobs[0]
-        else:
-            if labels:
-                arguments |= {"logprobs": True, "top_logprobs": 20}
-            messages: Any = prompt
-            chat_reply = self._client.chat.completions.create(messages=messages, **arguments)
-            choice = chat_reply.choices[0]
-            text, usage = choice.message.content, chat_reply.usage
-            if labels:
-                top = {entry.token: entry.logprob for entry in choice.logprobs.content[0].top_logprobs}
-        # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
-        logprobs = {label: top[label] for label in (labels.first, labels.second) if label in top} if labels else None
-        if not isinstance(text, str):
-            raise ValueError("no text")
-        return Completion(
-            text,
-            logprobs,
-            choice.finish_reason,
-            usage.prompt_tokens if usage else None,
-            usage.completion_tokens if usage else None,
-        )
+    async def _ask(self, request: Request) -> Reply | None:
+        """The reply, after as many attempts as it takes; None where the whole work ends instead."""
+        paid: list[Fault] = []
+        for attempt in itertools.count(1):
+            try:
+                completion = await self._attempt(request.prompt)
+            except InstructError as error:
+                self._end(error)
+                return None
+            except Refused as refusal:
+                if refusal.ill:
+                    self._count_failure(refusal.reason)
+                return Failure(refusal.reason, request.usd * len(paid))
+            except Fault as fault:
+                if fault.answered:
+                    paid.append(fault)
+                if not self._answered and attempt >= PAID_ATTEMPTS:
+                    self._end(
+                        InputError(
+                            f"judge {self._card.name}: {self._endpoint} does not answer ({fault.reason}); "
+                            "start the server, or check --base-url"
+                        )
+                    )
+                    return None
+                if attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS or await self._ended_within(_wait(attempt, fault)):
+                    self._count_failure(fault.reason)
+                    return Failure(fault.reason, request.usd * len(paid))
+            else:
+                self._failed_in_a_row, self._worked = 0, True
+                return _with_what_was_paid(completion, paid)
+        raise AssertionError
+
+    async def _attempt(self, prompt: JudgePrompt) -> Completion:
+        import httpx2
+        import openai
+
+        path, body = request_body(self._card, prompt, self._max_tokens_name)
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._client.post(
+                    path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any]
+                )
+                self._answered = True
+                data = await _whole(response)
+            completion = read_reply(self._card, data)
+        except (Refused, Fault):
+            raise
+        except NoLogprobs as found:
+            if not self._logprobs_seen:
+                raise InputError(
+                    f"judge {self._card.name}: {self._endpoint} gives no log-probabilities, from which this judge's "
+                    "verdicts are read; take a server that does, or another judge"
+                ) from None
+            return found.completion
+        except openai.APIStatusError as error:
+            self._answered = True
+            headers = error.response.headers
+            raise read_refusal(self._card, self._endpoint, error.status_code, headers, error.body) from None
+        except TimeoutError:
+            raise Fault("timed out", answered=True) from None
+        except openai.APIConnectionError:
+            raise Fault("no connection") from None
+        except httpx2.HTTPError:
+            raise Fault("the connection broke off", answered=True) from None
+        except Exception as error:  # whatever a library makes of a reply: it is one request's failure
+            raise Fault(f"malformed reply ({type(error).__name__})", answered=True) from None
+        self._logprobs_seen = True
+        return completion
+
+    def _count_failure(self, reason: str) -> None:
+        self._failed_in_a_row += 1
+        # At the end those that failed are all that is left, being asked the longest: that says nothing of the server.
+        if self._failed_in_a_row >= FAILURES_IN_A_ROW and (self._more or not self._worked):
+            self._end(
+                StoppedError(
+                    f"judge {self._card.name}: {self._failed_in_a_row} requests in a row failed at {self._endpoint} "
+                    f"(the last: {reason}); what was judged is kept: run it again when the server is well"
+                )
+            )
+
+    def _end(self, error: InstructError) -> None:
+        # What it was made from holds the server's own words.
+        error.__context__ = None
+        self._fatal = self._fatal or error.with_traceback(None)
+        self._ended.set()
+
+    async def _ended_within(self, seconds: float) -> bool:
+        """Wait for so long, or until the work ends; whether it has ended."""
+        try:
+            await asyncio.wait_for(self._ended.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     def close(self) -> None:
-        self._client.close()
+        if self._runner is not None:
+            if self._client is not None:
+                self._runner.run(self._client.close())
+            self._runner.close()
+            self._runner = self._client = None
+
+
+async def _done(tasks: Iterable[asyncio.Task[Any]], within: float | None = None) -> set[asyncio.Task[Any]]:
+    """The tasks that are done as soon as one is; or, `within` seconds, all that are done by then."""
+    when = asyncio.FIRST_COMPLETED if within is None else asyncio.ALL_COMPLETED
+    return (await asyncio.wait(tasks, timeout=within, return_when=when))[0]
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _whole(response: Any) -> bytes:
+    """The body, to its end."""
+    parts, size = [], 0
+    try:
+        async for part in response.aiter_bytes():
+            parts.append(part)
+            size += len(part)
+            if size > LARGEST_REPLY:
+                raise Fault("malformed reply: no end", answered=True)
+    finally:
+        await response.aclose()
+    return b"".join(parts)
+
+
+def _wait(attempt: int, fault: Fault) -> float:
+    """Seconds until the next attempt: what the server asks for, else twice as long each time; spread, and capped."""
+    if fault.wait is not None:
+        return min(fault.wait * _jitter.uniform(1.0, 1.1), LONGEST_WAIT)
+    return min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * _jitter.uniform(0.5, 1.0)
+
+
+def _with_what_was_paid(completion: Completion, paid: list[Fault]) -> Completion:
+    """The completion with the tokens of all that the server was paid for, as far as it told them."""
+    usages = [fault.usage for fault in paid if None not in fault.usage]
+    if not usages or completion.prompt_tokens is None or completion.completion_tokens is None:
+        return completion
+    return dataclasses.replace(
+        completion,
+        prompt_tokens=completion.prompt_tokens + sum(prompt for prompt, _ in usages if prompt),
+        completion_tokens=completion.completion_tokens + sum(reply for _, reply in usages if reply),
+    )
+
+
+def _endpoint(base_url: str) -> str:
+    """The address as it is told and kept.
+
+    Raises:
+        InputError: it is none, or holds what may be secret.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError("--base-url: is no address; give the server's, such as http://127.0.0.1:8000/v1")
+    if parts.username or parts.password or parts.query:
+        raise InputError("--base-url: leave user, password and query out of it; a key belongs in OPENAI_API_KEY")
+    return base_url.rstrip("/")

@@ -1,0 +1,404 @@
+"""The judge behind a server, against every fault of one: what becomes of the request, and how often it is sent."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from instruct.errors import InputError, StoppedError
+from instruct.judging.cards import load_judge_card
+from instruct.judging.engines.base import Failure, Request
+from instruct.judging.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerJudge
+from instruct.judging.engines.server_replies import Fault, read_refusal, well_formed
+from instruct.judging.store import Completion
+
+KEY = "sk-secret-key"
+
+# What is wrong with a reply for ever: the reason that is kept, and how often it was asked for.
+FAILS = {
+    "400": ("HTTP 400", 1),
+    "422": ("HTTP 422", 1),
+    "429": ("HTTP 429", ATTEMPTS),
+    "500": ("HTTP 500", ATTEMPTS),
+    "502": ("HTTP 502", ATTEMPTS),
+    "503": ("HTTP 503", ATTEMPTS),
+    "504": ("HTTP 504", ATTEMPTS),
+    "too_long": ("too long: the prompt and 512 tokens to answer exceed what the server takes", 1),
+    "filter": ("content filter", 1),
+    "filtered": ("content filter", 1),
+    "reset": ("no connection", ATTEMPTS),
+    "half": ("the connection broke off", PAID_ATTEMPTS),
+    "hang": ("timed out", PAID_ATTEMPTS),
+    "trickle": ("timed out", PAID_ATTEMPTS),
+    "flood": ("malformed reply: no end", PAID_ATTEMPTS),
+    "malformed": ("malformed reply: no JSON", PAID_ATTEMPTS),
+    "nested": ("malformed reply: no JSON", PAID_ATTEMPTS),
+    "html": ("malformed reply: no JSON", PAID_ATTEMPTS),
+    "list": ("malformed reply: no choice", PAID_ATTEMPTS),
+    "empty": ("malformed reply: no choice", PAID_ATTEMPTS),
+    "null": ("malformed reply: no text", PAID_ATTEMPTS),
+}
+PASSES = [fault for fault, (_, times) in FAILS.items() if times > 1]
+ENDLESS = ("hang", "trickle")
+
+
+@pytest.fixture(autouse=True)
+def _a_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setattr("instruct.judging.engines.server.LARGEST_REPLY", 4 * 2**20)
+
+
+@pytest.fixture(scope="module")
+def server(shared_fake_server):
+    """A server with every fault, each at its own prompt: `<fault>` for ever, `<fault once>` the first time."""
+    faults: dict[str, str | list[str]] = {f"<{fault}>": fault for fault in (*FAILS, "refusal", "blank", "truncated")}
+    faults |= {f"<{fault} once>": [fault] for fault in PASSES}
+    faults |= {f"<{fault}>": fault for fault in ("unicode", "nan", "no_logprobs", "long_thought")}
+    faults |= {"<null twice>": ["null", "null"], "<many>": ["500", "reset", "429", "html", "503"]}
+    faults |= {"<seconds>": ["429 retry-after 0.6"], "<date>": ["503 date 2"], "<soon>": ["429 retry-after soon"]}
+    faults |= {"<an hour>": ["429 retry-after 3600"]}
+    return shared_fake_server(faults)
+
+
+def judge_at(url: str, card: str = "pandalm", **arguments) -> ServerJudge:
+    return ServerJudge(load_judge_card(card), url, **arguments)
+
+
+def ask(engine: ServerJudge, prompts: list, usd: float = 0.0) -> dict:
+    """The replies by place; every request has one and only one."""
+    requests = [Request(str(index), prompt, usd) for index, prompt in enumerate(prompts)]
+    found = [pair for portion in engine.complete(iter(requests)) for pair in portion]
+    assert Counter(request.key for request, _ in found) == Counter(request.key for request in requests)
+    replies = {request.key: reply for request, reply in found}
+    return {place: replies[str(place)] for place in range(len(prompts))}
+
+
+def sent(requests, text: str) -> list[dict]:
+    return [each for each in requests() if text in str(each["body"])]
+
+
+@pytest.mark.parametrize("fault", FAILS)
+def test_a_fault_for_ever_is_a_failure_with_its_reason(server, fault):
+    url, requests = server
+    reason, times = FAILS[fault]
+    engine = judge_at(url, timeout=1.5 if fault in ENDLESS else 60)
+    prompts = ["well", f"<{fault}> for ever", "also well"]
+    replies = ask(engine, prompts)
+    engine.close()
+    assert isinstance(replies[1], Failure)
+    assert replies[1].reason == reason
+    assert len(sent(requests, prompts[1])) == times
+    assert replies[0].text.endswith("### Reference: none")
+    assert replies[2].text.endswith("### Reference: none")
+
+
+def test_a_fault_that_passes_is_asked_again_and_nothing_is_lost(server):
+    url, requests = server
+    prompts = ["all is well", "<many>", *(f"<{fault} once>" for fault in PASSES)]
+    engine = judge_at(url, timeout=3)
+    replies = ask(engine, prompts)
+    engine.close()
+    assert all(isinstance(reply, Completion) for reply in replies.values())
+    assert {prompt: len(sent(requests, prompt)) for prompt in prompts} == {
+        "all is well": 1,
+        "<many>": 6,
+        **{f"<{fault} once>": 2 for fault in PASSES},
+    }
+
+
+@pytest.mark.parametrize(
+    ("prompt", "least", "most"), [("<seconds>", 0.6, 1.5), ("<date>", 0.9, 3.5), ("<soon>", 0, 0.6)]
+)
+def test_retry_after_is_honoured(server, prompt, least, most):
+    """Seconds; an HTTP date, which has whole seconds; what is neither is waited out as if it was not there."""
+    url, requests = server
+    engine = judge_at(url)
+    assert isinstance(ask(engine, [prompt])[0], Completion)
+    engine.close()
+    first, second = (each["time"] for each in sent(requests, prompt))
+    assert least <= second - first
+    assert second - first <= most + 1.0  # a busy machine
+
+
+def test_retry_after_is_capped(server, monkeypatch):
+    url, requests = server
+    monkeypatch.setattr("instruct.judging.engines.server.LONGEST_WAIT", 0.1)
+    engine = judge_at(url)
+    assert isinstance(ask(engine, ["<an hour>"])[0], Completion)
+    engine.close()
+    assert len(sent(requests, "<an hour>")) == 2
+
+
+def test_waits_grow_to_a_cap_and_are_spread():
+    from instruct.judging.engines.server import LONGEST_WAIT, _wait
+
+    spread = [[_wait(attempt, Fault("HTTP 500")) for _ in range(50)] for attempt in (1, 2, 3, 30)]
+    assert all(len(set(waits)) > 40 for waits in spread)
+    assert max(spread[0]) <= min(spread[1]) * 1.01 <= max(spread[1]) <= min(spread[2]) * 1.01
+    assert LONGEST_WAIT / 2 <= min(spread[3]) <= max(spread[3]) <= LONGEST_WAIT
+
+
+def test_a_status_of_any_kind_is_one_of_four_things():
+    card = load_judge_card("alpaca_eval_gpt4")
+    kinds = {}
+    for status in range(400, 600):
+        found = read_refusal(card, "e", status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
+        assert KEY not in str(found)
+        kinds[status] = type(found).__name__
+    assert {status for status, kind in kinds.items() if kind == "InputError"} == {401, 403, 404}
+    assert {status for status, kind in kinds.items() if kind == "StoppedError"} == {402}
+    assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, *range(500, 600)}
+    for body in (None, [], "text", {"code": ["a"]}, {"message": None, "code": 7}):
+        assert read_refusal(card, "e", 400, {}, body).reason == "HTTP 400"
+
+
+@pytest.mark.parametrize("status", ["401", "403", "404"])
+def test_no_access_ends_the_work_at_once_and_names_endpoint_model_and_remedy(fake_server, status):
+    url, requests = fake_server({"": status})
+    engine = judge_at(url)
+    with pytest.raises(InputError) as caught:
+        ask(engine, ["Q"] * 200)
+    engine.close()
+    line = str(caught.value)
+    assert f"judge pandalm: {url} refuses model WeOpenML/PandaLM-7B-v1 (HTTP {status})" in line
+    assert ("--judge-model" if status == "404" else "OPENAI_API_KEY") in line
+    assert KEY not in line
+    assert caught.value.__cause__ is None
+    assert len(requests()) <= CONCURRENCY
+
+
+@pytest.mark.parametrize("card", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
+def test_a_model_that_is_gone_says_what_to_use(fake_server, card):
+    url, _ = fake_server({"": "404"})
+    engine = judge_at(url, card)
+    with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): --judge-model M asks another model"):
+        ask(engine, [[{"role": "user", "content": "Q"}]])
+    engine.close()
+
+
+def test_a_quota_that_is_used_up_stops_the_work(fake_server):
+    url, requests = fake_server({"": "quota"})
+    engine = judge_at(url)
+    with pytest.raises(StoppedError, match="quota is used up") as caught:
+        ask(engine, ["Q"] * 200)
+    engine.close()
+    assert caught.value.exit_code == 3
+    assert len(requests()) <= CONCURRENCY
+
+
+def test_many_failures_in_a_row_stop_the_work_and_what_was_answered_is_kept(fake_server):
+    url, requests = fake_server({"bad": "400"})
+    engine = judge_at(url, concurrency=4)
+    prompts = ["good"] * 6 + ["bad"] * 100
+    found = []
+
+    def keep_all():
+        for portion in engine.complete(Request(str(place), prompt) for place, prompt in enumerate(prompts)):
+            found.extend(portion)
+
+    with pytest.raises(StoppedError, match=rf"{FAILURES_IN_A_ROW} requests in a row failed .*HTTP 400"):
+        keep_all()
+    engine.close()
+    assert sum(isinstance(reply, Completion) for _, reply in found) == 6
+    assert FAILURES_IN_A_ROW <= len(found) - 6 <= FAILURES_IN_A_ROW + 4
+    assert len(requests()) == len(found)
+
+
+def test_failures_between_replies_do_not_stop_the_work(fake_server):
+    url, _ = fake_server({"bad": "400"})
+    engine = judge_at(url, concurrency=1)
+    replies = ask(engine, (["bad"] * (FAILURES_IN_A_ROW - 1) + ["good"]) * 2)
+    engine.close()
+    assert sum(isinstance(reply, Failure) for reply in replies.values()) == 2 * (FAILURES_IN_A_ROW - 1)
+
+
+def test_nobody_at_the_address_is_said_soon():
+    engine = judge_at("http://127.0.0.1:9/v1")
+    with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
+        ask(engine, ["Q"] * 100)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "line"),
+    [
+        ("127.0.0.1:8000", "is no address"),
+        ("http://me:secret@127.0.0.1/v1", "leave user, password"),
+        ("https://h/v1?key=secret", "and query out"),
+    ],
+)
+def test_an_address_that_cannot_be_asked_is_refused(address, line):
+    with pytest.raises(InputError, match=f"--base-url: .*{line}") as caught:
+        judge_at(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_under_way_is_bounded_and_taken_as_there_is_room(fake_server):
+    url, requests = fake_server(delay=0.05)
+    engine = judge_at(url, concurrency=5)
+    taken, kept = [], []
+
+    def lazily():
+        for index in range(40):
+            taken.append(index)
+            yield Request(str(index), f"Q{index}")
+
+    for portion in engine.complete(lazily()):
+        assert len(taken) - len(kept) <= 5
+        kept += portion
+    engine.close()
+    assert len(kept) == len(taken) == 40
+    assert 1 < max(each["at_once"] for each in requests()) <= 5
+
+
+def test_leaving_early_hangs_up_and_leaves_nothing_behind(fake_server, caplog):
+    url, requests = fake_server({"slow": "hang"})
+    engine = judge_at(url)
+    started = time.monotonic()
+    replies = engine.complete(Request(str(index), "quick" if index == 0 else "slow") for index in range(100))
+    assert [request.key for request, _ in next(replies)] == ["0"]
+    replies.close()
+    assert isinstance(ask(engine, ["again"])[0], Completion)  # the same judge goes on
+    engine.close()
+    assert time.monotonic() - started < 20
+    assert threading.active_count() < 20
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(sent(requests, "slow")) <= CONCURRENCY
+
+
+def test_an_interrupt_ends_the_wait(fake_server):
+    url, _ = fake_server({"": "hang"})
+    engine = judge_at(url)
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ask(engine, ["Q"] * 10)
+    engine.close()
+    assert time.monotonic() - started < 20
+
+
+def test_what_a_text_judge_makes_of_odd_replies(server):
+    url, _ = server
+    engine = judge_at(url)
+    blank, cut, odd, thought = ask(engine, ["<blank>", "<truncated>", "<unicode>", "<long_thought>"]).values()
+    engine.close()
+    assert (blank.text, blank.finish_reason) == ("", "stop")
+    assert cut.finish_reason == "length"
+    assert odd.text.endswith(" \ufffd \x00 \u202eright to left \U0001f600")
+    assert (thought.text, thought.finish_reason) == ("", "length")  # asked once: it would think as long again
+    assert blank.model == load_judge_card("pandalm").model
+    assert blank.prompt_tokens == 2
+
+
+def test_a_refusal_is_not_asked_again(server):
+    url, requests = server
+    engine = judge_at(url, "alpaca_eval_gpt4")
+    (reply,) = ask(engine, [[{"role": "user", "content": "<refusal>"}]]).values()
+    engine.close()
+    assert reply == Failure("the judge refuses to answer")
+    assert len(sent(requests, "<refusal>")) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["a" * 1_000_000, "\U0001f600 \u202e\u05d0\u05d1 \x00", "a \ud83d lone, a \ud83d\ude00 pair", '"}]\n{"'],
+    ids=["1 MB", "emoji, right to left, NUL", "surrogates", "JSON"],
+)
+@pytest.mark.parametrize("form", ["text", "chat"])
+def test_any_text_goes_through(fake_server, answer, form):
+    """To the letter, but for a lone surrogate, which no UTF-8 can hold: it is shown as U+FFFD."""
+    url, requests = fake_server()
+    engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
+    (reply,) = ask(engine, [answer if form == "text" else [{"role": "user", "content": answer}]]).values()
+    engine.close()
+    assert isinstance(reply, Completion)
+    body = requests()[0]["body"]
+    shown = body["prompt"] if form == "text" else body["messages"][0]["content"]
+    assert shown == well_formed(answer)
+    assert shown == answer.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
+
+
+def test_log_probabilities_that_are_missing(server, fake_server):
+    """NaN is missing, never a number; a server that gives none is refused at once, unless it gave some before."""
+    url, _ = server
+    engine = judge_at(url, "smollm2_demo")
+    (number,) = ask(engine, ["well"]).values()
+    assert set(number.label_logprobs) == {"1", "2"}
+    assert all(math.isfinite(value) for value in number.label_logprobs.values())
+    nan, none = ask(engine, ["<nan>", "<no_logprobs>"]).values()
+    engine.close()
+    assert nan.label_logprobs == none.label_logprobs == {}
+
+    without, requests = fake_server({"": "no_logprobs"})
+    for card, prompt in [
+        ("smollm2_demo", "Q"),
+        ("weighted_alpaca_eval_gpt4_turbo", [{"role": "user", "content": "Q"}]),
+    ]:
+        engine = judge_at(without, card)
+        with pytest.raises(InputError, match=rf"judge {card}: {without} gives no log-probabilities"):
+            ask(engine, [prompt] * 100)
+        engine.close()
+    assert len(requests()) <= 2 * CONCURRENCY
+
+
+def test_the_choice_is_kept_as_alpaca_eval_keeps_it(server):
+    url, _ = server
+    engine = judge_at(url, "weighted_alpaca_eval_gpt4_turbo")
+    prompts = [[{"role": "user", "content": content}] for content in ("well", "<nan>", "<blank>")]
+    well, nan, blank = (reply.choice for reply in ask(engine, prompts).values())
+    engine.close()
+    assert {"finish_reason", "index", "logprobs", "message", "text", "total_tokens"} == set(well)
+    assert {entry["token"] for entry in well["logprobs"]["content"][0]["top_logprobs"]} >= {"m", "M"}
+    assert nan["logprobs"]["content"][0]["top_logprobs"] == []
+    assert (blank["message"]["content"], blank["text"]) == ("", " ")
+
+
+def test_replies_that_were_paid_for_in_vain_are_counted(server):
+    url, _ = server
+    engine = judge_at(url)
+    once, failed, unsent = ask(engine, ["<null twice>", "<null> in vain", "<400>"], usd=0.25).values()
+    engine.close()
+    assert once.prompt_tokens == 3 * 4  # of three replies: the store's price is what was paid
+    assert failed.usd == pytest.approx(PAID_ATTEMPTS * 0.25)
+    assert unsent.usd == 0.0
+
+
+def test_the_key_is_in_nothing_that_is_shown(fake_server, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    url, _ = fake_server({"bad": "500", "Q": "401"})
+    engine = judge_at(url)
+    replies = ask(engine, ["bad", "good"])
+    with pytest.raises(InputError) as caught:
+        ask(engine, ["Q"])
+    engine.close()
+    shown = [repr(engine), repr(vars(engine)), repr(replies), str(caught.value), repr(caught.value.__context__)]
+    shown += [record.getMessage() for record in caplog.records]
+    shown += list(capfd.readouterr())
+    assert caplog.records
+    assert not [text for text in shown if KEY in text]
+
+
+def test_a_key_that_no_header_can_hold_is_refused(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nX: y")
+    with pytest.raises(InputError, match="OPENAI_API_KEY: holds what no key holds") as caught:
+        judge_at("http://127.0.0.1:9/v1")
+    assert KEY not in str(caught.value)
+
+
+def test_the_endpoint_is_the_one_that_is_asked(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+    card = load_judge_card("pandalm")
+    assert ServerJudge(card, None).identity == {"endpoint": "http://127.0.0.1:9/v1", "model": card.model}
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert ServerJudge(card, None).identity["endpoint"] == "api.openai.com"
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(InputError, match="judge pandalm: needs"):
+        ServerJudge(card, None)
