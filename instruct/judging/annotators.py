@@ -1,0 +1,271 @@
+"""AlpacaEval's annotators, read from the installed alpaca-eval package: prompts, requests and parsers are its own.
+
+What is ours is the asking: the package's client is never called, so that nothing is written into site-packages. It
+picks the legacy completions endpoint by the model's name ("instruct" in it is enough), and then sends chat mark-up as
+plain text; here the endpoint follows from the prompt alone, chat messages or text. It sends ten text prompts a request;
+here one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from instruct.cards import nearest, read_yaml
+from instruct.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from instruct.judging.cards import JudgeCard
+    from instruct.judging.store import Completion
+    from instruct.judging.verdicts import Reading
+
+# What these do comes after the verdict: they copy fields of the reply into columns.
+_HARMLESS_PROCESSORS = {"ChainOfThoughtProcessor", "JsonKeysToColumnProcessor"}
+# Of completions_kwargs, what steers the package's client and is no part of a request.
+_CLIENTS_OWN = {"requires_chatml", "client_kwargs", "price_per_token", "num_procs", "batch_size", "n_retries"}
+_DECODING = {"model_name", "temperature", "top_p", "max_tokens"}
+_SHUT_DOWN = {"gpt-4", "gpt-4-1106-preview"}
+EQUAL_RANKS = "equal ranks"
+
+
+def annotator_card(name: str) -> JudgeCard:
+    """The judge card of an annotator of the package, made from its configs.yaml.
+
+    Raises:
+        InputError: the package is not installed, has no annotator of that name, or has one that cannot be asked as
+            the package asks it; the message says why.
+    """
+    from instruct.judging.cards import JudgeCard
+
+    config = annotator_config(name)
+    kwargs = config["completions_kwargs"]
+    model = str(kwargs["model_name"])
+    base_url = (kwargs.get("client_kwargs") or {}).get("base_url")
+    chat = "<|im_start|>" in annotator_prompt(name).read_text(encoding="utf-8")
+    return JudgeCard.model_validate(
+        {
+            "name": name,
+            "description": "an annotator of the alpaca-eval package",
+            "model": model,
+            "protocol": "pairwise",
+            "annotator": name,
+            "prompt_form": "chat" if chat else "text",
+            "decoding": {
+                # The package's own defaults (alpaca_eval.decoders.openai).
+                "temperature": kwargs.get("temperature", 0.7),
+                "top_p": kwargs.get("top_p", 1.0),
+                "max_tokens": kwargs.get("max_tokens", 2048),
+                "extra": {key: value for key, value in kwargs.items() if key not in _DECODING | _CLIENTS_OWN},
+            },
+            "verdict": {"parser": "alpaca_eval_annotator"},
+            "order_policy": "one",
+            "leading_policy": "single",
+            "identical_outputs_tie": True,
+            "context_length": 8192,
+            "needs": f"--base-url {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
+            if base_url
+            else "OPENAI_API_KEY, or --base-url of a server that serves it",
+            "licence": "Apache-2.0 (the annotator); the model under its provider's terms",
+            "citation": "Li et al., AlpacaEval: An Automatic Evaluator of Instruction-following Models, 2023",
+            "notes": f"{model} is reported to have been shut down (2026-10-23); --judge-model asks another model with "
+            "the same prompt."
+            if model in _SHUT_DOWN
+            else None,
+        }
+    )
+
+
+def annotator_names() -> list[str]:
+    """The names of the package's annotators, those among them that cannot be asked too; none without the package."""
+    if importlib.util.find_spec("alpaca_eval") is None:
+        return []
+    return sorted(path.parent.name for path in _configs_folder().glob("*/configs.yaml"))
+
+
+@functools.cache
+def annotator_config(name: str) -> dict[str, Any]:
+    """What the package's configs.yaml says of an annotator that can be asked as the package asks it.
+
+    Raises:
+        InputError: as `annotator_card`.
+    """
+    configs, names = _configs_folder(), annotator_names()
+    if name not in names:
+        raise InputError(
+            f"unknown annotator {one_line(name, 80)!r}{nearest(name, names)}; name one of the alpaca-eval package"
+        )
+    content = read_yaml(configs / name / "configs.yaml")
+    if len(content) != 1:
+        raise InputError(
+            f"annotator {name}: is a pool of {len(content)} judges, drawn at random for every pair; name a single one"
+        )
+    config = dict(next(iter(content.values())))
+    completions = config.get("fn_completions", "openai_completions")
+    kwargs = config.get("completions_kwargs") or {}
+    processors = sorted(set(config.get("processors_to_kwargs") or {}) - _HARMLESS_PROCESSORS)
+    reason = None
+    if completions != "openai_completions":
+        reason = f"asks through {completions}, not an OpenAI-compatible server"
+    elif config.get("batch_size", 1) != 1:
+        reason = f"puts {config['batch_size']} pairs into one prompt"
+    elif not config.get("is_randomize_output_order", True):
+        reason = "always shows the baseline first"
+    elif processors:
+        reason = f"changes the pairs by {', '.join(processors)}, which only the package itself can do"
+    elif biased := sorted({"tokens_to_favor", "tokens_to_avoid"} & kwargs.keys()):
+        reason = f"biases tokens ({', '.join(biased)}) by a tokenizer that has to be downloaded"
+    elif unknown := sorted({"is_strip", "is_chat", "client_config_path"} & kwargs.keys()):
+        reason = f"sets {', '.join(unknown)}, which only the package's own client knows"
+    if reason:
+        raise InputError(f"annotator {name}: {reason}; name another annotator, or write a judge card with its prompt")
+    return config | {"completions_kwargs": kwargs}
+
+
+def annotator_prompt(name: str) -> Path:
+    """The file of an annotator's prompt.
+
+    Raises:
+        InputError: as `annotator_card`, or the package has lost the file.
+    """
+    path = _configs_folder() / str(annotator_config(name)["prompt_template"])
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; install alpaca-eval again")
+    return path
+
+
+def chat_turns(template: str) -> list[dict[str, str]]:
+    """The messages of a prompt in ChatML, split by the package's own function."""
+    return list(package_module("alpaca_eval.utils").prompt_to_chatml(template.strip()))
+
+
+def is_weighted(card: JudgeCard) -> bool:
+    """Whether the annotator gives a preference between 1 and 2, from log-probabilities, and not one of the two."""
+    return any(
+        parser == "logprob_parser" and not kwargs.get("is_binarize", True)
+        for parser, kwargs in _parsers(annotator_config(str(card.annotator)))
+    )
+
+
+def annotator_reading(card: JudgeCard, completion: Completion) -> Reading:
+    """The verdict on a pair by the package's own parser; `preference` only where the annotator is weighted."""
+    from instruct.judging.verdicts import Reading
+
+    preference = annotator_preference(card, completion)
+    if preference is None:
+        return Reading("unparsed", reason="the annotator's parser finds no preference")
+    kept = preference if is_weighted(card) else None
+    if preference == 1.5:
+        return Reading("tie", kept, reason=EQUAL_RANKS if _ranked_alike(card, completion) else None)
+    return Reading("first" if preference < 1.5 else "second", kept)
+
+
+def annotator_preference(card: JudgeCard, completion: Completion) -> float | None:
+    """AlpacaEval's preference in the order shown: 1 the answer shown first, 2 the second; None: unreadable.
+
+    The package's own parser with its own arguments, but for two equal ranks: a draw here, while the package takes them
+    for a win of whichever answer was shown first.
+    """
+    config = annotator_config(str(card.annotator))
+    found = _parsed(config, completion)
+    if found == 0:  # lmsys_parser's draw; the package itself stops at it
+        return 1.5
+    if found is None or not 1 <= found <= 2:
+        return None
+    return 1.5 if _ranked_alike(card, completion) else found
+
+
+def _parsed(config: dict[str, Any], completion: Completion) -> float | None:
+    parser = _parser(config.get("fn_completion_parser", "regex_parser"))
+    try:
+        with _silence():
+            found = list(parser(_reply(config, completion), **(config.get("completion_parser_kwargs") or {})))
+        value = float(found[0]) if len(found) == 1 and found[0] is not None else math.nan
+    except Exception:  # whatever a reply makes the parser raise, the package reads it as no annotation
+        return None
+    return None if math.isnan(value) else value
+
+
+def _ranked_alike(card: JudgeCard, completion: Completion) -> bool:
+    """Whether the reply is a ranking that gives both answers the same rank."""
+    config = annotator_config(str(card.annotator))
+    *before, (last, _) = _parsers(config)
+    if last != "ranking_parser":
+        return False
+    try:
+        reply = _reply(config, completion)
+        with _silence():
+            if before:
+                (ranking,) = _parser("pipeline_meta_parser")(reply, parsers_to_kwargs=dict(before))
+            else:
+                ranking = _parser("eval_parser")(reply)
+        ranks = [entry["rank"] for entry in ranking]
+    except Exception:  # no ranking: the annotator's own parser has said so
+        return False
+    return len(ranks) == 2 and ranks[0] == ranks[1]
+
+
+def _parsers(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The annotator's parsers and their arguments, in the order in which they are applied."""
+    name = config.get("fn_completion_parser", "regex_parser")
+    kwargs = config.get("completion_parser_kwargs") or {}
+    return list(kwargs["parsers_to_kwargs"].items()) if name == "pipeline_meta_parser" else [(name, kwargs)]
+
+
+def _reply(config: dict[str, Any], completion: Completion) -> Any:
+    """What the annotator's parser is given: the reply's text, or the server's whole choice.
+
+    The text is made as the package makes it (alpaca_eval.decoders.openai): the arguments of a call where the model
+    was given a tool, and a blank where it said nothing.
+    """
+    choice = completion.choice or {}
+    message = choice.get("message") or {}
+    text = completion.text or " "
+    if called := message.get("function_call"):
+        text = called["arguments"]
+    if calls := message.get("tool_calls"):
+        text = calls[0]["function"]["arguments"]
+    return {**choice, "text": text} if config.get("completion_key") == "completions_all" else text
+
+
+@functools.cache
+def _parser(name: str) -> Callable[..., Any]:
+    return getattr(package_module("alpaca_eval.completion_parsers"), name)
+
+
+def _configs_folder() -> Path:
+    spec = importlib.util.find_spec("alpaca_eval")
+    if spec is None or spec.origin is None:
+        raise InputError("the judge's prompt stands in the package alpaca-eval; run `pip install alpaca-eval`")
+    return Path(spec.origin).parent / "evaluators_configs"
+
+
+def package_module(module: str) -> ModuleType:
+    """A module of the package, imported without what that does to logging and warnings."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(module)
+    finally:
+        root.setLevel(level)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The package logs what it cannot read, reply and all, as an error; here it is a count in the report."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,197 @@
+"""AlpacaEval 2's length-controlled win rate: the package's own model, with difficulties from a local file.
+
+The package downloads the difficulties and takes them by the position of a row, so that the same verdicts in another
+order have another rate. Here they are joined on the instruction, and the rows are put into the file's order.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.data.formats import text_field
+from instruct.data.sources import RawRow, read_file
+from instruct.errors import InputError, InstructError, one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DIFFICULTY = "instruction_difficulty"
+_GAMED = ("preference", "std_delta_len", "not_gamed_baseline")
+_INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them not at all
+
+
+@dataclass(frozen=True)
+class LengthControlled:
+    """The rate in percent and its standard error in percentage points, None where there is none.
+
+    `note` says what it was made from, or why there is none.
+    """
+
+    win_rate: float | None
+    standard_error: float | None
+    note: str
+
+
+def length_controlled_win_rate(
+    rows: Sequence[Mapping[str, Any]], difficulty_file: str | Path, prompts_file: str | Path | None = None
+) -> LengthControlled:
+    """The length-controlled win rate of one comparison (alpaca_eval.metrics.glm_winrate).
+
+    Args:
+        rows: in AlpacaEval's schema, as `instruct.judging.exchange.annotation_rows` gives them: `instruction`,
+            `output_1` (the baseline's), `output_2`, `preference` (1 the baseline, 2 the candidate, None: no verdict).
+        difficulty_file: CSV in the layout of the hub's df_gamed.csv, which also holds the answers that were gamed to be
+            long or short and that the model is held to; or any CSV with `instruction` and `instruction_difficulty`.
+        prompts_file: the prompts in the leaderboard's order, for a file that knows them by their `index` alone.
+
+    Raises:
+        InputError: a file that is not as it should be, a prompt that has no difficulty, an answer that is missing.
+        InstructError: the installed scikit-learn is too new for the package.
+    """
+    path = Path(difficulty_file).expanduser()
+    raw = list(read_file(path))
+    difficulties = _difficulties(path, raw, prompts_file)
+    missing = [row["instruction"] for row in rows if row["instruction"] not in difficulties]
+    if missing:
+        raise InputError(
+            f"{path}: has no difficulty for {len(missing)} of {len(rows)} prompts, first "
+            f"{one_line(missing[0], 60)!r}; give the difficulties of the prompts that were judged"
+        )
+    for row in rows:
+        for name in ("output_1", "output_2"):
+            if not isinstance(row.get(name), str):
+                raise InputError(
+                    f"no {name} to {one_line(row['instruction'], 60)!r}: length control needs the answers of both "
+                    "sides; give the baseline's (--reference)"
+                )
+    gamed = all(name in raw[0].fields for name in _GAMED)
+    place = {instruction: number for number, instruction in enumerate(difficulties)}
+    ordered = sorted(rows, key=lambda row: place[row["instruction"]])
+    judged = sum(row["preference"] is not None for row in ordered)
+    lengths = [len(row["output_1"]) - len(row["output_2"]) for row in ordered]
+    if judged < 5:  # the folds of the cross-validation
+        return LengthControlled(None, None, f"no length-controlled rate: {judged} verdicts, and it needs five")
+    if len(set(lengths)) == 1:
+        return LengthControlled(None, None, "no length-controlled rate: all answers differ by the same length")
+    probabilities = _fitted(_features(ordered, lengths, difficulties), _gamed_rows(raw) if gamed else None)
+    source = f"difficulties from {one_line(path.name, 60)}, joined on the instruction"
+    how = (
+        "alpaca-eval's length_controlled_v1"
+        if gamed
+        else "alpaca-eval's length_controlled_noreg, for the file has no gamed answers: not the leaderboard's figure"
+    )
+    return LengthControlled(
+        float(probabilities.mean()) * 100, float(probabilities.sem()) * 100, f"{how}; {len(rows)} prompts; {source}"
+    )
+
+
+def _features(
+    rows: Sequence[Mapping[str, Any]], lengths: Sequence[int], difficulties: Mapping[str, float]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "preference": [math.nan if row["preference"] is None else row["preference"] - 1 for row in rows],
+            "std_delta_len": lengths,
+            _DIFFICULTY: [difficulties[row["instruction"]] for row in rows],
+            "not_gamed_baseline": True,
+        }
+    )
+    frame["std_delta_len"] = frame["std_delta_len"] / frame["std_delta_len"].std()
+    return frame
+
+
+def _fitted(frame: pd.DataFrame, gamed: pd.DataFrame | None) -> pd.Series[float]:
+    """The probability that the candidate wins each pair were the answers of one length."""
+    import pandas as pd
+    import sklearn
+
+    from instruct.judging.annotators import package_module
+
+    package = package_module("alpaca_eval.metrics.glm_winrate")
+    info = package.GLM_INFO["length_controlled_v1" if gamed is not None else "length_controlled_noreg"]
+    train = frame if gamed is None else pd.concat([gamed, frame], ignore_index=True)
+    ours = train["not_gamed_baseline"].astype(bool)
+    # Halved as in the package: there are two gamed models.
+    weight = None if gamed is None else ours.astype(float) + info["regularize_to_baseline_lambda"] * ~ours / 2
+    # The package switches a setting of scikit-learn for the whole process.
+    with warnings.catch_warnings(), sklearn.config_context():
+        warnings.simplefilter("ignore")
+        known, asked = package.make_dmatrix_for_model(train, frame.assign(std_delta_len=0), formula=info["formula"])
+        readable = known["preference"].notna()
+        try:
+            model = package.fit_LogisticRegressionCV(
+                known[readable],
+                "preference",
+                is_ytrue_proba=True,
+                sample_weight=None if weight is None else weight[readable],
+                **info["kwargs"],
+            )
+        except TypeError as error:
+            raise InstructError(
+                f"alpaca-eval's length control does not run under scikit-learn {sklearn.__version__} "
+                f"({one_line(error, 100)}); run `pip install 'scikit-learn<1.10'`"
+            ) from None
+        return pd.Series(model.predict_proba(asked)[:, 1])
+
+
+def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | None) -> dict[str, float]:
+    """Each instruction's difficulty, in the file's order."""
+    columns = raw[0].fields
+    index = next((name for name in _INDEX if name in columns), None)
+    if _DIFFICULTY not in columns or ("instruction" not in columns and index is None):
+        raise InputError(f"{path}: needs the columns {_DIFFICULTY!r} and 'instruction' (or 'index'); add them")
+    prompts: list[str] = []
+    if "instruction" not in columns:
+        if prompts_file is None:
+            raise InputError(
+                f"{path}: knows its prompts by their index alone; give the prompts in the leaderboard's order too, "
+                "or add a column 'instruction'"
+            )
+        prompts = [text_field(row, "instruction") for row in read_file(Path(prompts_file).expanduser())]
+    found: dict[str, float] = {}
+    for row in raw:
+        if "instruction" in columns:
+            instruction = text_field(row, "instruction")
+        else:
+            number = _number(row, str(index))
+            if not (number.is_integer() and 0 <= number < len(prompts)):
+                raise InputError(f"{row.place}: {index}: {number:g} is no place among {len(prompts)} prompts")
+            instruction = prompts[int(number)]
+        value = _number(row, _DIFFICULTY)
+        if found.setdefault(instruction, value) != value:
+            raise InputError(
+                f"{row.place}: {_DIFFICULTY}: {one_line(instruction, 60)!r} has another in a row above; keep one"
+            )
+    return found
+
+
+def _gamed_rows(raw: Sequence[RawRow]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for row in raw:
+        flag = str(row.fields["not_gamed_baseline"])
+        if flag not in ("True", "False"):
+            raise InputError(f"{row.place}: not_gamed_baseline: must be True or False")
+        names = ("preference", "std_delta_len", _DIFFICULTY)
+        numbers = {name: math.nan if row.fields[name] == "" else _number(row, name) for name in names}
+        rows.append({**numbers, "not_gamed_baseline": flag == "True"})
+    return pd.DataFrame(rows)
+
+
+def _number(row: RawRow, name: str) -> float:
+    value = row.fields[name]
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{row.place}: {name or 'first column'}: {one_line(value, 40)!r} is no number; mend it")
+    return number

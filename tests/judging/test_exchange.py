@@ -1,0 +1,326 @@
+"""Verdicts to and from files, held to AlpacaEval's own metrics and to its published figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+
+import pytest
+from alpaca_eval.metrics import get_winrate
+
+from instruct.data.evaluation import load_answers
+from instruct.errors import InputError
+from instruct.judging.exchange import (
+    annotation_rows,
+    export_annotations,
+    import_annotations,
+    import_into_run,
+)
+from instruct.judging.json_lines import export_jsonl, import_jsonl
+from instruct.judging.policies import candidate_is_second, outcomes
+from instruct.judging.showings import Answers
+from instruct.judging.store import Completion, Judgment, JudgmentStore
+from instruct.reporting.statistics import tally
+
+
+@pytest.fixture
+def store(tmp_path):
+    with JudgmentStore(tmp_path / "judgments.sqlite") as store:
+        yield store
+
+
+def annotation(number: int, preference: object, **more: object) -> dict[str, object]:
+    return {
+        "instruction": f"Question {number}?",
+        "dataset": "test",
+        "generator_1": "theirs",
+        "generator_2": "ours",
+        "output_1": f"their answer {number}",
+        "output_2": f"our answer {number}",
+        "annotator": "alpaca_eval_gpt4",
+        "preference": preference,
+    } | more
+
+
+def write(path, rows):
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def favoured(judgment: Judgment) -> float:
+    """A weighted judge's preference for the candidate, 0 to 1."""
+    assert judgment.preference is not None
+    return judgment.preference - 1 if judgment.position == "second" else 2 - judgment.preference
+
+
+def test_the_published_verdicts_give_the_published_figures(shared_data, store):
+    path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
+    found = import_annotations(path, store)
+    assert (found.judge, found.candidate, found.baseline) == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
+    judgments = store.judgments("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
+    figures = tally(outcomes(judgments, "single").values())
+    assert (figures.win, figures.loss, figures.tie) == (205, 584, 16)
+    assert round(figures.win_rate, 6) == 26.459627
+    assert round(figures.standard_error, 6) == 1.535711
+    assert {judgment.preference for judgment in judgments} == {None}
+    assert load_answers_equal(found.answers["alpaca-7b"], shared_data / "alpaca_eval" / "alpaca-7b.model_outputs.json")
+
+
+def load_answers_equal(rows, path):
+    return {row["instruction"]: row["output"] for row in rows} == {
+        row["instruction"]: row["output"] for row in load_answers(path)
+    }
+
+
+def test_the_published_weighted_verdicts_give_the_published_figures(shared_data, store, tmp_path):
+    folder = shared_data / "alpaca_eval"
+    path = folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
+    found = import_annotations(path, store, reference=folder / "reference_gpt4_1106_preview.json")
+    judgments = store.judgments(found.judge, found.candidate, found.baseline)
+    scores = [favoured(judgment) for judgment in judgments]
+    assert round(100 * statistics.fmean(scores), 6) == 2.591451
+    assert round(100 * statistics.stdev(scores) / math.sqrt(len(scores)), 6) == 0.487086
+    discrete = tally(outcomes(judgments, "single").values())
+    assert round(discrete.win_rate, 6) == 2.298137
+    assert sum(judgment.reason == "identical outputs" for judgment in judgments) == 3
+
+    # And out again: the package's own metrics read the same figures, and the replies are as they came.
+    sides = (
+        Answers("alpaca-7b", found.answers["alpaca-7b"]),
+        Answers("gpt4_1106_preview", found.answers[found.baseline]),
+    )
+    out = tmp_path / "annotations.json"
+    assert export_annotations(store, found.judge, *sides, out) == 805
+    exported = json.loads(out.read_text())
+    metrics = get_winrate(exported)
+    assert round(metrics["win_rate"], 6) == 2.591451
+    assert round(metrics["standard_error"], 6) == 0.487086
+    assert round(metrics["discrete_win_rate"], 6) == 2.298137
+    published = json.loads(path.read_text())
+    assert [row["preference_raw_completion"] for row in exported] == [row["raw_completion"] for row in published]
+    assert [row["preference"] for row in exported] == [row["preference"] for row in published]
+
+
+def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
+    rows = [
+        annotation(0, 2), annotation(1, 1), annotation(2, 0), annotation(3, 1.5, output_2="their answer 3"),
+        annotation(4, None, preference_raw_completion="Model 1"), annotation(5, None), annotation(6, -1),
+    ]  # fmt: skip
+    found = import_annotations(write(tmp_path / "annotations.json", rows), store)
+    judgments = store.judgments("alpaca_eval_gpt4", "ours", "theirs")
+    assert list(outcomes(judgments, "single").values()) == [
+        "win", "loss", "tie", "tie", "unparsed", "failed", "failed",
+    ]  # fmt: skip
+    assert [judgment.reason for judgment in judgments[2:4]] == [None, "identical outputs"]
+    assert sum(found.verdicts.values()) == 7
+    for judgment in judgments:
+        assert judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
+    assert store.completions([judgments[4].key])[judgments[4].key].text == "Model 1"
+
+    sides = Answers("ours", found.answers["ours"]), Answers("theirs", found.answers["theirs"])
+    exported = annotation_rows(store, "alpaca_eval_gpt4", *sides)
+    assert [row["preference"] for row in exported] == [2, 1, 1.5, 1.5, None, None, None]
+    metrics = get_winrate(exported)
+    assert (metrics["win_rate"], metrics["n_total"]) == (50.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"preference": 3}, "row 2: preference: 3 is no preference"),
+        ({"preference": "2"}, "row 2: preference: '2' is no preference"),
+        ({"preference": True}, "row 2: preference: True is no preference"),
+        ({"instruction": "Question 0?"}, "row 2: instruction: 'Question 0\\?' stands already in row 1"),
+        ({"instruction": 7}, "row 2"),
+        ({"annotator": "gpt4"}, "row 2: annotator: is not 'alpaca_eval_gpt4', as in row 1"),
+        ({"generator_2": "others\x1b[31m"}, "row 2: generator_2: is not 'ours', as in row 1"),
+        ({"output_2": ["text"]}, "row 2"),
+        ({"raw_completion": 7}, "row 2: raw_completion: is neither"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, store, bad, message):
+    path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2) | bad])
+    with pytest.raises(InputError, match=message) as error:
+        import_annotations(path, store)
+    assert str(path) in str(error.value)
+    assert "\x1b" not in str(error.value)
+    assert store.comparisons() == []
+
+
+def test_a_missing_field_says_what_to_give(tmp_path, store):
+    row = annotation(0, 1)
+    del row["annotator"]
+    path = write(tmp_path / "annotations.json", [row])
+    with pytest.raises(InputError, match="annotator: is missing; say whose it is with --judge"):
+        import_annotations(path, store)
+    assert import_annotations(path, store, judge="gpt4").judge == "gpt4"
+    del row["preference"]
+    with pytest.raises(InputError, match="row 1: preference: is missing"):
+        import_annotations(write(path, [row]), store, judge="gpt4")
+
+
+def test_the_reference_is_joined_strictly(tmp_path, store):
+    rows = [annotation(number, 1) for number in range(2)]
+    for row in rows:
+        del row["output_1"]
+    path = write(tmp_path / "annotations.json", rows)
+    answers = [{"instruction": f"Question {number}?", "output": "so"} for number in range(3)]
+    for given, message in (
+        (answers[:1], "reference.json: 1 prompts .* 'Question 1"),
+        (answers, "annotations.json: 1 p"),
+    ):
+        with pytest.raises(InputError, match=message):
+            import_annotations(path, store, reference=write(tmp_path / "reference.json", given))
+    found = import_annotations(path, store, reference=write(tmp_path / "reference.json", answers[:2]))
+    assert [row["output"] for row in found.answers["theirs"]] == ["so", "so"]
+    with pytest.raises(InputError, match="output_1: is another answer"):
+        import_annotations(
+            write(path, [annotation(0, 1), annotation(1, 1)]), store, reference=tmp_path / "reference.json"
+        )
+
+
+def test_other_verdicts_are_not_written_over(tmp_path, store):
+    path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
+    import_annotations(path, store)
+    import_annotations(path, store)
+    assert len(store.judgments("alpaca_eval_gpt4", "ours", "theirs")) == 2
+    with pytest.raises(InputError, match="holds other verdicts of alpaca_eval_gpt4 on ours against theirs"):
+        import_annotations(write(path, [annotation(0, 2), annotation(1, 2)]), store)
+
+
+def test_an_import_makes_a_run(tmp_path):
+    path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
+    run = import_into_run(path, tmp_path / "runs" / "published")
+    assert run.config()["name"] == "published"
+    (step,) = run.manifest()["steps"].values()
+    assert step["status"] == "done"
+    assert [row["output"] for row in load_answers(run.outputs / "ours.json")] == ["our answer 0", "our answer 1"]
+    assert [row["output"] for row in load_answers(run.outputs / "theirs.json")] == ["their answer 0", "their answer 1"]
+    import_into_run(path, run.folder)
+    other = write(tmp_path / "other.json", [annotation(0, 1, output_2="changed"), annotation(1, 2)])
+    with pytest.raises(InputError, match=r"ours.json: holds other answers of that name"):
+        import_into_run(other, run.folder)
+    for name in ("../../ours", "a\nb", ".hidden", "x" * 200):
+        evil = write(tmp_path / "evil.json", [annotation(0, 1, generator_2=name)])
+        with pytest.raises(InputError, match="cannot be the name of a file of answers"):
+            import_into_run(evil, tmp_path / "runs" / "evil")
+    assert not (tmp_path / "runs" / "evil").exists()
+
+
+def judged(number: int, position: str, verdict: str, **more: object) -> Judgment:
+    values = {"key": f"k{number}{position}", "reason": None} | more
+    return Judgment("j", "ours", "theirs", number, f"Q{number} \ud83d \x00", "d", position, verdict=verdict, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def judgments() -> list[Judgment]:
+    return [
+        judged(0, "first", "first"),
+        judged(0, "second", "second", trimmed=True),
+        judged(1, "first", "first", preference=1.25),
+        judged(1, "second", "tie", key="", reason="identical outputs"),
+        judged(2, "first", "second", key="one two", ratings=(3.0, 7.5)),
+        judged(2, "second", "failed", reason="HTTP 500"),
+        judged(3, "first", "unparsed", reason="the reply holds no verdict"),
+    ]
+
+
+def test_json_lines_keep_everything(tmp_path, store, judgments):
+    judgments = [
+        Judgment(**vars(judgment) | {"instruction": judgment.instruction.replace("\ud83d", "😀")})
+        for judgment in judgments
+    ]
+    completions = {
+        judgment.key: Completion(f"reply to {judgment.key}", {"1": -0.25, "2": -1e-7}, "stop", 3, 4, {"index": 0}, "m")
+        for judgment in judgments
+        if judgment.verdict != "failed" and judgment.key and " " not in judgment.key
+    }
+    completions |= {"one": Completion("Rating: [[3]]"), "two": Completion("Rating: [[7.5]]\u2028\x00")}
+    store.add_replies("j", [(key, completion, 0.5) for key, completion in completions.items()])
+    store.add_judgments(judgments)
+    path = tmp_path / "verdicts.jsonl"
+    assert export_jsonl(store, path) == len(judgments)
+    with JudgmentStore(tmp_path / "new.sqlite") as new:
+        assert import_jsonl(path, new) == len(judgments)
+        assert import_jsonl(path, new) == len(judgments)
+        assert new.judgments("j", "ours", "theirs") == store.judgments("j", "ours", "theirs") == judgments
+        assert new.completions(completions) == completions
+    with pytest.raises(InputError, match="holds no verdict of nobody"):
+        export_jsonl(store, path, "nobody")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda line: line["judgment"].update(verdict="win"), "row 1: judgment.verdict: must be one of"),
+        (lambda line: line["judgment"].update(position="left"), "row 1: judgment.position: must be one of"),
+        (lambda line: line["judgment"].pop("pair"), "row 1: the key 'judgment.pair' is missing"),
+        (lambda line: line["judgment"].update(mood="good"), "row 1: judgment.mood: Unexpected"),
+        (
+            lambda line: line["completions"]["k0first"].update(tone="kind"),
+            "row 1: completions.k0first.tone: Unexpected",
+        ),
+        (lambda line: line.update(more=1), "row 1: unknown key 'more'"),
+        (lambda line: line.update(completions=[]), "row 1: completions"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, store, change, message):
+    store.add_replies("j", [("k0first", Completion("text"), 0.0)])
+    store.add_judgments([Judgment("j", "ours", "theirs", 0, "Q", "d", "first", "k0first", "first")])
+    path = tmp_path / "verdicts.jsonl"
+    export_jsonl(store, path)
+    line = json.loads(path.read_text())
+    change(line)
+    path.write_text(json.dumps(line) + "\n")
+    with JudgmentStore(tmp_path / "new.sqlite") as new, pytest.raises(InputError, match=message):
+        import_jsonl(path, new)
+
+
+def test_a_pair_shown_in_both_orders_goes_out_in_the_one_that_is_drawn(store, tmp_path):
+    for number in range(6):
+        text = f"Question {number}?"
+        store.add_judgments(
+            Judgment("j", "ours", "theirs", number, text, "d", position, "", verdict)
+            for position, verdict in (("first", "first"), ("second", "first"))  # it always prefers the first place
+        )
+    exported = annotation_rows(store, "j", Answers("ours", []), Answers("theirs", []))
+    assert {row["instruction"]: row["preference"] for row in exported} == {
+        f"Question {number}?": 1 if candidate_is_second(f"Question {number}?") else 2 for number in range(6)
+    }
+    with pytest.raises(InputError, match="holds no verdict of other on ours against theirs; it has j: ours against t"):
+        annotation_rows(store, "other", Answers("ours", []), Answers("theirs", []))
+
+
+def instruct(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "instruct.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_verbs_take_verdicts_in_and_out(tmp_path):
+    rows = [annotation(number, (1, 2, 1.5, None)[number % 4]) for number in range(12)]
+    path, run = write(tmp_path / "annotations.json", rows), tmp_path / "runs" / "one"
+    done = instruct("import", path, "--output", run)
+    assert (done.returncode, done.stderr) == (0, "")
+    out = tmp_path / "out.json"
+    assert instruct("export", run, "--judge", "alpaca_eval_gpt4", "--output", out).stdout == f"{out}: 12 verdicts\n"
+    exported = json.loads(out.read_text())
+    assert [{key: row[key] for key in rows[0]} for row in exported] == rows
+
+    lines = tmp_path / "out.jsonl"
+    assert (
+        instruct("export", run, "--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", lines).returncode == 0
+    )
+    assert instruct("import", lines, "--output", tmp_path / "runs" / "two").returncode == 0
+    names = ("alpaca_eval_gpt4", "ours", "theirs")
+    with JudgmentStore(run / "judgments.sqlite") as one, JudgmentStore(tmp_path / "runs/two/judgments.sqlite") as two:
+        assert one.judgments(*names) == two.judgments(*names)
+
+    done = instruct("export", run, "--judge", "gpt4", "--output", out)
+    assert done.returncode == 2
+    assert "holds no such comparisons of 'gpt4'" in done.stderr
+    done = instruct("import", lines, "--judge", "gpt4", "--output", run)
+    assert done.returncode == 2
+    assert "JSON lines carry their own names" in done.stderr

@@ -1,0 +1,179 @@
+"""The length-controlled rate: the package's own model, joined on the instruction."""
+
+from __future__ import annotations
+
+import csv
+import random
+import subprocess
+import sys
+
+import huggingface_hub.constants
+import pandas as pd
+import pytest
+from alpaca_eval.metrics import get_length_controlled_winrate
+
+from instruct.errors import InputError
+from instruct.reporting.length_control import length_controlled_win_rate
+
+# The package passes scikit-learn what its next version will not take.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")
+
+DIFFICULTY = [random.Random(number).gauss(0, 1) for number in range(60)]
+PROMPTS = [f"Prompt {number}, with a comma\nand a line" for number in range(60)]
+
+
+@pytest.fixture
+def rows() -> list[dict[str, object]]:
+    """Verdicts in the leaderboard's order that lean to the longer answer and away from difficult prompts."""
+    draw = random.Random(0)
+    found = []
+    for number, prompt in enumerate(PROMPTS):
+        ours, theirs = draw.randrange(20, 900), draw.randrange(20, 900)
+        lean = (ours - theirs) / 600 + draw.gauss(0, 0.3) - DIFFICULTY[number] / 2
+        found.append(
+            {
+                "instruction": prompt,
+                "output_1": "x" * theirs,
+                "output_2": "y" * ours,
+                "generator_1": "theirs",
+                "generator_2": "ours",
+                "annotator": "a",
+                "preference": None if number in (5, 23) else 1 + 1 / (1 + 2.718 ** (-3 * lean)),
+            }
+        )
+    return found
+
+
+@pytest.fixture
+def gamed() -> list[dict[str, object]]:
+    """Rows in df_gamed.csv's layout: two gamed models."""
+    draw = random.Random(1)
+    return [
+        {
+            "index": index,
+            "model": model,
+            "preference": draw.random() ** power,
+            "std_delta_len": draw.gauss(0.5 if power > 1 else -0.5, 1),
+            "instruction_difficulty": DIFFICULTY[index],
+            "not_gamed_baseline": False,
+        }
+        for model, power in (("concise", 3), ("verbose", 1))
+        for index in range(len(PROMPTS))
+    ]
+
+
+def write(path, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch, gamed):
+    """The file where the package looks for it: an offline cache of the hub."""
+    folder = tmp_path / "hub" / "datasets--tatsu-lab--alpaca_eval"
+    snapshot = folder / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return write(snapshot / "df_gamed.csv", gamed)
+
+
+def packages_own(rows):
+    found = get_length_controlled_winrate(pd.DataFrame(rows), save_weights_dir=None)
+    return found["length_controlled_winrate"], found["lc_standard_error"]
+
+
+@pytest.fixture
+def joined(tmp_path, gamed):
+    """df_gamed.csv with the instructions beside the index."""
+    return write(tmp_path / "joined.csv", [row | {"instruction": PROMPTS[row["index"]]} for row in gamed])
+
+
+def test_in_the_leaderboards_order_it_is_the_packages_rate(rows, hub_cache, joined, tmp_path):
+    found = length_controlled_win_rate(rows, joined)
+    assert (found.win_rate, found.standard_error) == pytest.approx(packages_own(rows), rel=1e-12)
+    assert found.standard_error > 1
+    assert found.note.startswith("alpaca-eval's length_controlled_v1; 60 prompts")
+
+    prompts = write(tmp_path / "prompts.csv", [{"instruction": prompt} for prompt in PROMPTS])
+    assert length_controlled_win_rate(rows, hub_cache, prompts).win_rate == found.win_rate
+
+
+def test_the_order_of_the_rows_does_not_matter(rows, hub_cache, joined):
+    """As it does to the package, which takes the difficulties by position without a word."""
+    shuffled = random.Random(2).sample(rows, len(rows))
+    assert length_controlled_win_rate(shuffled, joined) == length_controlled_win_rate(rows, joined)
+    assert abs(packages_own(shuffled)[0] - packages_own(rows)[0]) > 0.1
+
+
+def test_a_plain_file_gives_a_rate_that_is_not_the_leaderboards(rows, gamed, tmp_path):
+    plain = [
+        {"instruction": prompt, "instruction_difficulty": row["instruction_difficulty"]}
+        for prompt, row in zip(PROMPTS, gamed, strict=False)
+    ]
+    found = length_controlled_win_rate(rows, write(tmp_path / "plain.csv", plain))
+    assert 0 < found.win_rate < 100
+    assert "not the leaderboard's figure" in found.note
+    assert length_controlled_win_rate(rows[::-1], write(tmp_path / "plain.csv", plain)) == found
+
+
+def test_what_the_lengths_explain_is_taken_out(joined, rows):
+    """A judge that only looks at the length sees no difference once that is taken out."""
+    by_length = [row | {"preference": 2.0 if len(row["output_2"]) > len(row["output_1"]) else 1.0} for row in rows]
+    longer = [row | {"preference": 2.0, "output_2": row["output_1"] + "y" * (n + 1)} for n, row in enumerate(rows)]
+    assert abs(length_controlled_win_rate(by_length, joined).win_rate - 50) < 15
+    assert length_controlled_win_rate(longer, joined).win_rate < 100
+
+
+def test_too_little_to_fit_is_said(joined, rows):
+    none = [row | {"preference": None} for row in rows[:40]] + rows[:4]
+    assert length_controlled_win_rate(none, joined).win_rate is None
+    same = [row | {"output_2": row["output_1"] + "y"} for row in rows]
+    assert "by the same length" in length_controlled_win_rate(same, joined).note
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[0].pop("instruction") and None, "knows its prompts by their index alone"),
+        (lambda rows: rows[3].update(instruction_difficulty="hard"), "row 4: instruction_difficulty: 'hard' is no num"),
+        (lambda rows: rows[3].update(instruction_difficulty=""), "row 4: instruction_difficulty: '' is no number"),
+        (
+            lambda rows: rows[63].update(instruction_difficulty=9.0),
+            "row 64: instruction_difficulty: 'Prompt 3, .* anoth",
+        ),
+        (lambda rows: rows[2].update(not_gamed_baseline=0), "row 3: not_gamed_baseline: must be True or False"),
+        (
+            lambda rows: [row.update(instruction=f"Not {row['index']}") for row in rows[7::60]],
+            "for 1 of 60 prompts, first 'P",
+        ),
+    ],
+)
+def test_a_file_that_is_not_as_it_should_be_is_refused(rows, gamed, tmp_path, change, message):
+    table = [row | {"instruction": PROMPTS[row["index"]]} for row in gamed]
+    change(table)
+    if "instruction" not in table[0]:
+        table = gamed
+    with pytest.raises(InputError, match=message):
+        length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", table))
+
+
+def test_an_index_beyond_the_prompts_is_refused(rows, gamed, tmp_path):
+    prompts = write(tmp_path / "prompts.csv", [{"instruction": prompt} for prompt in PROMPTS[:50]])
+    with pytest.raises(InputError, match="row 51: index: 50 is no place among 50 prompts"):
+        length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", gamed), prompts)
+
+
+def test_an_answer_that_is_missing_is_named(rows, joined):
+    with pytest.raises(InputError, match="no output_1 to 'Prompt 0"):
+        length_controlled_win_rate([{k: v for k, v in row.items() if k != "output_1"} for row in rows], joined)
+
+
+def test_the_module_imports_nothing_heavy():
+    heavy = "{'torch', 'alpaca_eval', 'sklearn', 'pandas'}"
+    code = f"import sys, instruct.reporting.length_control; print(sorted({heavy} & {{*sys.modules}}))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
