@@ -115,7 +115,7 @@ def _people(agreement: Agreement, escape: Escape) -> Table:
         rows.append(["unanimous", f"{people['unanimous']} of {agreement['pairs']}"])
     if people["split"]:
         rows.append(["no majority: the label given first counts", str(people["split"])])
-    return Table("The annotators among themselves", ["", ""], rows)
+    return Table("The annotators among themselves", ["of them", "agreement"], rows)
 
 
 def _confusion(words: str, figures: Figures) -> Table:
