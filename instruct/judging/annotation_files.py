@@ -83,17 +83,15 @@ def read_annotations(
                 _completion(row),
             )
         )
-    names = [
-        given or _one_name(rows, field, flag)
-        for field, given, flag in (
-            ("annotator", judge, "--judge"),
-            ("generator_2", candidate, "--candidate"),
-            ("generator_1", baseline, "--baseline"),
-        )
-    ]
     if reference is not None:
         annotations = _with_baseline(path, annotations, Path(reference))
-    return AnnotationFile(path, *names, annotations)
+    return AnnotationFile(
+        path,
+        judge=judge or _one_name(rows, "annotator", "--judge"),
+        candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
+        baseline=baseline or _one_name(rows, "generator_1", "--baseline"),
+        rows=annotations,
+    )
 
 
 def _with_baseline(path: Path, annotations: list[Annotation], reference: Path) -> list[Annotation]:

@@ -70,7 +70,7 @@ def annotator_card(name: str) -> JudgeCard:
             "order_policy": "one",
             "leading_policy": "single",
             "identical_outputs_tie": True,
-            "context_length": 8192,
+            "context_length": 8192,  # the package knows none; only trimming asks for it
             "needs": f"--base-url {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
             if base_url
             else "OPENAI_API_KEY, or --base-url of a server that serves it",
