@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -153,36 +154,43 @@ def _asked(
         except StoppedError as error:
             stopped = error
     with JudgmentStore(run.store) as store:
-        judgments = {(j.pair, j.position): j for j in store.judgments(card.name, "first", "second")}
-        completions = store.completions(key for j in judgments.values() for key in j.key.split())
-    verdicts: dict[Order, list[str]] = {}
-    rows: list[dict[str, Any]] = []
-    reasons: Counter[str] = Counter()
-    # A judge that rates each answer alone shows them in no order.
-    orders: dict[Order, str] = (
-        {"first": "first"} if card.protocol == "single" else {"first": "first", "swapped": "second"}
-    )
-    for index in range(len(human.pairs)):
-        for order, position in orders.items():
-            judgment = judgments.get((index, position))
-            row: dict[str, Any] = {"pair": index, "order": order, "verdict": judgment.verdict if judgment else "failed"}
-            if judgment is None:
-                reasons["failed: not asked"] += 1
-            elif judgment.verdict in ("unparsed", "failed"):
-                reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
-            done = completions.get(judgment.key) if judgment else None
-            if done is not None and done.label_logprobs:
-                row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
-            if judgment is not None and judgment.preference is not None:
-                row["preference"] = judgment.preference
-            rows.append(row)
-            verdicts.setdefault(order, []).append(row["verdict"])
+        verdicts, rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} times {reason}" for reason, count in reasons.most_common(5))]
     if results.get("trimmed"):
         notes.append(f"{results['trimmed']} showings were trimmed to fit the judge's context")
-    asked = Verdicts(verdicts, f"asked in {folder}", notes, card.protocol == "pairwise", rows)
-    return asked, stopped
+    return Verdicts(verdicts, f"asked in {folder}", notes, card.protocol == "pairwise", rows), stopped
+
+
+def _stored(
+    store: JudgmentStore, card: JudgeCard, pairs: int
+) -> tuple[dict[Order, list[str]], list[dict[str, Any]], Counter[str]]:
+    """The verdicts in a store, the rows of verdicts.jsonl, and why verdicts are missing."""
+    judgments = {(j.pair, j.position): j for j in store.judgments(card.name, "first", "second")}
+    completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
+    orders: dict[Order, str] = {"first": "first"}
+    if card.protocol == "pairwise":  # a judge that rates each answer alone shows them in no order
+        orders["swapped"] = "second"
+    verdicts: dict[Order, list[str]] = {order: [] for order in orders}
+    rows: list[dict[str, Any]] = []
+    reasons: Counter[str] = Counter()
+    for index, (order, position) in itertools.product(range(pairs), orders.items()):
+        row: dict[str, Any] = {"pair": index, "order": order, "verdict": "failed"}
+        judgment = judgments.get((index, position))
+        if judgment is None:
+            reasons["failed: not asked"] += 1
+        else:
+            row["verdict"] = judgment.verdict
+            if judgment.verdict in ("unparsed", "failed"):
+                reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
+            if judgment.preference is not None:
+                row["preference"] = judgment.preference
+            done = completions.get(judgment.key)
+            if done is not None and done.label_logprobs:
+                row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
+        rows.append(row)
+        verdicts[order].append(row["verdict"])
+    return verdicts, rows, reasons
 
 
 def _answers(human: HumanSet, side: str) -> Answers:

@@ -237,6 +237,16 @@ def test_a_wrong_call_is_one_line_and_exits_2(monkeypatch, capsys, work, argumen
     assert err.count("\n") == 1
 
 
+def test_a_judge_that_rates_answers_alone_has_one_order_and_no_position(fake_server, work):
+    url, requests = fake_server()
+    run(url, card="autoj_single")
+    content, verdicts = read("runs/validate-autoj_single-own")
+    assert len(requests()) == 24  # one rating an answer
+    assert [row["pair"] for row in verdicts] == list(range(12))
+    assert (content["swapped"], content["consistency"], content["first_position_rate"]) == (None, None, None)
+    assert content["listed"]["unparsed"] == content["listed"]["failed"] == 0
+
+
 def test_what_stopped_early_is_reported_and_exits_3(fake_server, monkeypatch, capsys, work):
     monkeypatch.setattr("instruct.judging.engines.server.FAILURES_IN_A_ROW", 5)
     down = {f"Good {n}.": "500" for n in range(4, 12)}
