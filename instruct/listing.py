@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from instruct.cards import list_cards
+from instruct.errors import InputError, one_line
 
 
 def print_listing(what: str) -> None:
@@ -42,12 +43,17 @@ def _judges() -> list[tuple[str, list[str]]]:
 
     listed = []
     for found in list_cards("judges"):
-        card = load_judge_card(str(found.path))
+        try:
+            card = load_judge_card(str(found.path))
+            measured = agreement_words(card)
+        except InputError as error:  # the others are listed all the same
+            listed.append((found.name, [one_line(error)]))
+            continue
         orders = "both orders" if card.order_policy == "both" else "one order"
         facts = [
             f"model {card.model}",
             "single ratings" if card.protocol == "single" else f"pairwise, {orders}",
-            f"agreement with people: {agreement_words(card)}",
+            f"agreement with people: {measured}",
             f"licence: {card.licence}",
             str(found.path),
         ]

@@ -287,6 +287,8 @@ def test_the_listing_says_who_judges_and_how_far_it_agrees_with_people(folder, c
     folder(human_agreement=agreed)
     for name in ("judge.yaml", "prompt.txt"):
         (tmp_path / name).rename(tmp_path / "judges" / "mine" / name)
+    (tmp_path / "judges" / "broken").mkdir()
+    (tmp_path / "judges" / "broken" / "judge.yaml").write_text("modle: m")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
     print_listing("judges")
@@ -295,5 +297,6 @@ def test_the_listing_says_who_judges_and_how_far_it_agrees_with_people(folder, c
         "mine\n  model m · pairwise, both orders · agreement with people: pandalm 66.8 % of 999 (kappa 0.50) · "
         "licence: none · judges/mine/judge.yaml\n"
     ) in listed
+    assert "broken\n  judges/broken/judge.yaml: " in listed
     assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in listed
     assert "also by name: the annotators of the alpaca-eval package, such as alpaca_eval_gpt4_turbo_fn" in listed
