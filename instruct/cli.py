@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.errors import InputError, InstructError, one_line
+from instruct.errors import InputError, InstructError, StoppedError, one_line
 
 if TYPE_CHECKING:
-    from instruct.config import ExperimentConfig
+    from instruct.config import ExperimentConfig, JudgeSection
+    from instruct.reporting.report import Difficulty
 
 SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "answers", "judges", "comparisons")
 # Here again, since emo_config.py takes TRL's seconds to import; a test holds the two to each other.
@@ -87,15 +88,25 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     return make_config({"name": "train"}, flags, "command line")
 
 
-def print_report(folder: Path) -> None:
+def print_report(folder: Path, difficulty: Difficulty | None = None) -> None:
     """Write a run's report; print its first lines and where it is."""
     from instruct.reporting.report import build_report, write_report
     from instruct.reporting.terminal import render_summary
 
-    built = build_report(folder)
+    built = build_report(folder, difficulty)
     path = write_report(folder, built)
     print(render_summary(built))
     print(f"report: {path}")
+
+
+def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
+    from instruct.reporting.report import Difficulty
+
+    if arguments.instruction_difficulty is None:
+        if arguments.difficulty_prompts:
+            raise InputError("--difficulty-prompts goes with --instruction-difficulty; give both, or neither")
+        return None
+    return Difficulty(arguments.instruction_difficulty, arguments.difficulty_prompts)
 
 
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -128,13 +139,15 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.config import JudgeSection
     from instruct.experiment import judge_answers
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.engines import check_available
 
     _no_overrides(overrides)
-    check_available(load_judge_card(arguments.judge), arguments.base_url)
+    difficulty = _difficulty(arguments)
+    if arguments.judge_model and len(arguments.judge) > 1:
+        raise InputError("--judge-model goes with one --judge; judge once for each model")
+    for name in arguments.judge:
+        load_judge_card(name)  # a wrong name is told before anything else is looked for
     run = _run(arguments.run, "outputs/*.json")
     if (arguments.candidate is None) != (arguments.baseline is None):
         raise InputError("--candidate and --baseline go together; give both, or none to take the run's comparisons")
@@ -143,15 +156,103 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     )
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: no comparisons; give --candidate and --baseline")
-    judge_answers(
-        run, JudgeSection(card=arguments.judge, base_url=arguments.base_url, orders=arguments.orders), comparisons
+    stopped: StoppedError | None = None
+    for name in dict.fromkeys(arguments.judge):
+        section = _judge_section(name, arguments, orders=arguments.orders)
+        try:
+            judge_answers(
+                run,
+                section,
+                comparisons,
+                yes=arguments.yes,
+                retry_failed=arguments.retry_failed,
+                reparse=arguments.reparse,
+            )
+        except StoppedError as error:  # what there is is reported, and the other judges are asked
+            stopped = error
+    print_report(run.folder, difficulty)
+    if stopped:
+        raise stopped
+
+
+def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.judging.validate import validate as validate_judge
+
+    _no_overrides(overrides)
+    text, stopped = validate_judge(
+        _judge_section(arguments.judge, arguments, orders="both"),
+        arguments.against,
+        replay=arguments.replay,
+        replay_swapped=arguments.replay_swapped,
+        limit=arguments.limit,
+        output=arguments.output,
+        write_card=arguments.write_card,
+        yes=arguments.yes,
+        retry_failed=arguments.retry_failed,
     )
-    print_report(run.folder)
+    print(text, end="")
+    if stopped:
+        raise stopped
+
+
+def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeSection:
+    from instruct.cards import validated
+    from instruct.config import JudgeSection
+
+    given = {
+        "card": name,
+        "model": arguments.judge_model,
+        "base_url": arguments.base_url,
+        "engine": arguments.engine,
+        "concurrency": arguments.concurrency,
+        "orders": orders,
+        "trim": arguments.trim,
+        "budget_usd": arguments.budget_usd,
+    }
+    return validated(JudgeSection, given, "command line")
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
     _no_overrides(overrides)
-    print_report(_run(arguments.run, "judgments.sqlite").folder)
+    difficulty = _difficulty(arguments)
+    if arguments.annotations is None:
+        if arguments.output or arguments.reference:
+            raise InputError("--output and --reference go with --annotations, a file of verdicts; give that too")
+        print_report(_run(arguments.run, "judgments.sqlite").folder, difficulty)
+        return
+    if arguments.run or not arguments.output:
+        raise InputError("--annotations takes no RUN but --output DIR, the run directory that is made of the file")
+    from instruct.judging.exchange import import_into_run
+
+    run = import_into_run(arguments.annotations, arguments.output, reference=arguments.reference)
+    print_report(run.folder, difficulty)
+
+
+def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.judging.exchange import export_from_run
+    from instruct.judging.json_lines import export_jsonl
+    from instruct.judging.store import JudgmentStore
+
+    _no_overrides(overrides)
+    run = _run(arguments.run, "judgments.sqlite")
+    if arguments.format == "jsonl":
+        if arguments.candidate or arguments.baseline:
+            raise InputError("--format jsonl writes every comparison; leave --candidate and --baseline out")
+        with JudgmentStore(run.store) as store:
+            count = export_jsonl(store, arguments.output, arguments.judge)
+    else:
+        pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
+        count = export_from_run(run, arguments.judge, arguments.output, **pair)
+    print(f"{arguments.output}: {count} verdicts")
+
+
+def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.judging.exchange import import_into_run
+
+    _no_overrides(overrides)
+    names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "reference")}
+    run = import_into_run(arguments.file, arguments.output, **names)
+    print(f"{run.folder}: imported; `instruct report {run.folder}` reports on it")
 
 
 def merge(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -195,6 +296,21 @@ def _no_overrides(overrides: list[str]) -> None:
         raise InputError(f"unexpected argument {one_line(overrides[0], 80)!r}; see --help")
 
 
+def _add_asking_flags(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--judge-model", metavar="M", help="ask another model with the judge's prompt, under its own name")
+    sub.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (key: OPENAI_API_KEY)")
+    sub.add_argument(
+        "--engine", choices=["vllm", "transformers", "server"], help="who is asked (default: what is here)"
+    )
+    sub.add_argument(
+        "--concurrency", type=int, default=64, metavar="N", help="requests at once to a server (default 64)"
+    )
+    sub.add_argument("--trim", action="store_true", help="cut answers that do not fit the judge's context, both alike")
+    sub.add_argument("--budget-usd", type=float, metavar="X", help="what the run may cost; beyond it nothing is sent")
+    sub.add_argument("--yes", action="store_true", help="ask a judge that costs money without a budget")
+    sub.add_argument("--retry-failed", action="store_true", help="ask again what failed")
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command's parser; every verb carries its function."""
     parser = argparse.ArgumentParser(
@@ -229,14 +345,45 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = verb("judge", judge, "let a judge compare answers, and write the report")
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with answers)")
-    sub.add_argument("--judge", required=True, metavar="J", help="a judge card: see `instruct list judges`")
+    sub.add_argument("--judge", required=True, action="append", metavar="J", help="a judge; may be repeated (a panel)")
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
-    sub.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (key: OPENAI_API_KEY)")
     sub.add_argument("--orders", choices=["both", "one"], help="how often a pair is shown (default: the card's)")
+    sub.add_argument("--reparse", action="store_true", help="read the verdicts again from stored replies; ask nothing")
+    _add_asking_flags(sub)
+    _length_control_flags(sub)
 
-    sub = verb("report", report, "write the report of a run again")
+    sub = verb("validate", validate, "hold a judge against human labels")
+    sub.add_argument("--judge", required=True, metavar="J", help="a judge: see `instruct list judges`")
+    sub.add_argument("--against", required=True, metavar="SET", help="pandalm, autoj, or a file of labelled pairs")
+    sub.add_argument("--replay", metavar="FILE", help="score these verdicts and ask nothing")
+    sub.add_argument("--replay-swapped", metavar="FILE", help="the same with the second answer shown first")
+    sub.add_argument("--limit", type=int, metavar="N", help="the first N pairs only, to try it out")
+    sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")
+    sub.add_argument("--write-card", action="store_true", help="put the figures into the judge's card")
+    _add_asking_flags(sub)
+
+    sub = verb("report", report, "write the report of a run again, or that of verdicts from elsewhere")
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
+    sub.add_argument("--annotations", metavar="FILE", help="verdicts from elsewhere: AlpacaEval's annotations.json")
+    sub.add_argument("--output", metavar="DIR", help="with --annotations: the run directory to make")
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
+    _length_control_flags(sub)
+
+    sub = verb("export", export_verdicts, "write a judge's verdicts as AlpacaEval's annotations.json, or as JSON lines")
+    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
+    sub.add_argument("--judge", required=True, metavar="J", help="whose verdicts, by the judge's name in the report")
+    sub.add_argument("--format", choices=["annotations", "jsonl"], default="annotations", help="default: annotations")
+    sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
+    sub.add_argument("--candidate", metavar="A", help="which comparison, where the judge made several")
+    sub.add_argument("--baseline", metavar="B", help="which comparison, where the judge made several")
+
+    sub = verb("import", import_verdicts, "read verdicts from elsewhere into a run directory, to report on them")
+    sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or the JSON lines of `export`")
+    sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, made if need be")
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
+    for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
+        sub.add_argument(f"--{flag}", metavar="NAME", help=f"the name to give the {flag} (default: the file's {field})")
 
     sub = verb("merge", merge, "fold a run's adapters into their base model")
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with adapters)")
@@ -245,6 +392,15 @@ def make_parser() -> argparse.ArgumentParser:
     sub = verb("list", list_cards_or_runs, "list data sets, judges or runs, and where each was found")
     sub.add_argument("what", choices=["data", "judges", "runs"])
     return parser
+
+
+def _length_control_flags(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--instruction-difficulty", metavar="FILE", help="AlpacaEval's difficulties, for its length-controlled rate"
+    )
+    sub.add_argument(
+        "--difficulty-prompts", metavar="FILE", help="the prompts in that file's order, where it has only their places"
+    )
 
 
 def main() -> int:

@@ -81,7 +81,7 @@ def compare(
         reasons=_reasons(judgments),
         trimmed=trimmed,
         length_control=None,
-        requests=results.get("asked"),
+        requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=list(results.get("notes") or []),
         warnings=warnings,
     )

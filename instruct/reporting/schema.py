@@ -82,7 +82,7 @@ class Comparison(TypedDict):
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may not be what they seem; `notes`: how the replies were made. In `trimmed`
-    pairs the answers were cut to fit the judge. `requests` were made in the last call, None where nobody noted it.
+    pairs the answers were cut to fit the judge. The verdicts rest on `requests`, whoever made them and when.
     Where answers are rated one by one there is no position, and its figures are None. `length_control` is None where
     AlpacaEval's rate does not apply.
     """
@@ -104,7 +104,7 @@ class Comparison(TypedDict):
     reasons: list[ReasonCount]
     trimmed: int
     length_control: LengthControl | None
-    requests: int | None
+    requests: int
     notes: list[str]
     warnings: list[str]
 
