@@ -19,7 +19,7 @@ _CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError
 _ARGUMENTS = {
     "skip_tokenizer_init": True,
     "generation_config": "vllm",  # decoding is this project's configuration and nothing else
-    "enable_prefix_caching": False,  # a reply must not depend on what was asked before a stop
+    "enable_prefix_caching": False,  # unless asked for: a reply must not depend on what was asked before a stop
     "load_format": "safetensors",  # a pickle can run code
     "trust_remote_code": False,
     "disable_log_stats": True,
@@ -34,7 +34,7 @@ class VLLMClient:
     `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
-        arguments: of `vllm.LLM`, beside those that never change: no prefix cache, safetensors only, no remote code.
+        arguments: of `vllm.LLM`, over those that are always given: no prefix cache, safetensors only, no remote code.
         adapters: LoRA adapter folders, loaded at the start.
 
     Raises:
@@ -60,9 +60,10 @@ class VLLMClient:
             encoding="utf-8",
             start_new_session=True,  # Ctrl-C is this process's to answer
         )
+        self.name = ""
         try:
             start = {"arguments": _ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
-            self.name: str = self.ask(start)["engine"]
+            self.name = self.ask(start)["engine"]
         except BaseException:
             self.close()
             raise
@@ -73,14 +74,25 @@ class VLLMClient:
         Raises:
             InstructError: vLLM failed; it has ended, and so must this client.
         """
+        self.send(request)
+        return self.receive()
+
+    def send(self, request: dict[str, Any]) -> None:
+        """A request without its reply. Where vLLM has ended, `receive` says why."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
+
+    def receive(self) -> dict[str, Any]:
+        """The next reply.
+
+        Raises:
+            InputError: a JSON schema that vLLM cannot hold its replies to.
+            InstructError: vLLM failed; it has ended, and so must this client.
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
         if not line.endswith("\n"):  # it ended before its reply did
             raise InstructError(
                 f"vLLM stopped (exit code {self._process.wait()}{self._last_error()}); set VLLM_LOGGING_LEVEL=INFO to "
@@ -93,12 +105,17 @@ class VLLMClient:
                 raise InputError(
                     f"{reply['adapter']}: vLLM cannot serve this adapter ({message}); merge it into its base"
                 )
+            if "schema" in reply:
+                raise InputError(
+                    f"model {self._model}: vLLM cannot hold its replies to this JSON schema ({message}); change "
+                    "response_schema, or leave it out"
+                )
             if "Cannot find any model weights" in message:
                 raise InputError(
                     f"model {self._model}: has no *.safetensors, and no other kind of weights is read; name a revision "
                     "that has some (the hub's own conversions stand under refs/pr), or save it with save_pretrained"
                 )
-            if "adapters" in request and reply["error"] in _CALLER_ERRORS:
+            if not self.name and reply["error"] in _CALLER_ERRORS:
                 raise InputError(
                     f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings"
                 )

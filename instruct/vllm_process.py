@@ -1,9 +1,13 @@
-"""A process that holds a vLLM engine: one JSON line in, one JSON line out. `vllm_client.VLLMClient` starts it.
+"""A process that holds a vLLM engine and is spoken to in JSON lines. `vllm_client.VLLMClient` starts it.
 
 vLLM's own engine process outlives a killed parent and keeps its memory, and requests reach it one by one, so that
 which of them share its first step is a matter of timing. Here the engine runs inside this process: a batch is scheduled
 as a whole, the same way each time, and the process ends as soon as its standard input does, which is at the latest when
 its parent is gone. It imports nothing of this package, so that it starts without what the package needs.
+
+A line without `stream` is a batch, which is answered as a whole with one line. Lines with it join what is being
+answered; a line comes back whenever some are finished. Prompts of streams are numbered from 0, in the order of arrival;
+a process that streams is sent nothing else.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ import os
 import queue
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, TextIO
 
 
 def main() -> None:
-    """Serve until standard input ends. The first line gives the engine's arguments, each further one a batch."""
+    """Serve until standard input ends. The first line gives the engine's arguments, each further one prompts."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not stand between the replies
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -42,10 +47,18 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            _reply(replies, _generate(llm, request, loras))
+            if request.get("stream"):
+                _stream(llm, request, requests, replies)
+            else:
+                _reply(replies, _generate(llm, request, loras))
         except Exception as error:
-            _reply(replies, {"error": type(error).__name__, "message": str(error)})
+            refused = {"schema": True} if isinstance(error, _SchemaError) else {}
+            _reply(replies, {"error": type(error).__name__, "message": str(error), **refused})
             raise
+
+
+class _SchemaError(Exception):
+    """vLLM cannot hold its replies to the JSON schema."""
 
 
 def _read(stream: TextIO, requests: queue.Queue[dict[str, Any]]) -> None:
@@ -69,12 +82,13 @@ def _start(start: dict[str, Any]) -> tuple[Any, str]:
     return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
 
 
-def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
-    """`tokens` of each answer; with `logprob_token_ids`, `logprobs` of exactly those as each answer's first token."""
+def _params(request: dict[str, Any]) -> list[Any]:
+    """`vllm.SamplingParams` for each prompt of a request."""
     from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
 
-    label_ids = request.get("logprob_token_ids")
-    params = [
+    schema = request.get("schema")
+    return [
         SamplingParams(
             temperature=request["temperature"],
             top_p=request["top_p"],
@@ -82,14 +96,19 @@ def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[
             max_tokens=limit,
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
-            logprob_token_ids=label_ids,
+            logprob_token_ids=request.get("logprob_token_ids"),
+            structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             detokenize=False,
         )
         for limit, seed in zip(request["limits"], request["seeds"], strict=True)
     ]
+
+
+def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
+    """`tokens` of each answer; with `logprob_token_ids`, `logprobs` of exactly those as each answer's first token."""
     outputs = llm.generate(
         [{"prompt_token_ids": ids} for ids in request["prompts"]],
-        params,
+        _params(request),
         lora_request=None if request["adapter"] is None else loras[request["adapter"]],
         use_tqdm=False,
     )
@@ -97,10 +116,36 @@ def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[
         if output.outputs[0].finish_reason not in ("stop", "length"):
             raise RuntimeError(f"a request ended with {output.outputs[0].finish_reason!r}")
     reply = {"tokens": [list(output.outputs[0].token_ids) for output in outputs]}
+    label_ids = request.get("logprob_token_ids")
     if label_ids:
         firsts = [output.outputs[0].logprobs[0] for output in outputs]
         reply["logprobs"] = [[first[token].logprob for token in label_ids] for first in firsts]
     return reply
+
+
+def _stream(llm: Any, request: dict[str, Any], requests: queue.Queue[dict[str, Any]], replies: TextIO) -> None:
+    """Send `finished`, [number, tokens, reason for the end] of each, step by step; take in what arrives meanwhile."""
+    _enqueue(llm, request)
+    while llm.llm_engine.has_unfinished_requests():
+        with suppress(queue.Empty):
+            while True:
+                _enqueue(llm, requests.get_nowait())
+        finished = [
+            [int(output.request_id), list(output.outputs[0].token_ids), output.outputs[0].finish_reason]
+            for output in llm.llm_engine.step()
+            if output.finished
+        ]
+        if finished:
+            _reply(replies, {"finished": finished})
+
+
+def _enqueue(llm: Any, request: dict[str, Any]) -> None:
+    try:
+        llm.enqueue([{"prompt_token_ids": ids} for ids in request["prompts"]], _params(request), use_tqdm=False)
+    except (ValueError, ImportError) as error:  # vLLM looks at a schema, and imports what enforces it, here
+        if request.get("schema") is None:
+            raise
+        raise _SchemaError(f"{type(error).__name__}: {error}") from error
 
 
 if __name__ == "__main__":

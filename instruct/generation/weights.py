@@ -66,8 +66,8 @@ def check_model(model: str, revision: str | None = None) -> str | None:
     return Path(config).parent.name
 
 
-def model_identity(model: str, revision: str | None) -> str:
-    """A hub model's name and commit, or a hash of a folder's tokenizer, configuration and weights.
+def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = (_WEIGHTS,)) -> str:
+    """A hub model's name and commit, or a hash of a folder's tokenizer, configuration and weights (their patterns).
 
     Of a file larger than 16 MiB, 256 blocks of 64 KiB, evenly spaced, and the size are hashed: a second at most, and
     training changes the matrices as a whole.
@@ -75,7 +75,7 @@ def model_identity(model: str, revision: str | None) -> str:
     if revision is not None:
         return f"{model}@{revision}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in (_WEIGHTS, *_TEXTS) for path in Path(model).glob(pattern)}):
+    for path in sorted({path for pattern in (*weights, *_TEXTS) for path in Path(model).glob(pattern)}):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:

@@ -1,0 +1,94 @@
+"""Earlier replies in place of a judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from instruct.cards import validated
+from instruct.data.sources import RawRow, read_file
+from instruct.errors import InputError, one_line
+from instruct.judging.engines.base import Failure, Reply, Request
+from instruct.judging.prompts import JudgePrompt
+from instruct.judging.store import Completion
+from instruct.runs import sha256_of
+
+
+class ReplayJudge:
+    """Replies from a file in place of a judge; what the file does not hold is a Failure.
+
+    A line is what `export_jsonl` writes, or one reply: {"text": …, "label_logprobs": …} and what else a Completion has,
+    with the `key` of its request or the `prompt_sha256` of what was asked (see `prompt_sha256`). "failure" in place of
+    a text is a Failure with that reason.
+
+    Args:
+        identity: of the engine that made the replies, so that they have its keys; None: replies are found by their
+            prompts, and kept as this file's.
+
+    Raises:
+        InputError: a line that is not as it should be, with the file, the line and the field.
+    """
+
+    def __init__(self, path: str | Path, identity: dict[str, Any] | None = None) -> None:
+        self._path = Path(path).expanduser()
+        self._replies: dict[str, Reply] = {}
+        for row in read_file(self._path):
+            for found, fields in _replies(row):
+                self._replies[found] = _reply(fields, row.place)
+        self.identity: dict[str, Any] = identity or {"replay": sha256_of(self._path)}
+        self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
+        self.batch: int | None = None
+
+    def tokens(self, prompt: JudgePrompt) -> None:
+        return None
+
+    def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        missing = Failure("not in the replay file")
+        for request in requests:
+            by_prompt = self._replies.get(prompt_sha256(request.prompt), missing)
+            yield [(request, self._replies.get(request.key, by_prompt))]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def prompt_sha256(prompt: JudgePrompt) -> str:
+    """The SHA-256 of a prompt's text in UTF-8, or of its messages as JSON: keys sorted, ASCII, Python's separators."""
+    text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
+    # A lone surrogate in an answer is no UTF-8, and must not end the work.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _replies(row: RawRow) -> Iterator[tuple[str, Any]]:
+    """What each reply in a line is found by, and its fields."""
+    line = dict(row.fields)
+    if "completions" in line:
+        completions = line["completions"]
+        if not isinstance(completions, dict):
+            raise InputError(f"{row.place}: completions: no object; export the file again")
+        yield from completions.items()
+        return
+    names = [str(line.pop(name)) for name in ("key", "prompt_sha256") if line.get(name) is not None]
+    if not names:
+        raise InputError(f"{row.place}: has neither key nor prompt_sha256, so nobody knows what it answers; add one")
+    known = {field.name for field in dataclasses.fields(Completion)} | {"failure"}
+    for name in names:
+        yield name, {field: value for field, value in line.items() if field in known}
+
+
+def _reply(fields: Any, place: str) -> Reply:
+    if isinstance(fields, dict) and isinstance(fields.get("failure"), str):
+        return Failure(one_line(fields["failure"], 120))
+    return validated(_Line, {"completion": fields}, place).completion
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    completion: Completion

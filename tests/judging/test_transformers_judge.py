@@ -1,0 +1,196 @@
+"""A judge in transformers: held to direct calls of the model, on a tiny one; weights that are a pickle."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from instruct.errors import InputError
+from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.engines import Failure, Request, check_available, judge_engine
+from instruct.judging.engines.transformers import TransformersJudge
+from instruct.judging.engines.vllm import VLLMJudge
+from instruct.judging.store import Completion
+
+PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def wide_model(tiny_model_folder, tmp_path_factory) -> Path:
+    """The tiny model with weights so large that beams and greedy decoding part."""
+    folder = tmp_path_factory.mktemp("wide") / "model"
+    model = AutoModelForCausalLM.from_pretrained(tiny_model_folder)
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def make_card() -> Callable[..., JudgeCard]:
+    def make(name: str, model: Path, decoding: dict[str, Any] | None = None, **fields: Any) -> JudgeCard:
+        card = load_judge_card(name)
+        decoded = card.decoding.model_copy(update=decoding or {})
+        update = {"model": str(model), "revision": None, "context_length": 1024, "decoding": decoded, **fields}
+        return card.model_copy(update=update)
+
+    return make
+
+
+def replies(engine: Any, prompts: list[Any]) -> list[Any]:
+    requests = [Request(f"key {index}", prompt) for index, prompt in enumerate(prompts)]
+    found = {request.key: reply for portion in engine.complete(iter(requests)) for request, reply in portion}
+    engine.close()
+    return [found[request.key] for request in requests]
+
+
+def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
+    """Four beams, early stopping, a repetition penalty of 1.2, ids 0, 1, 2 (pandalm/utils/pandalm_inference.py)."""
+    network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.bfloat16)
+    tokenizer = AutoTokenizer.from_pretrained(wide_model)
+    tokenizer.eos_token = None
+    folder = wide_model.with_name("without-end")
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    done = replies(TransformersJudge(make_card("pandalm", folder, {"beams": 4, "max_tokens": 24})), PROMPTS)
+    expected, greedy = [], []
+    network.config.pad_token_id, network.config.bos_token_id, network.config.eos_token_id = 0, 1, 2
+    for prompt in PROMPTS:
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        for found, beams in ((expected, 4), (greedy, 1)):
+            config = GenerationConfig(
+                num_beams=beams,
+                early_stopping=True if beams > 1 else None,
+                repetition_penalty=1.2,
+                pad_token_id=0,
+                bos_token_id=1,
+                eos_token_id=2,
+            )
+            answer = network.generate(ids, generation_config=config, max_new_tokens=24)[0, ids.shape[1] :]
+            found.append(tokenizer.decode(answer, skip_special_tokens=True))
+    assert [reply.text for reply in done] == expected
+    assert expected != greedy
+
+
+def test_label_logprobs_are_those_of_the_model(wide_model, make_card):
+    card = make_card("smollm2_demo", wide_model)
+    done = replies(TransformersJudge(card), PROMPTS)
+    network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(wide_model)
+    labels = [tokenizer(label)["input_ids"][0] for label in ("1", "2")]
+    for prompt, reply in zip(PROMPTS, done, strict=True):
+        with torch.no_grad():
+            wanted = network(torch.tensor([tokenizer(prompt)["input_ids"]])).logits[0, -1].log_softmax(-1)[labels]
+        assert list(reply.label_logprobs) == ["1", "2"]
+        assert torch.allclose(torch.tensor(list(reply.label_logprobs.values())), wanted, atol=0.05)  # bfloat16
+        assert (reply.prompt_tokens, reply.completion_tokens) == (len(tokenizer(prompt)["input_ids"]), 1)
+
+
+def test_a_reply_depends_on_its_own_prompt_alone(wide_model, make_card):
+    for decoding in ({"max_tokens": 12}, {"max_tokens": 12, "temperature": 1.0}):
+        card = make_card("autoj", wide_model, decoding)
+        together = replies(TransformersJudge(card), PROMPTS)
+        assert replies(TransformersJudge(card), PROMPTS[::-1]) == together[::-1]
+        assert replies(TransformersJudge(card), PROMPTS[-1:]) == together[-1:]
+        assert len({reply.text for reply in together}) == len(PROMPTS)
+
+
+def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_card):
+    card = make_card("autoj", wide_model, {"max_tokens": 8}, prompt_form="chat", context_length=64)
+    chats = [[{"role": "user", "content": text}] for text in ("Hi.", "word " * 30)]
+    engine = TransformersJudge(card)
+    assert engine.tokens(chats[0]) == 7  # <|user|>, three bytes, <|end|>, a line break, <|assistant|>
+    short, long = replies(engine, chats)
+    assert isinstance(short, Completion)
+    assert long == Failure("too long: 154 tokens and 8 to answer exceed 64")
+
+
+def test_the_engine_is_in_every_key_and_greedy_in_place_of_beams_is_said(wide_model, make_card):
+    card = make_card("pandalm", wide_model, {"beams": 4})
+    beams, greedy = TransformersJudge(card), VLLMJudge(card)
+    assert beams.identity != greedy.identity
+    assert beams.identity["model"] == greedy.identity["model"] != str(wide_model)  # what is in the folder
+    assert beams.notes == []
+    assert greedy.notes == ["decoded greedily with the repetition penalty; its authors use 4 beams, which vLLM has not"]
+    assert VLLMJudge(make_card("autoj", wide_model)).notes == []
+
+
+def test_a_schema_that_is_not_held_to_is_said(wide_model, make_card):
+    card = make_card("autoj", wide_model, response_schema={"type": "object"})
+    assert TransformersJudge(card).notes == ["asked without its JSON schema, which transformers cannot hold replies to"]
+
+
+def test_what_needs_a_server_is_refused(wide_model, make_card):
+    with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: an annotator of alpaca-eval needs a server"):
+        check_available(load_judge_card("alpaca_eval_gpt4"), engine="transformers")
+    with pytest.raises(InputError, match=r"what decoding\.extra asks for needs a server"):
+        TransformersJudge(make_card("autoj", wide_model, {"extra": {"tools": []}}))
+    with pytest.raises(InputError, match=r"engine transformers: asks nobody at http://x; leave --engine or --base-url"):
+        check_available(load_judge_card("autoj"), "http://x", "transformers")
+
+
+def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
+    card = make_card("smollm2_demo", wide_model)
+    labels = card.verdict.labels.model_copy(update={"second": "22"})
+    card = card.model_copy(update={"verdict": card.verdict.model_copy(update={"labels": labels})})
+    with pytest.raises(InputError, match=r"the label '22' is 2 tokens of its tokenizer; use one"):
+        replies(TransformersJudge(card), PROMPTS)
+
+
+def test_a_pickle_is_read_only_where_the_card_says_so(pickled_model_folder, tiny_model_folder, make_card):
+    for engine in ("vllm", "transformers"):
+        with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
+            check_available(make_card("smollm2_demo", pickled_model_folder), engine=engine)
+    allowed = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
+    check_available(allowed)
+    with judge_engine(allowed, engine="transformers") as judge:
+        assert replies(judge, PROMPTS) == replies(
+            TransformersJudge(make_card("smollm2_demo", tiny_model_folder)), PROMPTS
+        )
+
+
+class _Touch:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path(self._path),)
+
+
+def test_a_pickle_that_would_run_code_runs_none(pickled_model_folder, make_card, tmp_path, monkeypatch):
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    ran = tmp_path / "ran"
+    with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
+        pickle.dump({"model.norm.weight": _Touch(str(ran))}, file, protocol=2)
+    card = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
+    for judge in (TransformersJudge(card), VLLMJudge(card)):
+        with pytest.raises(InputError, match=r"cannot load it \(UnpicklingError: Weights only load failed"):
+            replies(judge, PROMPTS)
+    assert not ran.exists()
+    assert not list((tmp_path / "cache").glob("models/*"))
+
+
+def test_a_folder_without_weights_or_tokenizer_is_told(tiny_model_folder, make_card, tmp_path):
+    (tmp_path / "config.json").write_bytes((tiny_model_folder / "config.json").read_bytes())
+    with pytest.raises(InputError, match=r"has no weights \(\*\.safetensors\); save it with save_pretrained"):
+        check_available(make_card("smollm2_demo", tmp_path))
+    (tmp_path / "model.safetensors").write_bytes((tiny_model_folder / "model.safetensors").read_bytes())
+    with pytest.raises(InputError, match=r"judge smollm2_demo: .* has no tokenizer"):
+        replies(TransformersJudge(make_card("smollm2_demo", tmp_path)), PROMPTS)

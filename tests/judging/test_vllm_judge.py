@@ -1,0 +1,158 @@
+"""A judge in real vLLM with the real SmolLM2-135M: label log-probabilities in batches, written verdicts in a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from instruct.errors import InputError
+from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.engines import Failure, Request, judge_engine, vllm
+from instruct.judging.engines.pickles import safetensors_folder
+from instruct.judging.engines.vllm import VLLMJudge
+from instruct.judging.prompts import PromptTemplate
+from instruct.judging.store import Completion
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"better": {"enum": ["first", "second", "tie"]}},
+    "required": ["better"],
+    "additionalProperties": False,
+}
+CLEAR = [
+    ("Name the capital of Italy.", "The capital of Italy is Rome.", "I like trains."),
+    ("What is 3 + 4?", "3 + 4 is 7.", "It is 75."),
+    ("Write a sentence about snow.", "Snow fell softly on the roofs all night.", "Snow snow snow snow snow."),
+    ("Say nothing but yes.", "yes", "word " * 9000),  # does not fit
+]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
+
+
+@pytest.fixture
+def writing_card() -> JudgeCard:
+    """A judge that writes, held to a JSON schema."""
+    card = load_judge_card("smollm2_demo")
+    verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}
+    update = {"decoding": card.decoding.model_copy(update={"max_tokens": 24}), "response_schema": SCHEMA}
+    return card.model_copy(update={**update, "verdict": card.verdict.model_copy(update=verdict), "context_length": 512})
+
+
+@pytest.mark.integration
+def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    card = load_judge_card("smollm2_demo")
+    template = PromptTemplate(card)
+    pairs = [(text, *answers) for text, *both in CLEAR for answers in (both, both[::-1])]
+    requests = [
+        Request(f"key {index}", template.render({"instruction": text}, first, second))
+        for index, (text, first, second) in enumerate(pairs)
+    ]
+    with judge_engine(card, engine="vllm") as engine:
+        assert engine.batch == 64
+        (portion,) = engine.complete(iter(requests))
+    assert [request for request, _ in portion] == requests
+    replies = [reply for _, reply in portion]
+    assert all(isinstance(reply, Failure) and reply.reason.startswith("too long: ") for reply in replies[-2:])
+
+    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
+    labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
+    with judge_engine(card, engine="transformers") as engine:
+        others = [reply for portion in engine.complete(requests) for _, reply in portion]
+    for request, reply, other in list(zip(requests, replies, others, strict=True))[:-2]:
+        with torch.no_grad():
+            ids = tokenizer(request.prompt, return_tensors="pt")["input_ids"]
+            wanted = network(ids).logits[0, -1].log_softmax(-1)[labels]
+        found, again = (torch.tensor([each.label_logprobs["1"], each.label_logprobs["2"]]) for each in (reply, other))
+        # Both engines compute in bfloat16.
+        assert torch.allclose(found, wanted, atol=0.25)
+        assert torch.allclose(again, wanted, atol=0.25)
+        if abs(wanted[0] - wanted[1]) > 0.5:
+            assert found.argmax() == again.argmax() == wanted.argmax()
+    assert others[-2:] == replies[-2:]
+
+
+@pytest.mark.integration
+def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smollm2, writing_card, monkeypatch):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    slots, waiting = 3, 2
+    monkeypatch.setattr(vllm, "SLOTS", slots)
+    monkeypatch.setattr(vllm, "WAITING", waiting)
+    card = writing_card
+    template = PromptTemplate(card)
+    prompts = [
+        template.render({"instruction": f"Count to {count}."}, "one " * count, "two " * (12 - count))
+        for count in range(12)
+    ]
+    prompts.insert(7, "word " * 600)
+    asked = [Request(f"key {index}", prompt) for index, prompt in enumerate(prompts)]
+    taken: list[Request] = []
+
+    def requests() -> Iterator[Request]:
+        for request in asked:
+            taken.append(request)
+            yield request
+
+    engine = VLLMJudge(card)
+    try:
+        assert engine.batch is None
+        assert engine.tokens(prompts[7]) > 512
+        first = next(engine.complete(iter(asked[:4])))  # not heard to its end: the rest is told apart from what follows
+        assert 1 <= len(first) <= slots
+        replies: dict[Request, object] = {}
+        portions = 0
+        for portion in engine.complete(requests()):
+            portions += 1
+            replies.update(portion)
+            assert len(taken) - len(replies) <= slots + waiting  # taken as there is room for them
+        assert portions >= 13 / slots
+    finally:
+        engine.close()
+    assert set(replies) == set(asked)
+    assert isinstance(replies.pop(asked[7]), Failure)
+    for reply in replies.values():
+        assert isinstance(reply, Completion)
+        assert json.loads(reply.text)["better"] in SCHEMA["properties"]["better"]["enum"]
+        assert reply.finish_reason == "stop"
+    assert all(replies[request] == reply for request, reply in first)
+
+
+@pytest.mark.integration
+def test_a_schema_that_vllm_cannot_hold_to_is_one_line(smollm2, writing_card):
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    card = writing_card.model_copy(update={"response_schema": {"type": "object", "properties": {"a": {"$ref": "#/x"}}}})
+    with (
+        judge_engine(card, engine="vllm") as engine,
+        pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"),
+    ):
+        list(engine.complete([Request("key", "Which one?")]))
+
+
+def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, monkeypatch, capsys):
+    """What vLLM is given of a judge whose weights are a pickle."""
+    from safetensors.torch import load_file
+
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    card = load_judge_card("smollm2_demo").model_copy(update={"model": str(pickled_model_folder), "weights": "pickle"})
+    identity = VLLMJudge(card).identity["model"]
+    folder = safetensors_folder(str(pickled_model_folder), None, identity)
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert f"made into safetensors, once: {folder}" in capsys.readouterr().err.replace("\n", "")
+    original, made = (load_file(path / "model.safetensors") for path in (tiny_model_folder, folder))
+    assert made.keys() == original.keys()
+    assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
+    assert safetensors_folder(str(pickled_model_folder), None, identity) == folder
+    assert capsys.readouterr().err == ""
+    # Other weights in the same place are another model.
+    state = {name: tensor + 1 for name, tensor in original.items()}
+    torch.save(state, pickled_model_folder / "pytorch_model.bin")
+    assert VLLMJudge(card).identity["model"] != identity
