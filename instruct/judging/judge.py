@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from instruct.errors import InstructError, StoppedError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines import Engine, Failure, Reply, Request
+from instruct.judging.engines.server import PAID_ATTEMPTS
 from instruct.judging.money import Price
 from instruct.judging.showings import Answers, Options, Plan, Showing, judgment_of, plan_comparison, read_judgment
 from instruct.judging.store import LEASE_SECONDS, Completion, Judgment, JudgmentStore
@@ -172,7 +173,9 @@ def _ask(work: _Work, engine: Engine, options: Options, advance: Callable[[int],
 
         def leased(requests: Sequence[Request], unaffordable: list[Request] = unaffordable) -> list[Request]:
             """Those that are ours to ask for now."""
-            states = work.store.lease([(request.key, request.usd) for request in requests], options.budget_usd)
+            # A reply that cannot be used may be charged all the same, and is asked for again.
+            wanted = [(request.key, PAID_ATTEMPTS * request.usd) for request in requests]
+            states = work.store.lease(wanted, options.budget_usd)
             advance(work.take_stored(key for key, state in states.items() if state == "stored"))
             unaffordable += [request for request in requests if states[request.key] == "unaffordable"]
             return [request for request in requests if states[request.key] == "granted"]
@@ -188,10 +191,11 @@ def _ask(work: _Work, engine: Engine, options: Options, advance: Callable[[int],
         if work.store.others_at_work() or not unaffordable:
             time.sleep(_LOOK_AGAIN)
         else:
-            spent = work.store.spent_usd()
+            spent, most = work.store.spent_usd(), PAID_ATTEMPTS * unaffordable[0].usd
             raise StoppedError(
-                f"the budget of {options.budget_usd:g} USD is used up: {spent:.4f} USD are spent, and of judge "
-                f"{work.plan.card.name} {len(work.requests())} requests are unsent; a larger --budget-usd goes on"
+                f"the budget of {options.budget_usd:g} USD is used up: {spent:.4f} USD are spent, the next request can "
+                f"cost up to {most:.4f}, and of judge {work.plan.card.name} {len(work.requests())} requests are "
+                "unsent; a larger --budget-usd goes on"
             )
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.cards import packaged_folder, read_yaml, validated
 from instruct.errors import InputError
+from instruct.judging.cards import JudgeCard
 from instruct.judging.prompts import JudgePrompt
 
 OPENAI = "api.openai.com"
@@ -117,6 +118,11 @@ def most_tokens(prompt: JudgePrompt, also: Any = None) -> int:
         also: what goes with the prompt and is charged as part of it: tools, a schema.
     """
     return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + (0 if isinstance(prompt, str) else len(prompt)))
+
+
+def most_usage(card: JudgeCard, prompt: JudgePrompt) -> tuple[int, int]:
+    """The most tokens of the prompt and of the reply that a server can charge for one attempt."""
+    return most_tokens(prompt, also=[card.decoding.extra, card.response_schema]), card.decoding.max_tokens
 
 
 def likely_tokens(prompt: JudgePrompt, also: Any = None) -> int:

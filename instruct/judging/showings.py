@@ -10,7 +10,7 @@ from typing import Any, Literal
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines import Engine, Failure, Reply, Request
-from instruct.judging.money import Price, likely_tokens, most_tokens
+from instruct.judging.money import Price, likely_tokens, most_usage
 from instruct.judging.policies import candidate_is_second
 from instruct.judging.prompts import JudgePrompt, PromptTemplate, trimmed
 from instruct.judging.store import Completion, Judgment, JudgmentStore, completion_key
@@ -171,7 +171,7 @@ def _request(card: JudgeCard, prompt: JudgePrompt, engine: Engine, price: Price 
         "schema": card.response_schema,
         "sample": 0,
     }
-    usd = price.usd(most_tokens(prompt), card.decoding.max_tokens) if price else 0.0
+    usd = price.usd(*most_usage(card, prompt)) if price else 0.0
     return Request(completion_key(asked), prompt, usd)
 
 

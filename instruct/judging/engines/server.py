@@ -15,6 +15,7 @@ from instruct.errors import InputError, InstructError, StoppedError
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines.base import Failure, Reply, Request
 from instruct.judging.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
+from instruct.judging.money import most_usage
 from instruct.judging.prompts import JudgePrompt
 from instruct.judging.store import Completion
 
@@ -167,7 +168,7 @@ class ServerJudge:
                     return Failure(fault.reason, request.usd * len(paid))
             else:
                 self._failed_in_a_row, self._worked = 0, True
-                return _with_what_was_paid(completion, paid)
+                return _with_what_was_paid(completion, paid, most_usage(self._card, request.prompt))
         raise AssertionError
 
     async def _attempt(self, prompt: JudgePrompt) -> Completion:
@@ -273,16 +274,15 @@ def _wait(attempt: int, fault: Fault) -> float:
     return min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * _jitter.uniform(0.5, 1.0)
 
 
-def _with_what_was_paid(completion: Completion, paid: list[Fault]) -> Completion:
-    """The completion with the tokens of all that the server was paid for, as far as it told them."""
-    usages = [fault.usage for fault in paid if None not in fault.usage]
-    if not usages or completion.prompt_tokens is None or completion.completion_tokens is None:
+def _with_what_was_paid(completion: Completion, paid: list[Fault], most: tuple[int, int]) -> Completion:
+    """The completion with the tokens of all attempts that may be charged; the most, where the server told none."""
+    if not paid:
         return completion
-    return dataclasses.replace(
-        completion,
-        prompt_tokens=completion.prompt_tokens + sum(prompt for prompt, _ in usages if prompt),
-        completion_tokens=completion.completion_tokens + sum(reply for _, reply in usages if reply),
+    usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
+    prompt_tokens, completion_tokens = (
+        sum(most[side] if None in usage else int(usage[side] or 0) for usage in usages) for side in (0, 1)
     )
+    return dataclasses.replace(completion, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
 
 def _endpoint(base_url: str) -> str:

@@ -1,0 +1,159 @@
+"""A judge that costs money, asked from the command line against a server whose count of tokens is known."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instruct.judging.money import Price
+from instruct.runs import RunDirectory
+
+PAIRS = 24
+PRICE = Price(1000, 2000)  # a tenth of a cent a prompt token: twenty-four requests cost some ten dollars
+CALL = ["judge", "runs/one", "--judge", "alpaca_eval_gpt4", "--candidate", "ours", "--baseline", "theirs"]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "instruct.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "OPENAI_API_KEY": "sk-none", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A working folder with a run of two systems' answers, and a price table in which the local server costs money."""
+    directory = RunDirectory(tmp_path / "runs" / "one")
+    directory.start({"name": "one"})
+    directory.outputs.mkdir()
+    for name in ("ours", "theirs"):
+        rows = [
+            {"dataset": "d", "instruction": f"Question {i}?", "output": f"{name} {i} " * 20, "generator": name}
+            for i in range(PAIRS)
+        ]
+        (directory.outputs / f"{name}.json").write_text(json.dumps(rows))
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "prices.yaml").write_text(
+        f"prices:\n  - {{model: gpt-4, endpoint: 127.0.0.1, input: {PRICE.input}, output: {PRICE.output}}}\n"
+    )
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def server_usage():
+    """`usage(body)`: the tokens that the fake server counts for a request."""
+    spec = importlib.util.spec_from_file_location("fake_server", Path(__file__).with_name("fake_server.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return lambda body: module.reply(body, "ok")["usage"]
+
+
+def bill(requests: list[dict], usage) -> float:
+    """What the server would charge for all that it was sent."""
+    counts = [usage(request["body"]) for request in requests]
+    return sum(PRICE.usd(count["prompt_tokens"], count["completion_tokens"]) for count in counts)
+
+
+def report(folder: Path) -> dict:
+    return json.loads((folder / "runs" / "one" / "report" / "report.json").read_text())
+
+
+@pytest.mark.e2e
+def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server, server_usage):
+    url, requests = fake_server()
+    call = [*CALL, "--base-url", url]
+
+    refused = run(folder, *call)
+    assert refused.returncode == 2
+    assert f"estimate: {PAIRS} requests" in refused.stdout
+    assert "instruct: this judge costs money; give --budget-usd DOLLARS" in refused.stderr
+    assert requests() == []
+
+    partial = run(folder, *call, "--budget-usd", "8", "--concurrency", "4")
+    assert partial.returncode == 3, partial.stderr
+    sent = requests()
+    assert 0 < len(sent) < PAIRS
+    assert bill(sent, server_usage) <= 8
+    assert f"{PAIRS - len(sent)} requests are unsent; a larger --budget-usd goes on" in partial.stderr
+    assert report(folder)["usd"] == pytest.approx(bill(sent, server_usage))
+    first = (folder / "runs" / "one" / "report" / "report.md").read_text()
+    assert "budget" in first
+
+    whole = run(folder, *call, "--budget-usd", "40", "--concurrency", "4")
+    assert whole.returncode == 0, whole.stderr
+    assert len(requests()) == len({json.dumps(request["body"]) for request in requests()}) == PAIRS
+    spent = bill(requests(), server_usage)
+    assert spent <= 40
+    assert report(folder)["usd"] == pytest.approx(spent)
+    assert f"{spent:.2f} USD" in whole.stdout
+    last = (folder / "runs" / "one" / "report" / "report.md").read_text()
+    assert f"{spent:.2f} USD" in last
+    assert "unsent" not in last
+
+    again = run(folder, *call)  # nothing is left to pay for
+    assert (again.returncode, len(requests())) == (0, PAIRS)
+
+
+@pytest.mark.e2e
+def test_what_a_faulty_server_charges_stays_within_the_budget(folder, fake_server, server_usage):
+    """Replies that cannot be used are charged, and asked for again: also that is reckoned with beforehand."""
+    url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
+    done = run(folder, *CALL, "--base-url", url, "--budget-usd", "20", "--concurrency", "8")
+    assert done.returncode == 3, done.stderr
+    assert len({json.dumps(request["body"]) for request in requests()}) < len(requests())
+    assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 20
+
+
+@pytest.mark.e2e
+def test_an_attempt_that_was_in_vain_is_on_the_bill(folder, fake_server, server_usage):
+    url, requests = fake_server({"Question": ["malformed"]})
+    done = run(folder, *CALL, "--base-url", url, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert len(requests()) == 2 * PAIRS
+    assert bill(requests(), server_usage) <= report(folder)["usd"]
+
+
+@pytest.mark.e2e
+def test_yes_is_enough(folder, fake_server):
+    url, requests = fake_server()
+    done = run(folder, *CALL, "--base-url", url, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"estimate: {PAIRS} requests" in done.stdout
+    assert len(requests()) == PAIRS
+
+
+@pytest.mark.e2e
+def test_a_local_server_without_a_price_is_free(folder, fake_server):
+    (folder / "judges" / "prices.yaml").unlink()
+    url, requests = fake_server()
+    done = run(folder, *CALL, "--base-url", url)
+    assert done.returncode == 0, done.stderr
+    assert "estimate" not in done.stdout
+    assert len(requests()) == PAIRS
+    assert report(folder)["usd"] == 0
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ([], "what this judge costs at this endpoint is unknown; add it to ./judges/prices.yaml with --budget-usd"),
+        (["--budget-usd", "5"], "--budget-usd: what this judge costs at this endpoint is unknown; add it to ./judges"),
+    ],
+)
+def test_an_endpoint_whose_price_nobody_knows(folder, flags, line):
+    refused = run(folder, *CALL, "--base-url", "http://gpu-box.invalid:8000/v1", *flags)
+    assert refused.returncode == 2
+    assert line in refused.stderr
