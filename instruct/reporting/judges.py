@@ -24,18 +24,18 @@ def card_of(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | No
         return None, one_line(error)
 
 
-def describe(name: str, card: JudgeCard | None, problem: str | None, usd: float) -> Judge:
-    """A judge without its comparisons; of one whose card is gone, its name is all there is."""
+def describe(name: str, card: JudgeCard | None, problem: str | None, usd: float, imported: bool = False) -> Judge:
+    """A judge without its comparisons; of one that has no card, its name is all there is, `imported` from a file."""
     if card is None:
         return Judge(
             name=name,
-            description="",
+            description="known by its name alone, from the file that its verdicts were read from" if imported else "",
             model="unknown",
             other_model=False,
             human_agreement=None,
             agreement="unknown, without the judge's card",
             warning=None,
-            warnings=[f"the judge's card is not to be had ({problem}); disagreement between orders counts as a tie"],
+            warnings=[f"the judge has no card here ({problem}); disagreement between orders counts as a tie"],
             notes=None,
             usd=usd,
             comparisons=[],

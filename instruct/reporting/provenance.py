@@ -55,7 +55,7 @@ def phases(manifest: dict[str, Any]) -> list[Phase]:
 
 
 def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
-    """SHA-256 of the training data, the weights and the evaluation prompts, as the manifest names them."""
+    """SHA-256 of training data, weights, evaluation prompts and imported verdicts, as the manifest names them."""
     found: dict[str, Any] = {}
     for step, record in manifest["steps"].items():
         inputs = record.get("inputs", {})
@@ -64,6 +64,8 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
             files = record.get("results", {}).get("sha256", {})
             found |= {f"training data of {name}": inputs.get("data")}
             found |= {f"{file} of {name}": digest for file, digest in files.items()}
+        elif step.startswith("import/"):
+            found[f"verdicts of {step.removeprefix('import/')}"] = inputs.get("file")
         elif step == "answers":
             found["evaluation prompts"] = inputs.get("prompts")
     return {name: digest for name, digest in found.items() if digest}

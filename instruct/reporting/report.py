@@ -76,15 +76,16 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         step = manifest["steps"].get(f"judge/{name}/{candidate}_vs_{baseline}", {})
         given = step.get("inputs", {}).get("judge", {}).get("card", name)
         judged |= {(name, candidate, baseline), (given, candidate, baseline)}
+        imported = f"import/{name}/{candidate}_vs_{baseline}" in manifest["steps"]
         if name not in judges:
             cards[name], problem = card_of(name, step)
-            judges[name] = describe(name, cards[name], problem, usd[name])
+            judges[name] = describe(name, cards[name], problem, usd[name], imported)
         card = cards[name]
         prompts = {str(row.get("id", row["instruction"])) for row in answers.get(candidate, ())}
         comparison = compare(card, candidate, baseline, judgments, prompts or None, step)
         comparison["warnings"] += changed_card(card, step) + _changed(run, step)
         comparison["length_control"] = _length_control(run, name, comparison, answers, difficulty)
-        if f"import/{name}/{candidate}_vs_{baseline}" in manifest["steps"]:
+        if imported:
             comparison["notes"].append("these verdicts were read from a file, not made in this run")
         judges[name]["comparisons"].append(comparison)
         policy = leading_policy(card, judgments)

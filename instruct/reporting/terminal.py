@@ -47,6 +47,8 @@ def _judge(judge: Judge) -> list[str]:
         lines += [f"  {escape_terminal(controlled)}"] if controlled else []
         missing = [each for each in comparison["reasons"] if each["verdict"] in ("unparsed", "failed")]
         lines += [f"  {each['n']} x {each['verdict']}: {escape_terminal(each['reason'], 120)}" for each in missing[:3]]
+        more = sum(each["n"] for each in missing[3:])
+        lines += [f"  {more} more without a verdict, for reasons that report.md names"] if more else []
         lines += [f"  note: {escape_terminal(note)}" for note in comparison["notes"]]
     lines += [trust(judge, escape_terminal), ""]
     header = ["candidate", "baseline", "policy", "win", "tie", "loss", "unread", "win rate", "std. err."]

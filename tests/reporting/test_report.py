@@ -276,9 +276,9 @@ def test_a_judge_whose_card_is_gone_is_reported_with_a_warning(run, write_answer
     assert judge["comparisons"][0]["policies"]["strict"]["win"] == 2
     assert judge["comparisons"][0]["leading"] == "strict"
     (warning,) = judge["warnings"]
-    assert "the judge's card is not to be had (unknown judge 'gone'" in warning
+    assert "the judge has no card here (unknown judge 'gone'" in warning
     assert "agreement with people: unknown, without the judge's card." in render_summary(report)
-    assert "**Warning, gone:** the judge's card is not to be had" in write_report(run.folder).read_text("utf-8")
+    assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).read_text("utf-8")
 
 
 def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):

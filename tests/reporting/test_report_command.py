@@ -1,0 +1,149 @@
+"""`instruct report`: verdicts from elsewhere, and how little a complete run takes."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from instruct.cli import main
+from instruct.config import JudgeSection
+from instruct.judging.cards import load_judge_card
+from instruct.judging.store import Completion, Judgment, JudgmentStore
+from instruct.runs import RunDirectory, sha256_of, write_atomically
+
+PAIRS = 805
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys):
+    """`instruct(...)`: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        return main(), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def complete_run(run, tmp_path) -> RunDirectory:
+    """A run of 805 pairs whose answers two judges have compared, one of them weighted, with every reply stored."""
+    rng = random.Random(0)
+    prompts = [f"prompt {number} " + "word " * 40 for number in range(PAIRS)]
+    for name in ("emo", "mle"):
+        rows = [{"dataset": "d", "instruction": p, "output": "answer " * 150, "generator": name} for p in prompts]
+        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
+    digests = {name: sha256_of(run.outputs / f"{name}.json") for name in ("emo", "mle")}
+    manifest = run.manifest()
+    for name, positions in {"pandalm": ("first", "second"), "weighted_alpaca_eval_gpt4_turbo": ("first",)}.items():
+        judgments = [
+            Judgment(
+                name, "emo", "mle", pair, prompt, "d", position, f"{name} {pair} {position}",
+                rng.choice(["first", "second", "tie", "unparsed"]),
+                preference=rng.uniform(1, 2) if len(positions) == 1 else None,
+            )
+            for pair, prompt in enumerate(prompts)
+            for position in positions
+        ]  # fmt: skip
+        with JudgmentStore(run.store) as store:
+            store.add_replies(name, [(judgment.key, Completion("reply " * 100), 0.0) for judgment in judgments])
+            store.add_judgments(judgments)
+        judge = JudgeSection(card=name).model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+        manifest["steps"][f"judge/{name}/emo_vs_mle"] = {
+            "status": "done",
+            "minutes": 1.0,
+            "attempts": 1,
+            "inputs": {"answers": digests, "judge": judge, "card": load_judge_card(name).sha256()},
+            "results": {"asked": len(judgments), "notes": []},
+        }
+    write_atomically(run.manifest_path, json.dumps(manifest))
+    return run
+
+
+@pytest.mark.parametrize("verb", ["report", "judge"])
+def test_a_complete_run_is_reported_in_under_two_seconds_without_a_request(complete_run, verb):
+    flags = [
+        "--candidate",
+        "emo",
+        "--baseline",
+        "mle",
+        "--judge",
+        "pandalm",
+        "--judge",
+        "weighted_alpaca_eval_gpt4_turbo",
+    ]
+    heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "scipy")
+    code = (
+        "import sys\nfrom instruct.cli import main\n"
+        f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, verb, str(complete_run.folder), *(flags if verb == "judge" else [])]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert f"report: {complete_run.report / 'report.md'}" in done.stdout
+    assert "majority of 2 judges" in done.stdout
+    assert "loaded: []" in done.stdout  # nothing that could ask anybody
+    # Its own CPU seconds, figures drawn for the first time: a wall clock would measure who else is on the machine.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+
+
+def annotations(path, annotator="nobody_knows", **changes):
+    rows = [
+        {
+            "instruction": f"secret prompt {number}", "dataset": "d", "annotator": annotator, "preference": preference,
+            "output_1": "one", "generator_1": "theirs", "output_2": "two", "generator_2": "ours",
+        } | changes
+        for number, preference in enumerate([2, 2, 1, 1.5, None, 2])
+    ]  # fmt: skip
+    write_atomically(path, json.dumps(rows))
+    return path
+
+
+def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tmp_path):
+    file = annotations(tmp_path / "annotations.json")
+    code, out, _ = instruct("report", "--annotations", file, "--output", tmp_path / "imported")
+    assert code == 0
+    report = json.loads((tmp_path / "imported" / "report" / "report.json").read_text())
+    (judge,) = report["judges"]
+    (comparison,) = judge["comparisons"]
+    figures = comparison["policies"]["single"]
+    assert (judge["name"], comparison["candidate"], comparison["baseline"]) == ("nobody_knows", "ours", "theirs")
+    assert [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
+    assert judge["description"].startswith("known by its name alone, from the file")
+    assert "the judge has no card here (unknown judge 'nobody_knows'" in judge["warnings"][0]
+    assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]
+    assert [system["name"] for system in report["systems"]] == ["ours", "theirs"]
+    assert report["sha256"] == {"verdicts of nobody_knows/ours_vs_theirs": sha256_of(file)}
+    assert "WARNING: nobody_knows: the judge has no card here" in out
+    markdown = (tmp_path / "imported" / "report" / "report.md").read_text()
+    assert "base model" not in markdown
+    assert instruct("report", tmp_path / "imported")[0] == 0
+    assert (tmp_path / "imported" / "report" / "report.md").read_text() == markdown
+    assert instruct("report", "--annotations", file, "--output", tmp_path / "imported")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--annotations", "a.json"], "--annotations takes no RUN but --output DIR"),
+        (["runs/x", "--annotations", "a.json", "--output", "o"], "--annotations takes no RUN but --output DIR"),
+        (["--annotations", "a.json", "--output", "o"], "a.json: no such file"),
+        (["--output", "o"], "--output and --reference go with --annotations"),
+        (["--difficulty-prompts", "p.json"], "--difficulty-prompts goes with --instruction-difficulty"),
+        (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
+    ],
+)
+def test_wrong_calls_get_one_line(instruct, run, card, write_answers, judge_showings, arguments, message):
+    card("j", order_policy="one", leading_policy="single")
+    for name in ("emo", "mle"):
+        write_answers(name, 1)
+    judge_showings({"verdict": "first", "preference": 1.2})
+    code, _, stderr = instruct("report", *arguments)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert message in stderr
