@@ -267,7 +267,7 @@ def committed(name):
     return path, [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", ["pandalm"])
+@pytest.mark.parametrize("name", ["pandalm", "autoj"])
 def test_the_demo_judges_card_says_what_its_committed_verdicts_give(shared_data, monkeypatch, work, name):
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     path, rows = committed(name)
