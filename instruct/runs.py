@@ -159,9 +159,10 @@ def machine() -> dict[str, Any]:
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpus = []
-    import torch
+    # torch takes seconds to import, and a machine without one of these has no GPU to ask it about.
+    if any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")):
+        import torch
 
-    if torch.cuda.is_available():
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
 
