@@ -1,7 +1,8 @@
 """An OpenAI-compatible judge for faults, determinism and speed: `python fake_server.py PORT_FILE LOG [FAULTS [DELAY]]`.
 
 Its verdict is a function of the prompt alone, in the form that the prompt asks for. Every request is appended to LOG
-as it comes in, a JSON object a line: path, fault, at_once (requests under way with it), time (seconds) and body.
+as it comes in, a JSON object a line: path, fault, at_once (requests under way with it), client (its OPENAI_ORG_ID),
+time (seconds) and body.
 
 FAULTS is a JSON object from a text that a prompt contains to what goes wrong with it: a name for ever, or a list of
 names, one for each time that the prompt is asked, after which all is well ("ok" is well too). DELAY is what every reply
@@ -164,7 +165,8 @@ class Judge:
         fault = self.fault(prompt_of(body))
         self.at_once += 1
         entry = {"path": head[0].split()[1], "fault": None if fault == "ok" else fault, "at_once": self.at_once}
-        self.log.write(json.dumps({**entry, "time": time.monotonic(), "body": body}).encode() + b"\n")
+        entry |= {"client": headers.get("openai-organization"), "time": time.monotonic(), "body": body}
+        self.log.write(json.dumps(entry).encode() + b"\n")
         try:
             await asyncio.sleep(self.delay)
             return await self.answer(writer, body, fault, headers.get("authorization", ""))

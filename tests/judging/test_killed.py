@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import subprocess
@@ -91,7 +92,15 @@ def test_fifty_kills_lose_nothing_and_change_nothing(fake_server, make_run, comm
 def test_two_processes_on_one_run_judge_no_pair_twice(fake_server, make_run, command):
     url, requests = fake_server()
     run = make_run("together", 300)
-    both = [subprocess.Popen(command(run, url), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
+    both = [
+        subprocess.Popen(
+            command(run, url),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "OPENAI_ORG_ID": name},
+        )
+        for name in ("one", "other")
+    ]
     for process in both:
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
