@@ -56,6 +56,12 @@ class PromptTemplate:
         """The prompt for one answer that is rated alone."""
         return self._rendered(row, {"first": self._cleaned(answer)})
 
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[JudgePrompt, ...]:
+        """All that is asked about two answers: the pair's prompt, or one for each where answers are rated alone."""
+        if self._card.protocol == "single":
+            return self.render_single(row, first), self.render_single(row, second)
+        return (self.render(row, first, second),)
+
     def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> JudgePrompt:
         context = str(row.get("input") or "")
         text = self._texts.get(bool(context), self._texts[False])
@@ -101,23 +107,23 @@ class PromptTemplate:
 
 def trimmed(
     template: PromptTemplate, row: dict[str, Any], first: str, second: str, fits: Callable[[JudgePrompt], bool]
-) -> tuple[JudgePrompt, bool]:
-    """The prompt for a pair, and whether its answers were cut to fit.
+) -> tuple[tuple[JudgePrompt, ...], bool]:
+    """The prompts for two answers, and whether these were cut to fit.
 
-    Both are cut to the same largest length, in characters, with which the prompt fits: a shorter answer is cut only
-    where the longer one would otherwise have to be shorter than it. Where not even one character of each fits, the
-    prompt is the uncut one: the instruction alone is too long for this judge.
+    Both are cut to the same largest length, in characters, with which every prompt fits: a shorter answer is cut only
+    where the longer one would otherwise have to be shorter than it. Where not even one character of each fits, nothing
+    is cut: the instruction alone is too long for this judge.
     """
-    whole = template.render(row, first, second)
-    if fits(whole):
+    whole = template.render_all(row, first, second)
+    if all(map(fits, whole)):
         return whole, False
     low, high = 0, max(len(first), len(second))  # `low` fits, or is 0; `high` does not fit
     best = whole
     while high - low > 1:
         middle = (low + high) // 2
-        prompt = template.render(row, first[:middle], second[:middle])
-        if fits(prompt):
-            low, best = middle, prompt
+        prompts = template.render_all(row, first[:middle], second[:middle])
+        if all(map(fits, prompts)):
+            low, best = middle, prompts
         else:
             high = middle
     return best, low > 0

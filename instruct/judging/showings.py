@@ -147,10 +147,8 @@ def _prompts(
     engine: Engine,
     options: Options,
 ) -> tuple[tuple[JudgePrompt, ...], bool]:
-    if card.protocol == "single":
-        return tuple(template.render_single(row, answer) for answer in shown), False
     if not options.trim:
-        return (template.render(row, *shown),), False
+        return template.render_all(row, *shown), False
 
     def fits(prompt: JudgePrompt) -> bool:
         tokens = engine.tokens(prompt)
@@ -158,8 +156,7 @@ def _prompts(
             tokens = math.ceil(1.25 * likely_tokens(prompt))
         return tokens + card.decoding.max_tokens <= card.context_length
 
-    prompt, was_trimmed = trimmed(template, row, *shown, fits)
-    return (prompt,), was_trimmed
+    return trimmed(template, row, *shown, fits)
 
 
 def _request(card: JudgeCard, prompt: JudgePrompt, engine: Engine, price: Price | None) -> Request:

@@ -270,7 +270,7 @@ def test_answers_that_do_not_fit_are_cut_to_the_same_largest_length(first, secon
         return len(template.render(ROW, one, two)) - len(template.render(ROW, "", ""))
 
     frame = len(template.render(ROW, "", ""))
-    prompt, was_trimmed = trimmed(template, ROW, first, second, lambda prompt: len(prompt) <= frame + room)
+    (prompt,), was_trimmed = trimmed(template, ROW, first, second, lambda prompt: len(prompt) <= frame + room)
     if len(first) + len(second) <= room:
         assert (prompt, was_trimmed) == (template.render(ROW, first, second), False)
         return
@@ -279,6 +279,15 @@ def test_answers_that_do_not_fit_are_cut_to_the_same_largest_length(first, secon
         assert (prompt, was_trimmed) == (template.render(ROW, first, second), False)
     else:
         assert (prompt, was_trimmed) == (template.render(ROW, first[: fitting[-1]], second[: fitting[-1]]), True)
+
+
+def test_answers_that_are_rated_alone_are_cut_alike():
+    template = PromptTemplate(load_judge_card("autoj_single"))
+    room = len(template.render_single(ROW, "")) + 5
+    prompts, was_trimmed = trimmed(template, ROW, "short", "much longer", lambda prompt: len(prompt) <= room)
+    assert (prompts, was_trimmed) == (template.render_all(ROW, "short", "much "), True)
+    prompts, was_trimmed = trimmed(template, ROW, "short", "much longer", lambda prompt: len(prompt) <= room - 2)
+    assert (prompts, was_trimmed) == (template.render_all(ROW, "sho", "muc"), True)
 
 
 def test_the_listing_says_who_judges_and_how_far_it_agrees_with_people(folder, capsys, monkeypatch, tmp_path):
