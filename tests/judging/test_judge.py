@@ -1,16 +1,11 @@
-"""Judging a comparison: against a judge of known behaviour for faults, and on real vLLM."""
+"""Judging a comparison, against a judge of known behaviour for faults."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
-import socket
-import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 
 import pytest
@@ -254,121 +249,3 @@ def test_a_judge_that_cannot_be_asked_says_what_it_needs(monkeypatch):
     with pytest.raises(InputError, match=r"judge autoj: .*13"):
         check_available(load_judge_card("autoj"))
     check_available(load_judge_card("autoj"), "http://127.0.0.1:1/v1")
-
-
-@pytest.fixture
-def short_pair() -> tuple[Answers, Answers]:
-    rows = [
-        {"dataset": "d", "instruction": "Name a colour.", "output": "Blue.", "generator": "a"},
-        {"dataset": "d", "instruction": "What is 2 + 3?", "output": "5", "generator": "a"},
-        {"dataset": "d", "instruction": "Say a lot.", "output": "word " * 9000, "generator": "a"},
-    ]
-    others = [{**row, "output": output} for row, output in zip(rows, ["Not telling.", "22", "no"], strict=True)]
-    return Answers("a", rows), Answers("b", others)
-
-
-def assert_label_logprobs(store: JudgmentStore, pair: tuple[Answers, Answers], smollm2: str) -> None:
-    """What is stored are the log-probabilities of the label tokens, as transformers computes them."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from instruct.judging.prompts import PromptTemplate
-
-    card = load_judge_card("smollm2_demo")
-    tokenizer = AutoTokenizer.from_pretrained(smollm2)
-    model = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
-    labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
-    judged = [each for each in store.judgments(card.name, pair[0].name, pair[1].name) if each.verdict != "failed"]
-    assert len(judged) == 4
-    for each in judged:
-        shown = [row for answers in pair for row in answers.rows if row["instruction"] == each.instruction]
-        if each.position == "second":
-            shown.reverse()
-        prompt = PromptTemplate(card).render(shown[0], shown[0]["output"], shown[1]["output"])
-        with torch.no_grad():
-            wanted = model(tokenizer(prompt, return_tensors="pt")["input_ids"]).logits[0, -1].log_softmax(-1)[labels]
-        found = store.completions([each.key])[each.key].label_logprobs
-        # vLLM computes in bfloat16.
-        assert torch.allclose(torch.tensor([found["1"], found["2"]]), wanted, atol=0.25)
-
-
-@pytest.mark.integration
-def test_the_embedded_judge_on_vllm(tmp_path, smollm2, short_pair):
-    """Log-probabilities are those of the label tokens, a pair that does not fit is told, none is asked twice."""
-    card = load_judge_card("smollm2_demo")
-    ours, theirs = short_pair
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        with judge_engine(card) as engine:
-            counts = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
-        assert counts.verdicts["failed"] == 2
-        reasons = {judged.reason for judged in store.judgments(card.name, "a", "b") if judged.verdict == "failed"}
-        assert all(reason.startswith("too long: ") for reason in reasons)
-        assert_label_logprobs(store, short_pair, smollm2)
-        # Nothing fits that is not stored: no second start.
-        with judge_engine(card) as engine:
-            again = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
-            assert again.verdicts == counts.verdicts
-            assert engine._client is None
-
-
-@pytest.fixture(scope="module")
-def vllm_server(smollm2, tmp_path_factory):
-    """The base URL of vLLM's own server with the embedded model."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("vllm") / "server.log"
-    command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port),
-        "--model", smollm2, "--served-model-name", "smollm2-135m-instruct", "--max-model-len", "8192",
-        "--dtype", "bfloat16", "--enforce-eager",
-    ]  # fmt: skip
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 600
-        while True:
-            assert process.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < deadline
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-                break
-            except OSError:
-                time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@pytest.mark.integration
-def test_the_embedded_judge_on_a_vllm_server(tmp_path, smollm2, short_pair, vllm_server):
-    counts, judgments = judge(tmp_path / "s.sqlite", short_pair, vllm_server, "smollm2_demo")
-    assert counts.asked == 6
-    assert [judged.reason for judged in judgments if judged.verdict == "failed"] == ["HTTP 400"] * 2
-    assert "unparsed" not in counts.verdicts
-    with JudgmentStore(tmp_path / "s.sqlite") as store:
-        assert_label_logprobs(store, short_pair, smollm2)
-    again, _ = judge(tmp_path / "s.sqlite", short_pair, vllm_server, "smollm2_demo")
-    assert again.stored == 4
-
-
-@pytest.mark.integration
-def test_a_judge_whose_weights_are_a_pickle_is_refused(tmp_path, pickled_model_folder, pair):
-    card = load_judge_card("smollm2_demo").model_copy(
-        update={"model": str(pickled_model_folder), "context_length": 1024}
-    )
-    (tmp_path / "prompt.txt").write_text("{instruction}\n1. {first}\n2. {second}\nBetter: ")
-    card._folder = tmp_path
-    with (
-        JudgmentStore(tmp_path / "s.sqlite") as store,
-        judge_engine(card) as engine,
-        pytest.raises(InputError, match=r"pickled has no \*\.safetensors"),
-    ):
-        judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)

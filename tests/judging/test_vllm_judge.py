@@ -58,6 +58,9 @@ def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
     ]
     with judge_engine(card, engine="vllm") as engine:
         assert engine.batch == 64
+        (portion,) = engine.complete(iter(requests[-2:]))
+        assert engine._client is None  # vLLM is started for what fits alone
+        assert [reply.reason.partition(":")[0] for _, reply in portion] == ["too long"] * 2
         (portion,) = engine.complete(iter(requests))
     assert [request for request, _ in portion] == requests
     replies = [reply for _, reply in portion]
