@@ -118,9 +118,15 @@ def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
         (["train"], "data: neither a card nor files"),
         (["generate"], "no run under runs/ holds adapters"),
         (["judge", "--judge", "smollm2_demo"], "no run under runs/ holds outputs"),
-        (["judge", "--judge", "smolm2_demo"], "unknown judges card 'smolm2_demo' (nearest: smollm2_demo"),
-        (["judge", "--judge", "autoj"], "judge autoj: GAIR/autoj-13b is not here"),
-        (["judge", "--judge", "alpaca_eval_gpt4"], "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
+        (["judge", "--judge", "smolm2_demo"], "unknown judge 'smolm2_demo' (nearest: smollm2_demo"),
+        (
+            ["judge", "--judge", "alpaca_eval_gpt4"],
+            "alpaca_eval_gpt4 costs money: name the run that it is to judge",
+        ),
+        (
+            ["judge", "--judge", "pandalm", "--judge", "autoj", "--judge-model", "m"],
+            "--judge-model goes with one --judge",
+        ),
         (["report"], "no run under runs/ holds judgments.sqlite"),
         (["report", "nothing"], "nothing/manifest.json: no such file"),
         (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
@@ -215,9 +221,19 @@ def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
     make_run(tmp_path / "runs" / "one", emo=["a", "b"], mle=["a"])
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1"))
     assert "answers mle: 1 prompts of the other side are missing, first 'Question 1?'" in line
-    line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "x", "--candidate", "emo"))
+    line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1", "--candidate", "emo"))
     assert "--candidate and --baseline go together" in line
-    call = ["judge", "--judge", "pandalm", "--base-url", "x", "--candidate", "emo", "--baseline", "mlee"]
+    call = [
+        "judge",
+        "--judge",
+        "pandalm",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--candidate",
+        "emo",
+        "--baseline",
+        "mlee",
+    ]
     assert "mlee.json: no such answers; this run has emo, mle" in refused(instruct(*call))
 
 
@@ -229,14 +245,25 @@ def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
     now = time.time()
     for age, run in ((3, "older"), (2, "newer"), (1, "empty")):
         os.utime(tmp_path / "runs" / run / "manifest.json", (now - age, now - age))
-    # Nobody listens there: every request fails, is counted, and the report is written all the same.
+    # Nobody listens there.
     code, stdout, stderr = instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1")
-    assert code == 0, stderr
     assert "run: runs/newer (the newest)" in stdout
+    assert "judge pandalm: http://127.0.0.1:9/v1 does not answer (no connection); start the server" in stderr
+    assert code == 2
     with JudgmentStore(newer.store) as store:
-        assert {judged.verdict for judged in store.judgments("pandalm", "emo", "mle")} == {"failed"}
-    report = json.loads((newer.report / "report.json").read_text())
-    assert report["judges"][0]["comparisons"][0]["policies"]["strict"]["failed"] == 1
+        assert store.judgments("pandalm", "emo", "mle") == []
+
+
+@pytest.mark.parametrize(
+    ("judge", "line"),
+    [
+        ("autoj", "judge autoj: GAIR/autoj-13b is not here"),
+        ("alpaca_eval_gpt4", "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_here_says_what_it_needs(instruct, tmp_path, judge, line):
+    make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
+    assert line in refused(instruct("judge", "runs/it", "--judge", judge))
 
 
 def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):

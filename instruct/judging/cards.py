@@ -295,7 +295,8 @@ def agreement_words(card: JudgeCard) -> str:
 
 def _measured(card: JudgeCard, name: str, found: HumanAgreement) -> str:
     words = f"{found['accuracy']:.1f} % of {found['pairs']}" if "accuracy" in found else f"{found['pairs']} pairs"
-    asides = [f"kappa {found['kappa']:.2f}"] if "kappa" in found else []
+    asides = [f"{found['both_orders']:.1f} % right in both orders"] if "both_orders" in found else []
+    asides += [f"kappa {round(found['kappa'], 2) + 0:.2f}"] if "kappa" in found else []
     if "judge" in found and not card.sha256().startswith(found["judge"]):
         asides.append("measured with another prompt or decoding")
     return f"{name} {words}" + (f" ({', '.join(asides)})" if asides else "")

@@ -163,9 +163,12 @@ class ServerJudge:
                         )
                     )
                     return None
-                if attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS or await self._ended_within(_wait(attempt, fault)):
+                if attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS:
                     self._count_failure(fault.reason)
                     return Failure(fault.reason, request.usd * len(paid))
+                if await self._ended_within(_wait(attempt, fault)):
+                    # Nobody knows what it would have come to; only what it cost is kept.
+                    return Failure(fault.reason, request.usd * len(paid)) if paid else None
             else:
                 self._failed_in_a_row, self._worked = 0, True
                 return _with_what_was_paid(completion, paid, most_usage(self._card, request.prompt))
