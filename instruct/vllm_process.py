@@ -142,7 +142,7 @@ def _stream(llm: Any, request: dict[str, Any], requests: queue.Queue[dict[str, A
 def _enqueue(llm: Any, request: dict[str, Any]) -> None:
     try:
         llm.enqueue([{"prompt_token_ids": ids} for ids in request["prompts"]], _params(request), use_tqdm=False)
-    except (ValueError, ImportError) as error:  # vLLM looks at a schema, and imports what enforces it, here
+    except Exception as error:  # vLLM looks at a schema, and imports what enforces it, here
         if request.get("schema") is None:
             raise
         raise _SchemaError(f"{type(error).__name__}: {error}") from error

@@ -32,7 +32,12 @@ CLEAR = [
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
+    # On a busy machine threads spend minutes waiting for each other.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
