@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.schema import Comparison, Judge, Panel, Report, TallyFigures
 from instruct.reporting.text import (
     escape_markdown,
@@ -186,13 +187,19 @@ def _systems(report: Report) -> list[str]:
             str(system["n"]),
             number(system["mean_tokens"]),
             number(system["mean_characters"]),
-            _text(system["truncated"]),
+            number(system["health"]["median_characters"]),
+            *(_share(system["health"][fault], system["n"]) for fault in ("truncated", "empty", "repeated")),
         ]
         for system in report["systems"]
     ]
-    header = ["system", "generator", "engine", "answers", "mean tokens", "mean characters", "truncated"]
-    lines = ["## Answers", "", *_table(header, rows, left=3), ""]
-    return [*lines, "Truncated: cut at the length limit. Tokens are the model's own, without the end token.", ""]
+    header = ["system", "generator", "engine", "answers", "mean tokens", "mean characters", "median characters"]
+    lines = ["## Answers", "", *_table([*header, "truncated", "empty", "repeated"], rows, left=3), ""]
+    text = "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated:"
+    return [*lines, f"{text} {REPEATED_RULE}. A dash: not known of answers from elsewhere.", ""]
+
+
+def _share(count: int | None, n: int) -> str:
+    return "-" if count is None else f"{count} ({100 * count / n:.1f} %)"
 
 
 def _made_from(report: Report) -> list[str]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
-from instruct.reporting.schema import Phase, Training
+from instruct.reporting.schema import Phase, Training, TrainingLog
+
+# A figure of a few hundred points shows no more of thousands.
+_MOST_POINTS = 500
 
 
 def config_summary(config: dict[str, Any]) -> dict[str, str]:
@@ -25,8 +31,11 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in parts.items() if text}
 
 
-def trainings(manifest: dict[str, Any], config: dict[str, Any]) -> list[Training]:
-    """An entry per system of the config; counts are None while its training has not finished."""
+def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) -> list[Training]:
+    """An entry per system of the config; counts are None while its training has not finished.
+
+    `adapters`: the folder where each system's training left its log.
+    """
     train = config.get("train") or {}
     found = []
     for name, system in (config.get("systems") or {}).items():
@@ -41,9 +50,27 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any]) -> list[Training
                 epochs=train.get("num_train_epochs"),
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
+                log=_training_log(adapters / name / "training_log.json"),
             )
         )
     return found
+
+
+def _training_log(path: Path) -> TrainingLog | None:
+    """What the training logged, of many points every k-th; None without a log that can be read."""
+    try:
+        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if "loss" in entry]
+        thinned = entries[:: math.ceil(len(entries) / _MOST_POINTS) or 1]
+        steps = [int(entry["step"]) for entry in thinned]
+        values = {key: [_finite(entry.get(key)) for entry in thinned] for key in ("ce", "cost", "ratio", "grad_norm")}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return TrainingLog(step=steps, **values) if steps else None  # type: ignore[typeddict-item]
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers; a diverged training logs them."""
+    return round(value, 6) if value is not None and math.isfinite(value) else None
 
 
 def phases(manifest: dict[str, Any]) -> list[Phase]:

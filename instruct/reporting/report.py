@@ -12,11 +12,15 @@ from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
+from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe, figure_names
+from instruct.reporting.lengths import lengths_of
 from instruct.reporting.markdown import render_markdown
+from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.panel import Outcomes, agreements, majority
 from instruct.reporting.plots import draw_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
+from instruct.reporting.remembered import remembering
 from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
@@ -64,10 +68,17 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         InputError: no run directory, nothing judged in it, or a difficulty file that does not fit.
     """
     run = RunDirectory(run_folder)
+    with remembering(run.folder / ".statistics.json"):
+        return _build(run, difficulty)
+
+
+def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
     manifest, config = run.manifest(), run.config()
     found, usd = _read_store(run, manifest)
     files = _answer_files(run, manifest)
     answers = {name: load_answers(path) for name, path in files.items()}
+    systems = _systems(manifest, files, answers)
+    lengths = {name: lengths_of(rows) for name, rows in answers.items()}
     judges: dict[str, Judge] = {}
     cards: dict[str, JudgeCard | None] = {}
     judged: set[tuple[str, str, str]] = set()
@@ -82,8 +93,9 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
             judges[name] = describe(name, cards[name], problem, usd[name], imported)
         card = cards[name]
         prompts = {str(row.get("id", row["instruction"])) for row in answers.get(candidate, ())}
-        comparison = compare(card, candidate, baseline, judgments, prompts or None, step)
-        comparison["warnings"] += changed_card(card, step) + _changed(run, step)
+        both = (lengths[candidate], lengths[baseline]) if {candidate, baseline} <= lengths.keys() else None
+        comparison = compare(card, candidate, baseline, judgments, prompts or None, step, both)
+        comparison["warnings"] += changed_card(card, step) + _changed(run, step) + health_warnings(comparison, systems)
         comparison["length_control"] = _length_control(run, name, comparison, answers, difficulty)
         if imported:
             comparison["notes"].append("these verdicts were read from a file, not made in this run")
@@ -98,9 +110,11 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         usd=usd[""],
         judges=list(judges.values()),
         panels=[_panel(*names, members) for names, members in panels.items() if len(members) > 1],
+        paired=paired_comparisons(found, cards),
         not_judged=_not_judged(config, manifest, judged),
-        systems=[_system(manifest, name, files[name], rows) for name, rows in answers.items()],
-        trainings=trainings(manifest, config),
+        systems=list(systems.values()),
+        trainings=trainings(manifest, config, run.adapters),
+        figures=[],
         config=config_summary(config),
         phases=phases(manifest),
         machine=manifest["machine"],
@@ -222,18 +236,27 @@ def _changed(run: RunDirectory, step: dict[str, Any]) -> list[str]:
     ]
 
 
-def _system(manifest: dict[str, Any], name: str, path: Path, rows: list[dict[str, Any]]) -> System:
+def _systems(
+    manifest: dict[str, Any], files: dict[str, Path], answers: dict[str, list[dict[str, Any]]]
+) -> dict[str, System]:
+    edges = histogram_edges([len(row["output"]) for rows in answers.values() for row in rows] or [0])
+    return {name: _system(manifest, name, files[name], rows, edges) for name, rows in answers.items()}
+
+
+def _system(manifest: dict[str, Any], name: str, path: Path, rows: list[dict[str, Any]], edges: list[int]) -> System:
     digest = sha256_of(path)
     made = manifest["steps"].get("answers", {}).get("results", {}).get(name, {})
     if made.get("sha256") != digest:
         made = {}  # what the manifest says is about other answers
+    health = answers_health([row["output"] for row in rows], edges, made)
     return System(
         name=name,
         generator=str(rows[0]["generator"]),
         sha256=digest,
         n=len(rows),
-        mean_characters=rounded(sum(len(row["output"]) for row in rows) / len(rows)),
-        mean_tokens=rounded(made.get("mean_tokens")),
-        truncated=made.get("truncated"),
+        mean_characters=health["mean_characters"],
+        mean_tokens=health["mean_tokens"],
+        truncated=health["truncated"],
         engine=made.get("engine"),
+        health=health,
     )

@@ -8,8 +8,36 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from instruct.reporting.schema_statistics import Intervals, LengthFigures, Paired, Part, Power, Significance
+
 # Raised when a key of report.json changes its meaning or goes; a new key leaves it.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+
+
+class LengthHistogram(TypedDict):
+    """Answers by their length: `counts[i]` have from `edges[i]` to below `edges[i + 1]` characters.
+
+    All systems of a report share the edges. The bars are equally wide, but the last may be wider: it holds the rest.
+    """
+
+    edges: list[int]
+    counts: list[int]
+
+
+class Health(TypedDict):
+    """How many of a system's answers are `empty`, `truncated` (at the length limit) and `repeated`, and how long.
+
+    `repeated`: more than half of the answer's 4-grams repeat an earlier one (instruct.reporting.health). Tokens and
+    `truncated` are None for answers from elsewhere.
+    """
+
+    empty: int
+    truncated: int | None
+    repeated: int
+    mean_characters: float
+    median_characters: float
+    mean_tokens: float | None
+    length_histogram: LengthHistogram
 
 
 class System(TypedDict):
@@ -26,6 +54,7 @@ class System(TypedDict):
     mean_tokens: float | None
     truncated: int | None
     engine: str | None
+    health: Health
 
 
 class TallyFigures(TypedDict):
@@ -33,7 +62,7 @@ class TallyFigures(TypedDict):
 
     `kind`: `weighted` where the judge's preferences have shades (AlpacaEval 2): they make the win rate, its error and
     its bounds, and the counts and `discrete_win_rate` are of preferences above, at and below a draw. Else `counted`,
-    and both rates are the same.
+    and both rates are the same. `interval` is that of the standard error, which the finding goes by.
     """
 
     kind: str
@@ -48,6 +77,7 @@ class TallyFigures(TypedDict):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: list[float] | None
+    intervals: Intervals
     bounds: list[float] | None
     finding: str  # candidate | baseline | no difference | too few
     reversible: bool
@@ -83,8 +113,8 @@ class Comparison(TypedDict):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may not be what they seem; `notes`: how the replies were made. In `trimmed`
     pairs the answers were cut to fit the judge. The verdicts rest on `requests`, whoever made them and when.
-    Where answers are rated one by one there is no position, and its figures are None. `length_control` is None where
-    AlpacaEval's rate does not apply.
+    Where answers are rated one by one there is no position, and its figures are None. `length` is None where the
+    answers are not at hand, `length_control` where AlpacaEval's rate does not apply.
     """
 
     candidate: str
@@ -103,7 +133,11 @@ class Comparison(TypedDict):
     ratings: Ratings | None
     reasons: list[ReasonCount]
     trimmed: int
+    significance: Significance
+    length: LengthFigures | None
     length_control: LengthControl | None
+    parts: list[Part]
+    power: Power
     requests: int
     notes: list[str]
     warnings: list[str]
@@ -158,6 +192,19 @@ class Unjudged(TypedDict):
     stopped: str | None
 
 
+class TrainingLog(TypedDict):
+    """What was logged at each `step`, means since the log before; None where there is no such value, or no finite one.
+
+    `ce` in nats a token, `cost` and `ratio` as the objective has them, `grad_norm` before clipping.
+    """
+
+    step: list[int]
+    ce: list[float | None]
+    cost: list[float | None]
+    ratio: list[float | None]
+    grad_norm: list[float | None]
+
+
 class Training(TypedDict):
     """How a system was trained. `rows` were trained on, `truncated` of them cut; None where the run does not say."""
 
@@ -168,6 +215,7 @@ class Training(TypedDict):
     epochs: float | None
     steps: int | None
     learning_rate: float | None
+    log: TrainingLog | None
 
 
 class Phase(TypedDict):
@@ -177,6 +225,15 @@ class Phase(TypedDict):
     status: str
     minutes: float | None
     attempts: int
+
+
+class Figure(TypedDict):
+    """A picture of the report: `png` and `svg` are its files, relative to report.json; `title` says what it shows."""
+
+    name: str
+    title: str
+    png: str
+    svg: str
 
 
 class Report(TypedDict):
@@ -191,9 +248,11 @@ class Report(TypedDict):
     usd: float
     judges: list[Judge]
     panels: list[Panel]
+    paired: list[Paired]
     not_judged: list[Unjudged]
     systems: list[System]
     trainings: list[Training]
+    figures: list[Figure]
     config: dict[str, str]
     phases: list[Phase]
     machine: dict[str, Any]

@@ -30,7 +30,15 @@ def test_alpaca_eval(shared_data, tmp_path, file, kind, counts, win_rate, standa
     assert (figures["win"], figures["tie"], figures["loss"]) == counts
     assert (figures["win_rate"], figures["standard_error"]) == (win_rate, standard_error)
     assert figures["discrete_win_rate"] == discrete
-    assert (judge["warnings"], comparison["warnings"]) == ([], [])
+    assert judge["warnings"] == []
+    assert comparison["warnings"] == (
+        [
+            "the winner's answers (text_davinci_003) are 22 % longer than those of alpaca-7b (mean 482 against 396 "
+            "characters); judges tend to prefer the longer answer"
+        ]
+        if kind == "counted"
+        else []  # that file holds no answers
+    )
     same = [{"verdict": "tie", "reason": "identical outputs", "n": 16}]
     assert comparison["reasons"] == (same if kind == "counted" else [])
     assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]

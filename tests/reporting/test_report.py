@@ -120,7 +120,7 @@ def test_answers_that_changed_since_are_named(judged, add_step, write_answers):
     digests = {name: sha256_of(judged.outputs / f"{name}.json") for name in ("emo", "mle")}
     add_step("judge/j/emo_vs_mle", inputs={"answers": digests, "judge": {"card": "j"}})
     assert only_comparison(judged)["warnings"] == []
-    write_answers("mle", len(ALL_PAIRS), output="another")
+    write_answers("mle", len(ALL_PAIRS), output="other  answer")
     assert only_comparison(judged)["warnings"] == [
         "the answers of mle have changed since they were judged; judge again"
     ]
@@ -175,6 +175,7 @@ def test_the_report_says_what_the_run_was_made_from(judged, add_step):
         "epochs": 2,
         "steps": 5,
         "learning_rate": 2e-4,
+        "log": None,
     }
     assert [(phase["step"], phase["minutes"]) for phase in report["phases"]] == [("train/emo", 1.25), ("answers", 3.5)]
     assert report["machine"]["cores"] == 2
