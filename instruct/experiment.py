@@ -121,6 +121,7 @@ def judge_answers(
     yes: bool = False,
     retry_failed: bool = False,
     reparse: bool = False,
+    replay: Path | None = None,
 ) -> None:
     """Ask one judge about each (candidate, baseline); completions that are stored are not asked for again.
 
@@ -130,6 +131,7 @@ def judge_answers(
         yes: ask a judge that costs money without a budget.
         retry_failed: ask again what failed for good.
         reparse: read the verdicts again from the stored completions, and ask nothing.
+        replay: take the replies from this file (`instruct export --format jsonl`), and ask nobody.
 
     Raises:
         InputError: answers are missing, candidate and baseline have different prompts, or a judge costs money and
@@ -149,12 +151,12 @@ def judge_answers(
         }
         step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
         failed = run.manifest()["steps"].get(step, {}).get("results", {}).get("verdicts", {}).get("failed", 0)
-        if reparse or not run.is_done(step, inputs) or (retry_failed and failed):
+        if reparse or replay or not run.is_done(step, inputs) or (retry_failed and failed):
             todo.append((step, inputs, candidate, baseline))
         elif failed:
             print(f"{step}: {failed} requests failed; --retry-failed asks them again")
     if todo:
-        ask_judge(run, judge, card, todo, yes=yes, retry_failed=retry_failed, reparse=reparse)
+        ask_judge(run, judge, card, todo, yes=yes, retry_failed=retry_failed, reparse=reparse, replay=replay)
 
 
 def ask_judge(
@@ -166,6 +168,7 @@ def ask_judge(
     yes: bool = False,
     retry_failed: bool = False,
     reparse: bool = False,
+    replay: Path | None = None,
 ) -> None:
     """Judge `todo`: for each comparison its step in the run, what it is made from, and both sides' answers.
 
@@ -179,7 +182,7 @@ def ask_judge(
 
     with (
         JudgmentStore(run.store) as store,
-        judge_engine(card, judge.base_url, judge.engine, judge.concurrency) as engine,
+        judge_engine(card, judge.base_url, judge.engine, judge.concurrency, replay) as engine,
     ):
         endpoint = engine.identity.get("endpoint")
         price = price_of(card.model, endpoint)
@@ -188,12 +191,12 @@ def ask_judge(
             trim=judge.trim,
             retry_failed=retry_failed,
             ask=not reparse,
-            price=price,
+            price=None if replay else price,
             budget_usd=judge.budget_usd,
         )
         plans = [plan_comparison(card, candidate=c, baseline=b, engine=engine, options=options) for _, _, c, b in todo]
         missing = {request.key: request for plan in plans for request in plan.missing(store)}
-        if missing and not reparse:
+        if missing and not reparse and not replay:
             check_available(card, judge.base_url, judge.engine)
             if price or not is_free(endpoint):
                 prompts = [request.prompt for request in missing.values()]

@@ -16,7 +16,11 @@ import yaml
 
 from instruct.cli import SECTIONS, main, split_overrides
 from instruct.config import ExperimentConfig
-from instruct.judging.store import JudgmentStore
+from instruct.data.evaluation import load_answers
+from instruct.judging.cards import load_judge_card
+from instruct.judging.engines import judge_engine
+from instruct.judging.showings import Answers, Options, plan_comparison
+from instruct.judging.store import Completion, JudgmentStore
 from instruct.runs import RunDirectory
 
 GOOD = {"instruction": "Say hello.", "input": "", "output": "Hello."}
@@ -252,6 +256,32 @@ def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
     assert code == 2
     with JudgmentStore(newer.store) as store:
         assert store.judgments("pandalm", "emo", "mle") == []
+
+
+def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
+    """Without the judge and without its key: what was paid for in one run serves another."""
+    paid, other = (make_run(tmp_path / "runs" / name, emo=["a", "b"], mle=["b", "a"]) for name in ("paid", "other"))
+    card = load_judge_card("alpaca_eval_gpt4")
+    with JudgmentStore(paid.store) as store, judge_engine(card) as engine:
+        sides = [Answers(name, load_answers(paid.outputs / f"{name}.json")) for name in ("emo", "mle")]
+        plan = plan_comparison(card, candidate=sides[0], baseline=sides[1], engine=engine, options=Options())
+        ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
+        replies = [(s.requests[0].key, Completion(ranks), 0.25) for s in plan.showings]
+        store.add_replies(card.name, replies)
+    judge = ["judge", "runs/paid", "--judge", "alpaca_eval_gpt4"]
+    code, stdout, stderr = instruct(*judge, "--reparse")
+    assert (code, stderr) == (0, "")
+    assert "2 verdicts read again, 2 of them are others" in stdout
+    export = ["export", "runs/paid", "--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", "replies.jsonl"]
+    assert instruct(*export)[0] == 0
+    code, stdout, stderr = instruct("judge", "runs/other", *judge[2:], "--replay", "replies.jsonl")
+    assert (code, stderr) == (0, "")
+    with JudgmentStore(paid.store) as one, JudgmentStore(other.store) as two:
+        verdicts = one.judgments(card.name, "emo", "mle")
+        assert len(verdicts) == 2
+        assert [j.verdict for j in verdicts] == ["first", "first"]
+        assert two.judgments(card.name, "emo", "mle") == verdicts
+        assert two.spent_usd() == 0.0
 
 
 @pytest.mark.parametrize(

@@ -389,7 +389,7 @@ def test_the_key_is_in_nothing_that_is_shown(fake_server, caplog, capfd):
 def test_a_key_that_no_header_can_hold_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nX: y")
     with pytest.raises(InputError, match="OPENAI_API_KEY: holds what no key holds") as caught:
-        judge_at("http://127.0.0.1:9/v1")
+        judge_at("http://127.0.0.1:9/v1").check()
     assert KEY not in str(caught.value)
 
 

@@ -55,9 +55,11 @@ def check_available(card: JudgeCard, base_url: str | None = None, engine: Engine
     Raises:
         InputError: the line says what it needs.
     """
-    name = _name(card, base_url, engine)
-    _made(card, base_url, name, None).close()
-    if name != "server":
+    if _name(card, base_url, engine) == "server":
+        from instruct.judging.engines.server import ServerJudge
+
+        ServerJudge(card, base_url).check()
+    else:
         from instruct.judging.engines.local import local_model
 
         local_model(card)

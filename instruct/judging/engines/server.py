@@ -65,11 +65,6 @@ class ServerJudge:
         if concurrency < 1:
             raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        key = os.environ.get("OPENAI_API_KEY", "").strip()
-        if not key and base_url is None:
-            raise InputError(f"judge {card.name}: needs {card.needs or 'OPENAI_API_KEY, or --base-url of a server'}")
-        if not (key.isascii() and key.isprintable()):
-            raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
         self._card = card
         self._base_url = base_url or _OPENAI
         self._endpoint = _endpoint(base_url) if base_url else "api.openai.com"
@@ -92,10 +87,24 @@ class ServerJudge:
         self._worked = False  # whether a request has had its reply
         self._more = True  # whether there may be requests that are not sent yet
 
+    def check(self) -> None:
+        """Refuse to ask without what it takes.
+
+        Raises:
+            InputError: no key for OpenAI's own endpoint, or one that cannot be one.
+        """
+        key = os.environ.get("OPENAI_API_KEY", "").strip()
+        if not key and self._endpoint == "api.openai.com":
+            needs = self._card.needs or "OPENAI_API_KEY, or --base-url of a server"
+            raise InputError(f"judge {self._card.name}: needs {needs}")
+        if not (key.isascii() and key.isprintable()):
+            raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
+
     def tokens(self, prompt: JudgePrompt) -> None:
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        self.check()
         runner = self._runner = self._runner or asyncio.Runner()
         runner.run(self._open())
         self._ended, self._fatal, self._failed_in_a_row, self._worked = asyncio.Event(), None, 0, False
