@@ -40,8 +40,14 @@ def majority_headline(panel: Panel, escape: Escape) -> str:
 
 
 def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> str:
+    claim, evidence = verdict(figures, candidate, baseline)
+    return f"{by}: {claim}: {evidence}" if evidence else f"{by}: {claim}."
+
+
+def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, str]:
+    """The two halves of a headline: who won, and by which figures; the second is empty without any verdict."""
     if figures["win_rate"] is None:
-        return f"{by}: no verdict on {candidate} against {baseline} ({unread(figures)})."
+        return f"no verdict on {candidate} against {baseline} ({unread(figures)})", ""
     error = figures["standard_error"]
     discrete = f"discrete {number(figures['discrete_win_rate'])} %, " if figures["kind"] == "weighted" else ""
     rate = (
@@ -49,17 +55,17 @@ def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> 
         f"n = {figures['n_judged']}, {'no standard error' if error is None else f'standard error {error:.1f}'})"
     )
     if figures["finding"] == "too few":
-        return f"{by}: too few pairs to tell {candidate} from {baseline}: {rate}."
+        return f"too few pairs to tell {candidate} from {baseline}", f"{rate}."
     low, high = figures["interval"] or (0.0, 100.0)
     interval = f"its 95 % interval, {low:.1f} to {high:.1f}"
     if figures["finding"] == "no difference":
-        return f"{by}: no difference shown between {candidate} and {baseline}: {rate}; {interval}, includes 50."
+        return f"no difference shown between {candidate} and {baseline}", f"{rate}; {interval}, includes 50."
     won, lost = (candidate, baseline) if figures["finding"] == "candidate" else (baseline, candidate)
     margin = abs(figures["win_rate"] - 50)
-    sentence = f"{by}: {won} won against {lost} by {margin:.1f} points over an even 50: {rate}; {interval}."
+    evidence = f"{rate}; {interval}."
     if figures["reversible"]:
-        sentence += f" The pairs without a verdict ({unread(figures)}) could reverse that."
-    return sentence
+        evidence += f" The pairs without a verdict ({unread(figures)}) could reverse that."
+    return f"{won} won against {lost} by {margin:.1f} points over an even 50", evidence
 
 
 def trust(judge: Judge, escape: Escape) -> str:
