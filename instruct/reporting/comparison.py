@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
+
+import numpy as np
 
 from instruct.judging.cards import JudgeCard, Policy
 from instruct.judging.store import Judgment
+from instruct.reporting.intervals import intervals, rounded_interval, values_of, wilson_interval
+from instruct.reporting.lengths import length_figures
 from instruct.reporting.pairs import PairResult, pair_results
+from instruct.reporting.power import power
 from instruct.reporting.schema import Comparison, Ratings, ReasonCount, TallyFigures
+from instruct.reporting.schema_statistics import LengthFigures, Part, PermutationTest, Significance, SignTest
+from instruct.reporting.significance import sign_flip_test, sign_test
 from instruct.reporting.statistics import Tally, position_statistics, tally
 
 # A server's words may differ from reply to reply: beyond so many reasons the rest is one line.
@@ -23,6 +30,7 @@ def compare(
     judgments: Sequence[Judgment],
     prompts: set[str] | None,
     step: dict[str, Any],
+    lengths: tuple[Mapping[str, int], Mapping[str, int]] | None = None,
 ) -> Comparison:
     """What report.json holds of one comparison.
 
@@ -30,6 +38,7 @@ def compare(
         card: the judge's; None where it is gone: the strict policy leads, and no author's rule is known.
         prompts: those of the candidate's answers, None where these are not at hand.
         step: what the manifest says of the judging, {} where it says nothing.
+        lengths: the characters of each prompt's answer, the candidate's and the baseline's; None where not at hand.
     """
     times = Counter(judgment.instruction for judgment in judgments)
     shown = max(times.values())
@@ -43,6 +52,8 @@ def compare(
     ratings = _ratings(judgments)
     alone = bool(ratings) or (card is not None and card.protocol == "single")
     position = position_statistics(() if alone else judgments)
+    pairs = results_under(card, judgments, leading)
+    counts = tally_pairs(pairs)
 
     warnings = []
     if partial:
@@ -80,7 +91,11 @@ def compare(
         ratings=ratings,
         reasons=_reasons(judgments),
         trimmed=trimmed,
+        significance=_significance(counts),
+        length=_length(pairs, *lengths) if lengths else None,
         length_control=None,
+        parts=_parts(pairs),
+        power=power(values_of(counts)),
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=list(results.get("notes") or []),
         warnings=warnings,
@@ -123,8 +138,9 @@ def tally_figures(counts: Tally) -> TallyFigures:
         win_rate=rounded(counts.win_rate),
         discrete_win_rate=rounded(counts.discrete_win_rate),
         standard_error=rounded(counts.standard_error),
-        interval=[round(value, 6) for value in counts.interval] if counts.interval else None,
-        bounds=[round(value, 6) for value in counts.bounds] if counts.bounds else None,
+        interval=rounded_interval(counts.interval),
+        intervals=intervals(counts),
+        bounds=rounded_interval(counts.bounds),
         finding=counts.finding,
         reversible=counts.reversible,
     )
@@ -133,6 +149,51 @@ def tally_figures(counts: Tally) -> TallyFigures:
 def rounded(value: float | None) -> float | None:
     """To the six decimals of report.json."""
     return None if value is None else round(value, 6)
+
+
+def _significance(counts: Tally) -> Significance:
+    p, resamples = sign_flip_test(values_of(counts) - 0.5)
+    return Significance(
+        sign_test=SignTest(p=sign_test(counts.win, counts.loss), n=counts.win + counts.loss),
+        permutation_test=PermutationTest(p=p, resamples=resamples),
+    )
+
+
+def _length(
+    pairs: Iterable[PairResult], candidate: Mapping[str, int], baseline: Mapping[str, int]
+) -> LengthFigures | None:
+    rows = [
+        (pair.score, candidate[pair.instruction], baseline[pair.instruction])
+        for pair in pairs
+        if pair.score is not None and pair.instruction in candidate and pair.instruction in baseline
+    ]
+    if not rows:
+        return None
+    scores, ours, theirs = zip(*rows, strict=True)
+    return length_figures(np.array(scores), np.array(ours), np.array(theirs))
+
+
+def _parts(pairs: Iterable[PairResult]) -> list[Part]:
+    """One for each data set, in the order of the pairs; a single one has them all."""
+    datasets: dict[str, list[PairResult]] = {}
+    for pair in pairs:
+        datasets.setdefault(pair.dataset, []).append(pair)
+    found = []
+    for dataset, inside in datasets.items():
+        counts = tally_pairs(inside)
+        found.append(
+            Part(
+                dataset=dataset,
+                n=counts.n,
+                win=counts.win,
+                tie=counts.tie,
+                loss=counts.loss,
+                unread=counts.unread,
+                win_rate=rounded(counts.win_rate),
+                interval=rounded_interval(wilson_interval(counts.points, counts.n_judged)),
+            )
+        )
+    return found
 
 
 def _policies(judgments: Sequence[Judgment]) -> Sequence[Policy]:

@@ -15,10 +15,13 @@ from instruct.reporting.comparison import compare, leading_policy, results_under
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe, figure_names
 from instruct.reporting.markdown import render_markdown
+from instruct.reporting.lengths import lengths_of
 from instruct.reporting.panel import Outcomes, agreements, majority
+from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.plots import draw_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
 from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
+from instruct.reporting.remembered import remembering
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
@@ -67,11 +70,17 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     run = RunDirectory(run_folder)
     manifest, config = run.manifest(), run.config()
     found, usd = _read_store(run, manifest)
+    with remembering(run.folder / ".statistics.json"):
+        return _build(run, difficulty)
+
+
+def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
     files = _answer_files(run, manifest)
     answers = {name: load_answers(path) for name, path in files.items()}
     systems = _systems(manifest, files, answers)
     judges: dict[str, Judge] = {}
     cards: dict[str, JudgeCard | None] = {}
+    lengths = {name: lengths_of(rows) for name, rows in answers.items()}
     judged: set[tuple[str, str, str]] = set()
     panels: dict[tuple[str, str], dict[str, tuple[str, Outcomes]]] = {}
     for (name, candidate, baseline), judgments in found.items():
@@ -84,7 +93,8 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
             judges[name] = describe(name, cards[name], problem, usd[name], imported)
         card = cards[name]
         prompts = {str(row.get("id", row["instruction"])) for row in answers.get(candidate, ())}
-        comparison = compare(card, candidate, baseline, judgments, prompts or None, step)
+        both = (lengths[candidate], lengths[baseline]) if {candidate, baseline} <= lengths.keys() else None
+        comparison = compare(card, candidate, baseline, judgments, prompts or None, step, both)
         comparison["warnings"] += changed_card(card, step) + _changed(run, step) + health_warnings(comparison, systems)
         comparison["length_control"] = _length_control(run, name, comparison, answers, difficulty)
         if imported:
@@ -102,6 +112,7 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         panels=[_panel(*names, members) for names, members in panels.items() if len(members) > 1],
         not_judged=_not_judged(config, manifest, judged),
         systems=list(systems.values()),
+        paired=paired_comparisons(found, cards),
         trainings=trainings(manifest, config, run.adapters),
         figures=[],
         config=config_summary(config),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from instruct.reporting.schema_statistics import Intervals, LengthFigures, Paired, Part, Power, Significance
 
 # Raised when a key of report.json changes its meaning or goes; a new key leaves it.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class LengthHistogram(TypedDict):
@@ -61,7 +62,7 @@ class TallyFigures(TypedDict):
 
     `kind`: `weighted` where the judge's preferences have shades (AlpacaEval 2): they make the win rate, its error and
     its bounds, and the counts and `discrete_win_rate` are of preferences above, at and below a draw. Else `counted`,
-    and both rates are the same.
+    and both rates are the same. `interval` is that of the standard error, which the finding goes by.
     """
 
     kind: str
@@ -76,6 +77,7 @@ class TallyFigures(TypedDict):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: list[float] | None
+    intervals: Intervals
     bounds: list[float] | None
     finding: str  # candidate | baseline | no difference | too few
     reversible: bool
@@ -111,8 +113,8 @@ class Comparison(TypedDict):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may not be what they seem; `notes`: how the replies were made. In `trimmed`
     pairs the answers were cut to fit the judge. The verdicts rest on `requests`, whoever made them and when.
-    Where answers are rated one by one there is no position, and its figures are None. `length_control` is None where
-    AlpacaEval's rate does not apply.
+    Where answers are rated one by one there is no position, and its figures are None. `length` is None where the
+    answers are not at hand, `length_control` where AlpacaEval's rate does not apply.
     """
 
     candidate: str
@@ -131,7 +133,11 @@ class Comparison(TypedDict):
     ratings: Ratings | None
     reasons: list[ReasonCount]
     trimmed: int
+    significance: Significance
+    length: LengthFigures | None
     length_control: LengthControl | None
+    parts: list[Part]
+    power: Power
     requests: int
     notes: list[str]
     warnings: list[str]
@@ -242,6 +248,7 @@ class Report(TypedDict):
     usd: float
     judges: list[Judge]
     panels: list[Panel]
+    paired: list[Paired]
     not_judged: list[Unjudged]
     systems: list[System]
     trainings: list[Training]

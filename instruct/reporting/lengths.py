@@ -1,0 +1,121 @@
+"""How far verdicts go with the length of answers: win rate by difference, and as if the answers had one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.reporting.intervals import rounded_interval, wilson_interval
+from instruct.reporting.remembered import remembered
+from instruct.reporting.schema_statistics import LengthAdjusted, LengthBin, LengthFigures
+
+MODEL = (
+    "fractional logistic regression: logit E[score] = a + b tanh(d / std(d)), d the candidate's characters minus the "
+    "baseline's, a tie 1/2; the rate is at d = 0, its interval by the delta method from the robust (HC0) covariance"
+)
+LEAST_PAIRS = 20
+_BINS = 5
+
+
+def length_figures(
+    scores: NDArray[np.float64], candidate: NDArray[np.int64], baseline: NDArray[np.int64]
+) -> LengthFigures | None:
+    """The figures over pairs with a verdict and both answers, in their order; None without any.
+
+    Args:
+        scores: 0 to 1 for each pair, 1 the candidate is better.
+        candidate, baseline: the answers' lengths in characters.
+    """
+    if not len(scores):
+        return None
+    difference = candidate - baseline
+    return LengthFigures(
+        candidate_mean=round(float(candidate.mean()), 6),
+        baseline_mean=round(float(baseline.mean()), 6),
+        by_difference=by_difference(scores, difference),
+        adjusted=length_adjusted(scores, difference),
+    )
+
+
+def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
+    """Five bins of about as many pairs each, cut at the quintiles of the difference; fewer where these coincide.
+
+    The intervals are Wilson's: a bin may be small, or of wins alone.
+    """
+    cuts = np.unique(np.quantile(difference, np.arange(1, _BINS) / _BINS))
+    place = np.searchsorted(cuts, difference)  # a difference at a cut is below it
+    found = []
+    for number in np.unique(place):
+        inside = place == number
+        n, points = int(inside.sum()), float(scores[inside].sum())
+        found.append(
+            LengthBin(
+                low=int(difference[inside].min()),
+                high=int(difference[inside].max()),
+                n=n,
+                win_rate=round(100 * points / n, 6),
+                interval=rounded_interval(wilson_interval(points, n)) or [],
+            )
+        )
+    return found
+
+
+@remembered
+def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> LengthAdjusted:
+    """The win rate were both answers of one length, by the MODEL.
+
+    AlpacaEval's length term, for any judge and without its instruction difficulties and its regularisation: an
+    unpenalised regression of this comparison alone. It is not the leaderboard's length-controlled rate.
+
+    Source: Dubois et al., Length-Controlled AlpacaEval (arXiv 2404.04475), equation 2, for the term; Papke and
+    Wooldridge, Journal of Applied Econometrics 11 (1996), for scores between 0 and 1 and their covariance; computed by
+    statsmodels (GLM, Binomial family, cov_type="HC0").
+    """
+    note = _unfit(scores, difference)
+    if note is None:
+        from statsmodels.genmod.families import Binomial
+        from statsmodels.genmod.generalized_linear_model import GLM
+
+        term = np.tanh(difference / difference.std(ddof=1))
+        fit = GLM(scores, np.column_stack([np.ones_like(term), term]), family=Binomial()).fit(cov_type="HC0")
+        error = float(np.sqrt(fit.cov_params()[0, 0]))
+        if fit.converged and np.isfinite(error):
+            rate = float(1 / (1 + np.exp(-fit.params[0])))
+            spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
+            return LengthAdjusted(
+                win_rate=round(100 * rate, 6),
+                interval=rounded_interval([100 * max(0.0, rate - spread), 100 * min(1.0, rate + spread)]),
+                model=MODEL,
+                note=_extrapolated(difference),
+            )
+        note = "the regression does not converge"
+    return LengthAdjusted(win_rate=None, interval=None, model=MODEL, note=note)
+
+
+def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | None:
+    """Why the model has no finite estimate."""
+    if len(scores) < LEAST_PAIRS:
+        return f"fewer than {LEAST_PAIRS} pairs"
+    if len(np.unique(difference)) == 1:
+        return "all pairs differ by the same length"
+    won, lost = difference[scores > 0], difference[scores < 1]  # a tie is half of both
+    if not len(won) or not len(lost):
+        return "all verdicts are the same"
+    # With one term a maximum exists just where neither lies wholly on one side of the other (Albert, Anderson 1984).
+    if won.max() <= lost.min() or lost.max() <= won.min():
+        return "the difference in length alone separates wins from losses"
+    return None
+
+
+def _extrapolated(difference: NDArray[np.int64]) -> str | None:
+    if difference.min() <= 0 <= difference.max():
+        return None
+    side = "longer" if difference.min() > 0 else "shorter"
+    return f"extrapolated: every answer of the candidate is {side} than the baseline's"
+
+
+def lengths_of(rows: Sequence[dict[str, object]]) -> dict[str, int]:
+    """The characters of each answer, by its instruction."""
+    return {str(row["instruction"]): len(str(row["output"])) for row in rows}

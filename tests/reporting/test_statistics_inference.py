@@ -1,0 +1,249 @@
+"""Intervals, tests and power against scipy, statsmodels and their formulae by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.power import zt_ind_solve_power
+
+from instruct.reporting import intervals as intervals_module
+from instruct.reporting import significance as significance_module
+from instruct.reporting.intervals import bootstrap_interval, intervals, values_of, wilson_interval
+from instruct.reporting.power import power
+from instruct.reporting.remembered import remembered, remembering
+from instruct.reporting.report import build_report
+from instruct.reporting.significance import sign_flip_test, sign_test
+from instruct.reporting.statistics import Tally
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+
+counted = st.builds(Tally, *[st.integers(0, 300)] * 3)
+
+
+def weighted(n: int, seed: int) -> Tally:
+    scores = tuple(np.random.default_rng(seed).beta(0.3, 0.5, size=n).tolist())
+    wins = sum(score > 0.5 for score in scores)
+    return Tally(win=wins, loss=n - wins, scores=scores)
+
+
+@given(st.integers(1, 100_000), st.floats(0, 1))
+def test_wilson_equals_its_formula(n, share):
+    low, high = wilson_interval(share * n, n)
+    z = stats.norm.ppf(0.975)
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    assert (low, high) == (pytest.approx(100 * (centre - half), abs=1e-6), pytest.approx(100 * (centre + half)))
+    assert 0 <= low <= 100 * share + 1e-9
+    assert 100 * share - 1e-9 <= high <= 100
+
+
+@pytest.mark.parametrize(
+    "counts", [Tally(win=205, tie=16, loss=584), Tally(win=6, tie=1, loss=5), weighted(120, 1), weighted(805, 2)]
+)
+def test_bootstrap_equals_scipy_up_to_the_draw(counts):
+    values = values_of(counts)
+    low, high = bootstrap_interval(values)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method="percentile", batch=500, rng=np.random.default_rng(7)
+    ).confidence_interval
+    tolerance = 0.12 * counts.standard_error  # a percentile of 10,000 draws is uncertain by about 0.03 of it, each
+    step = 0 if counts.scores else 50 / counts.n_judged  # counted means come in steps of half a pair
+    assert low == pytest.approx(100 * theirs.low, abs=tolerance + step)
+    assert high == pytest.approx(100 * theirs.high, abs=tolerance + step)
+    assert bootstrap_interval(values) == [low, high]
+
+
+def test_bootstrap_of_counts_and_of_rows_are_one_distribution(monkeypatch):
+    values = values_of(Tally(win=90, tie=20, loss=60))
+    counts = bootstrap_interval(values)
+    monkeypatch.setattr(intervals_module, "_FEW_VALUES", 0)
+    monkeypatch.setattr(intervals_module, "_AT_ONCE", 100_000)
+    assert bootstrap_interval(values) == pytest.approx(counts, abs=0.6)
+
+
+@given(counted)
+@settings(max_examples=40, deadline=None)
+def test_every_interval_holds_the_win_rate_and_mirrors(counts):
+    found = intervals(counts)
+    other = intervals(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
+    assert (found["wilson"] is None) == (counts.n_judged == 0)
+    assert (found["bootstrap"] is None) == (found["standard_error"] is None) == (counts.n_judged < 2)
+    for name, interval in found.items():
+        if interval is None:
+            continue
+        low, high = interval
+        assert 0 <= low <= counts.win_rate + 1e-5
+        assert counts.win_rate - 1e-5 <= high <= 100
+        tolerance = 1e-5 if name != "bootstrap" else 0.5 * counts.standard_error + 50 / counts.n_judged
+        assert other[name] == pytest.approx([100 - high, 100 - low], abs=tolerance)
+
+
+def test_wilson_of_scores_is_never_narrower_than_their_spread_needs():
+    for seed in range(5):
+        found = intervals(weighted(400, seed))
+        wilson, spread = (found[name][1] - found[name][0] for name in ("wilson", "standard_error"))
+        assert wilson >= spread - 0.1
+
+
+@given(st.integers(0, 120), st.integers(0, 120))
+@settings(deadline=None)
+def test_the_sign_test_equals_counting_coin_tosses(wins, losses):
+    n, fewer = wins + losses, min(wins, losses)
+    found = sign_test(wins, losses)
+    if n == 0:
+        assert found is None
+    else:
+        tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
+        assert found == pytest.approx(min(1.0, 2 * tail), rel=1e-9)
+
+
+def scipys(differences: np.ndarray, resamples: float) -> float:
+    return stats.permutation_test(
+        (differences, np.zeros_like(differences)),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        rng=np.random.default_rng(3),
+        batch=1000,
+    ).pvalue
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0, 0.3]), min_size=2, max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_few_pairs_are_flipped_in_all_ways_as_in_scipy(differences):
+    p, resamples = sign_flip_test(np.array(differences))
+    assert p == pytest.approx(scipys(np.array(differences), math.inf))
+    assert resamples == 2 ** np.count_nonzero(differences)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.03, 0.06])
+@pytest.mark.parametrize("shades", [False, True])
+def test_many_pairs_are_flipped_as_in_scipy_up_to_the_draw(shift, shades):
+    rng = np.random.default_rng(11)
+    differences = rng.uniform(-1, 1, 300) if shades else rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], size=300)
+    p, resamples = sign_flip_test(differences + shift)
+    theirs = scipys(differences + shift, 9_999)
+    assert resamples == 10_000
+    assert p == pytest.approx(theirs, abs=6 * math.sqrt(max(theirs, 1e-3) / 10_000))
+
+
+def test_flips_by_size_and_pair_by_pair_agree(monkeypatch):
+    differences = np.random.default_rng(5).choice([-1.0, -0.5, 0.5, 1.0], size=200, p=[0.2, 0.25, 0.25, 0.3])
+    grouped, _ = sign_flip_test(differences)
+    alone, _ = sign_flip_test(differences + np.linspace(0, 1e-9, 200))  # no two alike, and the same to nine digits
+    assert grouped == pytest.approx(alone, abs=0.02)
+    monkeypatch.setattr(significance_module, "_ALL_FLIPS", 0)
+    exact = stats.binomtest(9, 10).pvalue
+    assert sign_flip_test(np.array([0.5] * 9 + [-0.5]))[0] == pytest.approx(exact, abs=0.01)
+
+
+def test_without_differences_nothing_is_shown():
+    assert sign_flip_test(np.array([])) == (None, 0)
+    assert sign_flip_test(np.zeros(30)) == (1.0, 1)
+    p, resamples = sign_flip_test(np.full(400, 0.5))
+    assert (p, resamples) == (1 / 10_001, 10_000)
+
+
+@given(st.builds(Tally, win=st.integers(1, 300), tie=st.integers(0, 50), loss=st.integers(1, 300)))
+@settings(max_examples=40, deadline=None)
+def test_power_equals_statsmodels(counts):
+    values = values_of(counts)
+    found = power(values)
+    deviation = np.std(values, ddof=1)
+    effect = zt_ind_solve_power(nobs1=len(values), alpha=0.05, power=0.8, ratio=0)
+    assert found["smallest_difference"] == pytest.approx(100 * effect * deviation, rel=1e-3)
+    seen = abs(values.mean() - 0.5)
+    if seen == 0:
+        assert found["pairs_needed"] is None
+        assert "no difference to show" in found["note"]
+    elif seen / deviation < 0.5:
+        needed = zt_ind_solve_power(effect_size=seen / deviation, alpha=0.05, power=0.8, ratio=0)
+        assert found["pairs_needed"] == pytest.approx(needed, rel=1e-3, abs=1)
+
+
+def test_the_smallest_difference_is_found_in_four_of_five_experiments():
+    n, spread = 400, 0.5
+    smallest = power(np.repeat([0.0, 1.0], n // 2))["smallest_difference"] / 100
+    rng = np.random.default_rng(0)
+    wins = rng.binomial(n, 0.5 + smallest, size=20_000) / n
+    found = np.abs(wins - 0.5) > 1.96 * spread / math.sqrt(n)
+    assert found.mean() == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize(("values", "note"), [([], "fewer than two"), ([1.0], "fewer than two"), ([1.0] * 9, "same")])
+def test_power_without_a_deviation_says_why(values, note):
+    found = power(np.array(values))
+    assert (found["smallest_difference"], found["pairs_needed"]) == (None, None)
+    assert note in found["note"]
+    assert "too few" in power(np.array([1.0, 0.0, 1.0]))["note"]
+
+
+def test_two_systems_with_one_baseline_are_compared_on_the_prompts_of_both(run, card, write_answers, judge_pairs):
+    card("j")
+    for name in ("emo", "mix", "mle", "other"):
+        write_answers(name, 40)
+    ours = [WIN] * 25 + [TIE] * 5 + [LOSS] * 10
+    theirs = [LOSS] * 10 + [WIN] * 15 + [TIE] * 5 + [LOSS] * 8 + [("unparsed", "first")] * 2
+    judge_pairs(ours)
+    judge_pairs(theirs, candidate="mix")
+    judge_pairs([WIN] * 40, candidate="mix", baseline="other")
+    (found,) = build_report(run.folder)["paired"]
+    points = {WIN: 1.0, TIE: 0.5, LOSS: 0.0}
+    differences = np.array([points[a] - points[b] for a, b in zip(ours, theirs, strict=True) if b in points])
+    assert (found["judge"], found["policy"], found["first"], found["second"]) == ("j", "strict", "emo", "mix")
+    assert (found["baseline"], found["n"]) == ("mle", 38)
+    assert found["difference"] == pytest.approx(100 * differences.mean(), abs=1e-6)
+    assert found["p"] == pytest.approx(scipys(differences, math.inf if len(differences) < 14 else 9_999), abs=0.02)
+    theirs_interval = stats.bootstrap((differences,), np.mean, n_resamples=10_000, method="percentile", rng=1)
+    low, high = theirs_interval.confidence_interval
+    assert found["interval"] == pytest.approx([100 * low, 100 * high], abs=1.5)
+
+
+def test_parts_add_up_to_the_whole_and_the_leading_policy_is_tested(run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    for name in ("emo", "mle"):
+        write_answers(name, 9)
+    verdicts = ["first"] * 5 + ["second", "tie", "unparsed", "failed"]
+    judge_showings(*({"verdict": v, "dataset": "ab"[i % 2]} for i, v in enumerate(verdicts)))
+    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
+    a, b = comparison["parts"]
+    figures = comparison["policies"]["single"]
+    assert (a["dataset"], a["n"], b["dataset"], b["n"]) == ("a", 5, "b", 4)
+    assert all(a[key] + b[key] == figures[key] for key in ("n", "win", "tie", "loss"))
+    assert (a["unread"], b["unread"]) == (1, 1)
+    assert a["win_rate"] == 87.5
+    assert a["interval"] == pytest.approx(wilson_interval(3.5, 4), abs=1e-6)
+    significance = comparison["significance"]
+    assert significance["sign_test"] == {"p": pytest.approx(2 * 7 / 64), "n": 6}
+    assert significance["permutation_test"] == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
+
+
+def test_what_was_computed_from_the_same_is_not_computed_again(tmp_path):
+    asked = []
+
+    @remembered
+    def slow(values: np.ndarray, factor: float) -> list[float]:
+        asked.append(factor)
+        return [float(values.sum()) * factor]
+
+    file = tmp_path / "kept.json"
+    for _ in range(2):
+        with remembering(file):
+            assert slow(np.array([1.0, 2.0]), 2.0) == [6.0]
+            assert slow(np.array([1.0, 3.0]), 2.0) == [8.0]
+    assert asked == [2.0, 2.0]
+    with remembering(file):
+        assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]
+    assert len(json.loads(file.read_text())) == 1  # what nobody asked for is gone
+    file.write_text("{ torn")
+    with remembering(file):
+        assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]
+    assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]  # outside, nothing is kept
+    assert asked == [2.0, 2.0, 3.0, 3.0, 3.0]

@@ -1,0 +1,153 @@
+"""Length figures against pandas, and the length-adjusted rate against a likelihood maximised by scipy."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from instruct.reporting.intervals import wilson_interval
+from instruct.reporting.lengths import by_difference, length_adjusted, length_figures
+from instruct.reporting.report import build_report
+
+WIN, LOSS = ("first", "second"), ("second", "first")
+
+
+def sample(n: int, seed: int, slope: float = 1.0, level: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a judge that likes longer answers, and the differences in length."""
+    rng = np.random.default_rng(seed)
+    difference = rng.normal(150, 400, size=n).astype(np.int64)
+    chance = 1 / (1 + np.exp(-(level + slope * np.tanh(difference / difference.std(ddof=1)))))
+    scores = (rng.random(n) < chance).astype(float)
+    scores[rng.random(n) < 0.1] = 0.5
+    return scores, difference
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("shades", [False, True])
+def test_the_adjusted_rate_equals_a_likelihood_maximised_and_its_sandwich(seed, shades):
+    scores, difference = sample(240, seed)
+    if shades:
+        scores = 0.05 + 0.9 * scores
+    x = np.column_stack([np.ones(len(scores)), np.tanh(difference / pd.Series(difference).std())])
+
+    def loss(beta: np.ndarray) -> float:
+        return float(np.sum(np.logaddexp(0, x @ beta) - scores * (x @ beta)))
+
+    def slope(beta: np.ndarray) -> np.ndarray:
+        return x.T @ (1 / (1 + np.exp(-(x @ beta))) - scores)
+
+    beta = minimize(loss, np.zeros(2), jac=slope, method="BFGS", options={"gtol": 1e-9}).x
+    mean = 1 / (1 + np.exp(-(x @ beta)))
+    bread = np.linalg.inv(x.T @ (x * (mean * (1 - mean))[:, None]))
+    meat = x.T @ (x * ((scores - mean) ** 2)[:, None])
+    covariance = bread @ meat @ bread
+    rate = 1 / (1 + np.exp(-beta[0]))
+    spread = 1.96 * rate * (1 - rate) * np.sqrt(covariance[0, 0])
+    found = length_adjusted(scores, difference)
+    assert found["win_rate"] == pytest.approx(100 * rate, abs=1e-4)
+    assert found["interval"] == pytest.approx([100 * (rate - spread), 100 * (rate + spread)], abs=1e-3)
+    assert found["note"] is None
+
+
+def test_a_judge_that_loves_length_alone_is_brought_back_to_even():
+    scores, difference = sample(20_000, 3, slope=2.0, level=0.0)
+    low, high = length_adjusted(scores, difference)["interval"]
+    assert 100 * scores.mean() > 57
+    assert low < 50 < high
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    truth = 100 / (1 + np.exp(-0.3 * 0.9))  # a tenth are ties: near enough to the rate at equal length
+    covered = [
+        low <= truth <= high for low, high in (length_adjusted(*sample(200, seed))["interval"] for seed in range(200))
+    ]
+    assert 0.9 <= np.mean(covered) <= 0.99
+
+
+@given(st.integers(0, 10_000), st.floats(-1, 1))
+@settings(max_examples=25, deadline=None)
+def test_to_swap_the_sides_mirrors_the_adjusted_rate(seed, level):
+    scores, difference = sample(60, seed, level=level)
+    one, other = length_adjusted(scores, difference), length_adjusted(1 - scores, -difference)
+    assert one["note"] == other["note"] or "extrapolated" in str(one["note"])
+    if one["win_rate"] is not None:
+        assert other["win_rate"] == pytest.approx(100 - one["win_rate"], abs=1e-4)
+        low, high = one["interval"]
+        assert other["interval"] == pytest.approx([100 - high, 100 - low], abs=1e-3)
+
+
+LONGER = np.arange(-20, 20)
+
+
+@pytest.mark.parametrize(
+    ("scores", "difference", "note"),
+    [
+        (np.ones(19), np.arange(19), "fewer than 20 pairs"),
+        (np.tile([0.0, 1.0], 20), np.full(40, 7), "all pairs differ by the same length"),
+        (np.ones(40), LONGER, "all verdicts are the same"),
+        (np.zeros(40), LONGER, "all verdicts are the same"),
+        ((LONGER > 3).astype(float), LONGER, "the difference in length alone separates wins from losses"),
+        ((LONGER <= 3).astype(float), LONGER, "the difference in length alone separates wins from losses"),
+        (np.where(LONGER == 3, 0.5, LONGER > 3), LONGER, "the difference in length alone separates wins from losses"),
+    ],
+)
+def test_where_there_is_no_estimate_the_note_says_why(scores, difference, note):
+    found = length_adjusted(scores, difference)
+    assert (found["win_rate"], found["interval"], found["note"]) == (None, None, note)
+
+
+def test_one_pair_against_the_line_is_enough_for_an_estimate():
+    scores = (LONGER > 3).astype(float)
+    scores[5] = 1.0
+    assert length_adjusted(scores, LONGER)["win_rate"] is not None
+
+
+def test_a_rate_beyond_what_was_seen_says_so():
+    scores, _ = sample(60, 1)
+    difference = np.random.default_rng(1).integers(1, 500, size=60)
+    assert "every answer of the candidate is longer" in length_adjusted(scores, difference)["note"]
+    assert "every answer of the candidate is shorter" in length_adjusted(scores, -difference)["note"]
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.integers(-30, 30)), min_size=1, max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_bins_equal_the_quintiles_of_pandas(pairs):
+    scores, difference = (np.array(side) for side in zip(*pairs, strict=True))
+    found = by_difference(scores, difference)
+    assert sum(each["n"] for each in found) == len(pairs)
+    assert all(before["high"] < after["low"] for before, after in itertools.pairwise(found))
+    for each in found:
+        inside = (difference >= each["low"]) & (difference <= each["high"])
+        assert each["n"] == inside.sum()
+        assert each["win_rate"] == pytest.approx(100 * scores[inside].mean(), abs=1e-6)
+        assert each["interval"] == pytest.approx(wilson_interval(scores[inside].sum(), each["n"]), abs=1e-6)
+    if len(np.unique(np.quantile(difference, np.linspace(0, 1, 6)))) == 6:
+        theirs = pd.Series(difference).groupby(pd.qcut(difference, 5), observed=True).agg(["min", "max", "count"])
+        assert [[each[key] for key in ("low", "high", "n")] for each in found] == theirs.to_numpy().tolist()
+
+
+def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 12, output="a longer answer")
+    write_answers("mle", 10, output="short")
+    judge_pairs([WIN] * 6 + [LOSS] * 3 + [("failed", "failed")] + [WIN] * 2)
+    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
+    length = comparison["length"]
+    assert (length["candidate_mean"], length["baseline_mean"]) == (15, 5)
+    (one,) = length["by_difference"]
+    assert (one["low"], one["high"], one["n"], one["win_rate"]) == (10, 10, 9, pytest.approx(200 / 3, abs=1e-6))
+    assert length["adjusted"]["note"] == "fewer than 20 pairs"
+    (run.outputs / "mle.json").unlink()
+    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
+    assert comparison["length"] is None
+
+
+def test_without_pairs_there_are_no_figures():
+    nothing = np.array([], dtype=np.int64)
+    assert length_figures(np.array([]), nothing, nothing) is None
