@@ -16,6 +16,7 @@ from instruct.errors import InputError, InstructError, StoppedError, one_line
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig, JudgeSection
     from instruct.reporting.report import Difficulty
+    from instruct.reporting.schema import Report
 
 SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "answers", "judges", "comparisons")
 # Here again, since emo_config.py takes TRL's seconds to import; a test holds the two to each other.
@@ -88,7 +89,7 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     return make_config({"name": "train"}, flags, "command line")
 
 
-def print_report(folder: Path, difficulty: Difficulty | None = None) -> None:
+def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
     """Write a run's report; print its first lines and where it is."""
     from instruct.reporting.report import build_report, write_report
     from instruct.reporting.terminal import render_summary
@@ -97,6 +98,7 @@ def print_report(folder: Path, difficulty: Difficulty | None = None) -> None:
     path = write_report(folder, built)
     print(render_summary(built))
     print(f"report: {path}")
+    return built
 
 
 def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
@@ -217,19 +219,33 @@ def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None)
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.reporting.gate import check_gate, check_threshold
+
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
+    if arguments.fail_under is None:
+        for flag in ("metric", "judge", "candidate"):
+            if getattr(arguments, flag):
+                raise InputError(f"--{flag} goes with --fail-under, which it says more about; give that too")
+    else:
+        check_threshold(arguments.fail_under)  # before the work
     if arguments.annotations is None:
-        if arguments.output or arguments.reference:
-            raise InputError("--output and --reference go with --annotations, a file of verdicts; give that too")
-        print_report(_run(arguments.run, "judgments.sqlite").folder, difficulty)
-        return
-    if arguments.run or not arguments.output:
-        raise InputError("--annotations takes no RUN but --output DIR, the run directory that is made of the file")
-    from instruct.judging.exchange import import_into_run
+        if arguments.output or arguments.reference or arguments.outputs:
+            raise InputError(
+                "--output, --outputs and --reference go with --annotations, a file of verdicts; give that too"
+            )
+        run = _run(arguments.run, "judgments.sqlite")
+    else:
+        from instruct.judging.exchange import import_into_run
 
-    run = import_into_run(arguments.annotations, arguments.output, reference=arguments.reference)
-    print_report(run.folder, difficulty)
+        if arguments.run or not arguments.output:
+            raise InputError("--annotations takes no RUN but --output DIR, the run directory that is made of the file")
+        answers = {"outputs": arguments.outputs, "reference": arguments.reference}
+        run = import_into_run(arguments.annotations, arguments.output, **answers)
+    built = print_report(run.folder, difficulty)
+    if arguments.fail_under is not None:
+        names = {"judge": arguments.judge, "candidate": arguments.candidate}
+        print(check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names))
 
 
 def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -254,7 +270,7 @@ def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None
     from instruct.judging.exchange import import_into_run
 
     _no_overrides(overrides)
-    names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "reference")}
+    names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
     run = import_into_run(arguments.file, arguments.output, **names)
     print(f"{run.folder}: imported; `instruct report {run.folder}` reports on it")
 
@@ -368,11 +384,24 @@ def make_parser() -> argparse.ArgumentParser:
     _add_asking_flags(sub)
 
     sub = verb("report", report, "write the report of a run again, or that of verdicts from elsewhere")
+    sub.epilog = (
+        "Beside report.md, in the run's report/exports, stand the same figures for others to read: figures.csv, "
+        "tables.tex (LaTeX), leaderboard-*.csv (AlpacaEval's) and model-card-*.md (the Hub's)."
+    )
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
     sub.add_argument("--annotations", metavar="FILE", help="verdicts from elsewhere: AlpacaEval's annotations.json")
     sub.add_argument("--output", metavar="DIR", help="with --annotations: the run directory to make")
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, where the annotations have none")
     sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
     _length_control_flags(sub)
+    sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 where a leading figure is below X percent")
+    sub.add_argument(
+        "--metric",
+        choices=["win_rate", "win_rate_low"],
+        help="of --fail-under: the win rate (default), or its interval's lower end",
+    )
+    sub.add_argument("--judge", metavar="J", help="of --fail-under: this judge alone (default: every one)")
+    sub.add_argument("--candidate", metavar="A", help="of --fail-under: this system alone (default: every one)")
 
     sub = verb("export", export_verdicts, "write a judge's verdicts as AlpacaEval's annotations.json, or as JSON lines")
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
@@ -385,6 +414,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = verb("import", import_verdicts, "read verdicts from elsewhere into a run directory, to report on them")
     sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or the JSON lines of `export`")
     sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, made if need be")
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, where the annotations have none")
     sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
     for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
         sub.add_argument(f"--{flag}", metavar="NAME", help=f"the name to give the {flag} (default: the file's {field})")

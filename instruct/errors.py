@@ -19,6 +19,12 @@ class StoppedError(InstructError):
     exit_code = 3
 
 
+class GateError(InstructError):
+    """A report did not reach what `--fail-under` asks for; it was written all the same. Exit code 4."""
+
+    exit_code = 4
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """`text` on one line without control characters, cut to `limit`: safe inside an error message or a terminal."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())

@@ -77,7 +77,7 @@ class RunDirectory:
         """What manifest.json holds; `steps` maps a step's name to its inputs, results and minutes."""
         try:
             return dict(json.loads(self.manifest_path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
         except ValueError:
             raise InputError(f"{self.manifest_path}: is not JSON; restore it or delete the run") from None

@@ -49,17 +49,20 @@ def read_annotations(
     judge: str | None = None,
     candidate: str | None = None,
     baseline: str | None = None,
+    outputs: str | Path | None = None,
     reference: str | Path | None = None,
 ) -> AnnotationFile:
     """An annotations.json as AlpacaEval writes and publishes it.
 
     Args:
         judge, candidate, baseline: names that take the place of the file's `annotator`, `generator_2`, `generator_1`.
-        reference: a model_outputs.json with the baseline's answers, for a file that leaves `output_1` out.
+        outputs: a model_outputs.json with the candidate's answers, for a file that leaves `output_2` out.
+        reference: the same with the baseline's, for one that leaves `output_1` out.
 
     Raises:
         InputError: a row that is not as it should be (file, row and field), several judges or systems in one file,
-            an instruction that stands twice, prompts that only the file or only the reference has.
+            an instruction that stands twice, prompts that only the file or only the answers have, other answers
+            than the file's.
     """
     path = Path(path).expanduser()
     rows = list(read_file(path))
@@ -84,7 +87,9 @@ def read_annotations(
             )
         )
     if reference is not None:
-        annotations = _with_baseline(path, annotations, Path(reference))
+        annotations = _with_answers(path, annotations, "output_1", Path(reference))
+    if outputs is not None:
+        annotations = _with_answers(path, annotations, "output_2", Path(outputs))
     return AnnotationFile(
         path,
         judge=judge or _one_name(rows, "annotator", "--judge"),
@@ -94,12 +99,12 @@ def read_annotations(
     )
 
 
-def _with_baseline(path: Path, annotations: list[Annotation], reference: Path) -> list[Annotation]:
-    """The rows with the reference's answers as `output_1`; both must have the same prompts."""
-    answers = {row["instruction"]: row["output"] for row in load_answers(reference)}
+def _with_answers(path: Path, annotations: list[Annotation], field: str, given: Path) -> list[Annotation]:
+    """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
+    answers = {row["instruction"]: row["output"] for row in load_answers(given)}
     prompts = {row.instruction for row in annotations}
     for place, missing in (
-        (reference, [row.instruction for row in annotations if row.instruction not in answers]),
+        (given, [row.instruction for row in annotations if row.instruction not in answers]),
         (path, [instruction for instruction in answers if instruction not in prompts]),
     ):
         if missing:
@@ -108,13 +113,13 @@ def _with_baseline(path: Path, annotations: list[Annotation], reference: Path) -
                 f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
             )
     for row in annotations:
-        if row.output_1 is not None and row.output_1 != answers[row.instruction]:
+        if getattr(row, field) not in (None, answers[row.instruction]):
             raise InputError(
-                f"{path}: output_1: is another answer to {one_line(row.instruction, 60)!r} than {reference} has; "
-                "give the baseline's answers that were judged, or none"
+                f"{path}: {field}: is another answer to {one_line(row.instruction, 60)!r} than {given} has; "
+                f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
     return [
-        Annotation(**vars(row) | {"output_1": answers[row.instruction]})  # what was left out
+        Annotation(**vars(row) | {field: answers[row.instruction]})  # what was left out
         for row in annotations
     ]
 

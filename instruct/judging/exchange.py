@@ -43,6 +43,7 @@ def import_annotations(
     judge: str | None = None,
     candidate: str | None = None,
     baseline: str | None = None,
+    outputs: str | Path | None = None,
     reference: str | Path | None = None,
 ) -> Imported:
     """Read AlpacaEval's annotations.json into the store: one order a pair, drawn by the package's seed rule.
@@ -54,9 +55,10 @@ def import_annotations(
     Raises:
         InputError: as `read_annotations`; or the store has other verdicts of this comparison.
     """
-    return _import(
-        read_annotations(path, judge=judge, candidate=candidate, baseline=baseline, reference=reference), store
+    file = read_annotations(
+        path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
     )
+    return _import(file, store)
 
 
 def import_into_run(
@@ -66,6 +68,7 @@ def import_into_run(
     judge: str | None = None,
     candidate: str | None = None,
     baseline: str | None = None,
+    outputs: str | Path | None = None,
     reference: str | Path | None = None,
 ) -> RunDirectory:
     """Read an annotations.json, or JSON lines, into a run directory, made if need be, so that it can be reported on.
@@ -79,12 +82,14 @@ def import_into_run(
     path, run = Path(path).expanduser(), RunDirectory(folder)
     lines: list[Line] = []
     if path.suffix.lower() == ".jsonl":
-        if judge or candidate or baseline or reference:
+        if judge or candidate or baseline or outputs or reference:
             raise InputError(f"{path}: JSON lines carry their own names; leave the flags out")
         lines = read_lines(path)
         step = f"import/{path.name}"
     else:
-        file = read_annotations(path, judge=judge, candidate=candidate, baseline=baseline, reference=reference)
+        file = read_annotations(
+            path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
+        )
         for name, rows in _answers(file).items():
             _check_answers(run, name, rows)
         step = f"import/{file.judge}/{file.candidate}_vs_{file.baseline}"

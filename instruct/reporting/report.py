@@ -13,6 +13,7 @@ from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
+from instruct.reporting.exports import write_exports
 from instruct.reporting.judges import card_of, changed_card, describe, figure_names
 from instruct.reporting.markdown import render_markdown
 from instruct.reporting.lengths import lengths_of
@@ -26,7 +27,7 @@ from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
 def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
-    """Write report/report.json, report/report.md and report/figures/JUDGE.{png,svg}; each file whole or not at all.
+    """Write report/report.json, report.md, figures/JUDGE.{png,svg} and exports/; each file whole or not at all.
 
     The same run gives the same bytes, and a figure that would be the same is not drawn again.
 
@@ -45,6 +46,7 @@ def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
     for judge in report["judges"]:
         draw_comparisons(judge, run.report / "figures" / stems[judge["name"]])
     write_atomically(run.report / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_exports(run, report)
     path = run.report / "report.md"
     write_atomically(path, render_markdown(report, {name: f"figures/{stem}.png" for name, stem in stems.items()}))
     return path
@@ -75,7 +77,7 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
 
 
 def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
-    files = _answer_files(run, manifest)
+    files = answer_files(run, manifest)
     answers = {name: load_answers(path) for name, path in files.items()}
     systems = _systems(manifest, files, answers)
     judges: dict[str, Judge] = {}
@@ -156,7 +158,7 @@ def _name(answers: str) -> str:
     return Path(answers).stem if answers.endswith(".json") else answers
 
 
-def _answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
+def answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
     """The run's answers, and the files from elsewhere that they were compared with, by the names in the store."""
     files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
     for step, record in manifest["steps"].items():

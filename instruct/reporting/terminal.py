@@ -58,10 +58,11 @@ def _judge(judge: Judge) -> list[str]:
             names = [escape_terminal(comparison["candidate"], 28), escape_terminal(comparison["baseline"], 28), policy]
             counts = [figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"]]
             rows.append([*names, *map(str, counts), number(figures["win_rate"]), number(figures["standard_error"])])
-    return [*lines, *_columns(header, rows, left=3), ""]
+    return [*lines, *columns(header, rows, left=3), ""]
 
 
-def _columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """A table's lines; its first `left` columns are text, the others numbers."""
     widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:

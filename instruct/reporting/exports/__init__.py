@@ -1,0 +1,48 @@
+"""The report's figures in the forms that others read: LaTeX, CSV, AlpacaEval's leaderboard, a model card."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from instruct.errors import one_line
+from instruct.reporting.exports.csv_table import figures_csv
+from instruct.reporting.exports.latex import latex_tables
+from instruct.reporting.exports.leaderboard import leaderboards
+from instruct.reporting.exports.model_card import evaluated_model_cards
+from instruct.reporting.schema import Report
+from instruct.runs import RunDirectory, write_atomically
+
+
+def write_exports(run: RunDirectory, report: Report) -> list[Path]:
+    """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md.
+
+    Each file whole or not at all. A system has a model card where the run trained it; its figures go into a copy of
+    adapters/SYSTEM/README.md, which stays as it is.
+
+    Returns:
+        The files' paths.
+    """
+    folder = run.report / "exports"
+    texts = {"figures.csv": figures_csv(report), "tables.tex": latex_tables(report)}
+    for (judge, baseline), text in leaderboards(report).items():
+        texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = text
+    for system, text in evaluated_model_cards(run, report).items():
+        texts[_unique(f"model-card-{_stem(system)}", ".md", texts)] = text
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", one_line(name, 60)).strip("-.") or "unnamed"
+
+
+def _unique(stem: str, suffix: str, taken: dict[str, str]) -> str:
+    """A file's name that no other has, on some disks not even by its case alone."""
+    lower = {name.lower() for name in taken}
+    name, number = f"{stem}{suffix}", 1
+    while name.lower() in lower:
+        number += 1
+        name = f"{stem}-{number}{suffix}"
+    return name

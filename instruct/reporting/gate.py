@@ -1,0 +1,95 @@
+"""The gate of `instruct report --fail-under`: whether the leading figures reach a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from instruct.errors import GateError, InputError, one_line
+from instruct.reporting.schema import Comparison, Judge, Report
+
+# The win rate under the leading policy, or the lower end of its interval, in percent.
+Metric = Literal["win_rate", "win_rate_low"]
+METRICS: tuple[str, ...] = get_args(Metric)
+
+
+def check_gate(
+    report: Report,
+    fail_under: float,
+    metric: str = "win_rate",
+    *,
+    judge: str | None = None,
+    candidate: str | None = None,
+) -> str:
+    """Hold every comparison's leading figure to a threshold in percent; what is not there does not reach it.
+
+    A comparison whose judging has not finished, or has not begun though the config names it, fails: half of the pairs
+    says little of the other half.
+
+    Args:
+        judge, candidate: hold these comparisons alone.
+
+    Returns:
+        What was reached, in a line.
+
+    Raises:
+        InputError: a threshold outside 0 to 100, no such metric, or nothing of that judge and candidate in the report.
+        GateError: a figure is below the threshold, or is not there; the message names each.
+    """
+    check_threshold(fail_under)
+    if metric not in METRICS:
+        raise InputError(f"--metric {one_line(metric, 40)}: is none; give one of {', '.join(METRICS)}")
+    wanted = (judge, candidate)
+
+    def chosen(*names: str) -> bool:
+        return all(want in (None, name) for want, name in zip(wanted, names, strict=True))
+
+    held, below = [], []
+    for of, comparison in _comparisons(report):
+        if not chosen(of["name"], comparison["candidate"]):
+            continue
+        name = _name(of["name"], comparison["candidate"], comparison["baseline"])
+        value = _figure(comparison, metric)
+        held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
+        if value is None:
+            below.append(f"{name}: there is no {metric}")
+        elif comparison["partial"]:
+            below.append(f"{name}: judging has not finished")
+        elif value < fail_under:
+            below.append(f"{name}: {metric} is {value:.2f}")
+    for each in report["not_judged"]:
+        if chosen(each["judge"], each["candidate"]):
+            held.append(name := _name(each["judge"], each["candidate"], each["baseline"]))
+            below.append(f"{name}: is not judged")
+    if not held:
+        known = dict.fromkeys(f"{of['name']} on {each['candidate']}" for of, each in _comparisons(report))
+        raise InputError(
+            "--judge and --candidate choose none of the report's comparisons; it has "
+            + (", ".join(one_line(name, 80) for name in known) or "none")
+        )
+    if below:
+        raise GateError(f"below --fail-under {fail_under:g}: {'; '.join(below)}")
+    return f"{metric} is at least {fail_under:g}: {'; '.join(held)}"
+
+
+def check_threshold(fail_under: float) -> None:
+    """Refuse a threshold that is no percentage: InputError."""
+    if not 0 <= fail_under <= 100:  # nor is NaN
+        raise InputError(f"--fail-under {fail_under:g}: is no percentage; give a number from 0 to 100")
+
+
+def _comparisons(report: Report) -> Iterator[tuple[Judge, Comparison]]:
+    for judge in report["judges"]:
+        for comparison in judge["comparisons"]:
+            yield judge, comparison
+
+
+def _figure(comparison: Comparison, metric: str) -> float | None:
+    figures = comparison["policies"][comparison["leading"]]
+    if metric == "win_rate":
+        return figures["win_rate"]
+    return figures["interval"][0] if figures["interval"] else None
+
+
+def _name(judge: str, candidate: str, baseline: str) -> str:
+    return f"{one_line(judge, 60)} on {one_line(candidate, 60)} against {one_line(baseline, 60)}"

@@ -1,0 +1,101 @@
+"""`instruct report --annotations` on a file without texts: --outputs and --reference bring the answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from instruct.cli import main
+from instruct.runs import write_atomically
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys):
+    """`instruct(...)`: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        return main(), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path):
+    """annotations.json without texts, and both sides' answers: five characters, and three."""
+    rows = [
+        {"instruction": f"p {n}", "annotator": "a", "preference": 2, "generator_1": "theirs", "generator_2": "ours"}
+        for n in range(3)
+    ]
+    write_atomically(tmp_path / "annotations.json", json.dumps(rows))
+    for name, output in (("ours", "fives"), ("theirs", "two")):
+        answers = [{"dataset": "d", "instruction": f"p {n}", "output": output, "generator": "x"} for n in range(3)]
+        write_atomically(tmp_path / f"{name}.json", json.dumps(answers))
+    return tmp_path
+
+
+def report_of(instruct, folder, *flags):
+    code, _, stderr = instruct(
+        "report", "--annotations", folder / "annotations.json", "--output", folder / "run", *flags
+    )
+    assert (code, stderr) == (0, "")
+    return json.loads((folder / "run" / "report" / "report.json").read_text())
+
+
+def test_both_sides_answers_give_lengths(instruct, files):
+    report = report_of(instruct, files, "--outputs", files / "ours.json", "--reference", files / "theirs.json")
+    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
+
+
+def test_one_side_alone(instruct, files):
+    report = report_of(instruct, files, "--outputs", files / "ours.json")
+    assert [system["name"] for system in report["systems"]] == ["ours"]
+
+
+def test_import_takes_them_too(instruct, files):
+    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
+    assert instruct("import", files / "annotations.json", *flags)[0] == 0
+    assert json.loads((files / "run" / "outputs" / "ours.json").read_text())[0]["output"] == "fives"
+
+
+def test_other_answers_than_the_judged_ones_are_refused(instruct, files):
+    rows = json.loads((files / "annotations.json").read_text())
+    rows[1]["output_2"] = "judged"
+    write_atomically(files / "annotations.json", json.dumps(rows))
+    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
+    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", *flags)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert "output_2: is another answer to 'p 1'" in stderr
+    assert "give the candidate's answers that were judged, or none" in stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["p 0", "p 1"], "1 prompts of the other file are missing, first 'p 2'"),
+        (["p 0", "p 1", "p 2", "p 3"], "1 prompts of the other file are missing, first 'p 3'"),
+    ],
+)
+def test_other_prompts_are_refused(instruct, files, rows, message):
+    answers = [{"instruction": prompt, "output": "o"} for prompt in rows]
+    write_atomically(files / "ours.json", json.dumps(answers))
+    flags = ["--output", files / "run", "--outputs", files / "ours.json"]
+    code, _, stderr = instruct("report", "--annotations", files / "annotations.json", *flags)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert message in stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--outputs", "a.json"], "go with --annotations, a file of verdicts"),
+        (["--annotations", "annotations.json", "--output", "run", "--outputs", "absent.json"], "absent.json: no such"),
+        (["ours.json"], "ours.json is not a run directory"),  # answers alone, without a verdict
+    ],
+)
+def test_wrong_calls_get_one_line(instruct, files, flags, message):
+    code, _, stderr = instruct("report", *flags)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert message in stderr

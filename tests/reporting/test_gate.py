@@ -1,0 +1,148 @@
+"""`instruct report --fail-under`: exit code 4 below, and wrong calls."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import yaml
+
+from instruct.cli import main
+from instruct.reporting.report import build_report
+from instruct.runs import write_atomically
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+UNREAD = ("unparsed", "unparsed")
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys):
+    """`instruct(...)`: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        try:
+            code = main()
+        except SystemExit as end:  # argparse's own
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def judged(run, card, write_answers, judge_pairs):
+    """By j, 30 wins of 40 (75 %); by k, 20 wins of 40 (50 %)."""
+    card("j")
+    card("k")
+    for name in ("emo", "mle"):
+        write_answers(name, 40)
+    judge_pairs([WIN] * 30 + [LOSS] * 10, judge="j")
+    judge_pairs([WIN] * 20 + [LOSS] * 20, judge="k")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["50"], 0),  # both reach it, one of them exactly
+        (["50.01"], 4),
+        (["50.01", "--judge", "j"], 0),
+        (["75", "--judge", "j", "--candidate", "emo"], 0),
+        (["50", "--metric", "win_rate_low"], 4),
+        (["50", "--metric", "win_rate_low", "--judge", "j"], 0),
+        (["74", "--metric", "win_rate_low", "--judge", "j"], 4),
+        (["0", "--metric", "win_rate_low"], 0),
+        (["100"], 4),
+    ],
+)
+def test_the_exit_code_says_whether_every_leading_figure_reaches_it(instruct, judged, flags, code):
+    found, out, stderr = instruct("report", judged.folder, "--fail-under", *flags)
+    assert found == code
+    assert f"report: {judged.report / 'report.md'}" in out  # the report is there, whatever the gate says
+    assert (judged.report / "report.md").is_file()
+    assert stderr.count("\n") == (1 if code else 0)
+    assert ("below --fail-under" in stderr) == (code == 4)
+    assert ("is at least" in out) == (code == 0)
+
+
+def test_what_is_below_is_named_with_its_figure(instruct, judged):
+    _, _, stderr = instruct("report", judged.folder, "--fail-under", "60")
+    assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
+
+
+def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 2)
+    judge_pairs([UNREAD, UNREAD])
+    for metric in ("win_rate", "win_rate_low"):
+        code, _, stderr = instruct("report", run.folder, "--fail-under", "0", "--metric", metric)
+        assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: there is no {metric}\n")
+
+
+def test_one_pair_has_no_interval_and_so_no_lower_end(instruct, run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 1)
+    judge_pairs([WIN])
+    interval = build_report(run.folder)["judges"][0]["comparisons"][0]["policies"]["strict"]["interval"]
+    assert interval is None
+    assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
+    assert instruct("report", run.folder, "--fail-under", "0", "--metric", "win_rate_low")[0] == 4
+
+
+def test_a_comparison_that_is_not_finished_fails_however_good_it_looks(instruct, run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 10)
+    judge_pairs([WIN] * 5)
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "50")
+    assert (code, "judging has not finished" in stderr) == (4, True)
+
+
+def test_a_comparison_that_the_config_names_and_nobody_judged_fails(instruct, judged):
+    config = judged.config() | {"comparisons": [["emo", "mle"]], "judges": [{"card": "j"}, {"card": "absent"}]}
+    write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
+    code, _, stderr = instruct("report", judged.folder, "--fail-under", "10")
+    assert (code, "absent on emo against mle: is not judged" in stderr) == (4, True)
+    assert instruct("report", judged.folder, "--fail-under", "10", "--judge", "j")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--fail-under", "101"], "--fail-under 101: is no percentage"),
+        (["--fail-under", "-1"], "--fail-under -1: is no percentage"),
+        (["--fail-under", "nan"], "--fail-under nan: is no percentage"),
+        (["--metric", "win_rate"], "--metric goes with --fail-under"),
+        (["--judge", "j"], "--judge goes with --fail-under"),
+        (["--candidate", "emo"], "--candidate goes with --fail-under"),
+        (["--fail-under", "5", "--judge", "nobody"], "none of the report's comparisons; it has j on emo, k on emo"),
+        (["--fail-under", "5", "--candidate", "mle"], "choose none of the report's comparisons"),
+    ],
+)
+def test_wrong_calls_get_one_line(instruct, judged, flags, message):
+    code, _, stderr = instruct("report", judged.folder, *flags)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert message in stderr
+
+
+@pytest.mark.parametrize("flags", [["--fail-under", "much"], ["--fail-under", "5", "--metric", "bleu"]])
+def test_what_is_no_number_and_no_metric_is_refused(instruct, judged, flags):
+    code, out, stderr = instruct("report", judged.folder, *flags)
+    assert (code, out) == (2, "")
+    assert "error: argument" in stderr
+
+
+def test_the_gate_holds_verdicts_from_elsewhere(instruct, tmp_path):
+    rows = [
+        {
+            "instruction": f"p {n}", "dataset": "d", "annotator": "a", "preference": 2 if n else 1,
+            "output_1": "one", "generator_1": "theirs", "output_2": "two", "generator_2": "ours",
+        }
+        for n in range(4)
+    ]  # fmt: skip
+    import json
+
+    write_atomically(tmp_path / "a.json", json.dumps(rows))
+    call = ["report", "--annotations", tmp_path / "a.json", "--output", tmp_path / "imported", "--fail-under"]
+    assert instruct(*call, "75")[0] == 0
+    assert instruct(*call, "76")[0] == 4
