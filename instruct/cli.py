@@ -248,6 +248,20 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
         print(check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names))
 
 
+def compare(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.reporting.compare_runs import check_ending, compare_runs, render_table, write_comparison
+
+    _no_overrides(overrides)
+    for path in arguments.output or ():
+        check_ending(path)  # before the work
+    found = compare_runs(arguments.runs)
+    for path in arguments.output or ():
+        write_comparison(found, path)
+    print(render_table(found), end="")
+    for path in arguments.output or ():
+        print(f"written: {path}")
+
+
 def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.judging.exchange import export_from_run
     from instruct.judging.json_lines import export_jsonl
@@ -402,6 +416,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--judge", metavar="J", help="of --fail-under: this judge alone (default: every one)")
     sub.add_argument("--candidate", metavar="A", help="of --fail-under: this system alone (default: every one)")
+
+    sub = verb("compare", compare, "the same judges' figures of several runs side by side, and how far they compare")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the others are held against the first")
+    sub.add_argument("--output", action="append", metavar="FILE", help="FILE.md or FILE.csv to write; may be repeated")
 
     sub = verb("export", export_verdicts, "write a judge's verdicts as AlpacaEval's annotations.json, or as JSON lines")
     sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")

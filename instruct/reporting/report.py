@@ -12,17 +12,17 @@ from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
-from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.exports import write_exports
+from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe, figure_names
-from instruct.reporting.markdown import render_markdown
 from instruct.reporting.lengths import lengths_of
-from instruct.reporting.panel import Outcomes, agreements, majority
+from instruct.reporting.markdown import render_markdown
 from instruct.reporting.paired import paired_comparisons
+from instruct.reporting.panel import Outcomes, agreements, majority
 from instruct.reporting.plots import draw_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
-from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
 from instruct.reporting.remembered import remembering
+from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
@@ -70,19 +70,19 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         InputError: no run directory, nothing judged in it, or a difficulty file that does not fit.
     """
     run = RunDirectory(run_folder)
-    manifest, config = run.manifest(), run.config()
-    found, usd = _read_store(run, manifest)
     with remembering(run.folder / ".statistics.json"):
         return _build(run, difficulty)
 
 
 def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
+    manifest, config = run.manifest(), run.config()
+    found, usd = _read_store(run, manifest)
     files = answer_files(run, manifest)
     answers = {name: load_answers(path) for name, path in files.items()}
     systems = _systems(manifest, files, answers)
+    lengths = {name: lengths_of(rows) for name, rows in answers.items()}
     judges: dict[str, Judge] = {}
     cards: dict[str, JudgeCard | None] = {}
-    lengths = {name: lengths_of(rows) for name, rows in answers.items()}
     judged: set[tuple[str, str, str]] = set()
     panels: dict[tuple[str, str], dict[str, tuple[str, Outcomes]]] = {}
     for (name, candidate, baseline), judgments in found.items():
@@ -112,9 +112,9 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
         usd=usd[""],
         judges=list(judges.values()),
         panels=[_panel(*names, members) for names, members in panels.items() if len(members) > 1],
+        paired=paired_comparisons(found, cards),
         not_judged=_not_judged(config, manifest, judged),
         systems=list(systems.values()),
-        paired=paired_comparisons(found, cards),
         trainings=trainings(manifest, config, run.adapters),
         figures=[],
         config=config_summary(config),

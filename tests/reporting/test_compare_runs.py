@@ -1,0 +1,198 @@
+"""`instruct compare`: runs side by side, paired differences, and why some may not be compared."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from instruct.cli import main
+from instruct.errors import InputError
+from instruct.judging.cards import load_judge_card
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.compare_runs import compare_runs, render_markdown, render_table, write_comparison
+from instruct.runs import RunDirectory, write_atomically
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+UNREAD = ("unparsed", "unparsed")
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys):
+    """`instruct(...)`: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        return main(), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def two(run, card, write_answers, judge_pairs, add_step):
+    """Two runs of the same 20 prompts and baseline: 10 wins, 10 losses; 14 wins, a tie, an unparsed, 4 losses."""
+    card("j")
+    write_atomically(Path("judges/j/prompt.txt"), "{prompt}")
+    for name in ("emo", "mle"):
+        write_answers(name, 20)
+    add_step("judge/j/emo_vs_mle", inputs={"card": load_judge_card("j").sha256(), "answers": {}})
+    second = RunDirectory(shutil.copytree(run.folder, run.folder.parent / "second"))
+    judge_pairs([WIN] * 10 + [LOSS] * 10)
+    store_verdicts(second, [WIN] * 14 + [TIE, UNREAD] + [LOSS] * 4)
+    return run, second
+
+
+def store_verdicts(run: RunDirectory, verdicts: list[tuple[str, str]], judge: str = "j") -> None:
+    with JudgmentStore(run.store) as store:
+        store.add_judgments(
+            Judgment(judge, "emo", "mle", number, f"secret prompt {number}", "d", position, "k", verdict)
+            for number, pair in enumerate(verdicts)
+            for position, verdict in zip(("first", "second"), pair, strict=True)
+        )
+
+
+def rewrite(path: Path, change) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    write_atomically(path, json.dumps(content))
+
+
+def warnings_of(two) -> list[str]:
+    first, second = compare_runs([run.folder for run in two])
+    assert first.warnings == []
+    return second.warnings
+
+
+def test_the_same_judges_figures_side_by_side_with_the_paired_difference(two):
+    first, second = compare_runs([run.folder for run in two])
+    assert [row.entry.run for row in (first, second)] == ["small", "second"]
+    assert (first.against, first.difference, first.warnings) == (None, None, [])
+    assert second.against is first.entry
+    assert second.warnings == []
+    ours = [1.0] * 14 + [0.5] + [0.0] * 4  # the sixteenth pair has no verdict
+    theirs = [1.0] * 10 + [0.0] * 9
+    found = second.difference
+    assert (found.n, found.points) == (19, pytest.approx(100 * (14.5 - 10) / 19))
+    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    assert found.interval == pytest.approx([100 * interval.low, 100 * interval.high])
+    test = stats.permutation_test(
+        ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6
+    )
+    assert found.p == pytest.approx(test.pvalue)
+
+
+def test_table_markdown_and_csv_say_the_same(two, tmp_path):
+    rows = compare_runs([run.folder for run in two])
+    table, markdown = render_table(rows), render_markdown(rows)
+    assert table.split("\n")[3].split()[:7] == ["j", "second", "emo", "mle", "strict", "19", "76.3"]
+    assert "| j | second | emo | mle | strict | 19 | 76.3 |" in markdown
+    assert "+23.7 (" in table
+    assert "+23.7 (" in markdown
+    assert "WARNING" not in table
+    write_comparison(rows, tmp_path / "c.csv")
+    first, second = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
+    assert (first["difference"], first["held_against"]) == ("", "")
+    assert float(second["difference"]) == pytest.approx(100 * 4.5 / 19, abs=1e-6)
+    assert second["held_against"] == "small: emo against mle"
+    assert [second[key] for key in ("win", "tie", "loss", "unparsed")] == ["14", "1", "4", "1"]
+    assert "secret" not in table + markdown + (tmp_path / "c.csv").read_text()
+
+
+def test_other_prompts_are_named_and_give_no_paired_difference(two):
+    store_verdicts(two[0], [WIN] * 22)  # two more than the other
+    _, second = compare_runs([run.folder for run in two])
+    assert second.difference is None
+    assert "other prompts: 20 against 22, 20 in common; no paired difference" in second.warnings
+
+
+def test_other_answers_of_the_baseline_are_named(two):
+    rewrite(two[1].outputs / "mle.json", lambda rows: rows[3].update(output="another"))
+    assert warnings_of(two) == ["other answers of the baseline to 1 of 20 prompts"]
+
+
+def test_the_same_answers_in_another_file_are_the_same(two):
+    rewrite(two[1].outputs / "mle.json", lambda rows: [row.update(generator="x") for row in rows])
+    assert warnings_of(two) == []
+
+
+def test_answers_that_are_not_at_hand_are_said_to_be_unknown(two):
+    (two[1].outputs / "mle.json").unlink()
+    assert warnings_of(two) == ["the baseline's answers are not at hand: whether they are the same is not known"]
+
+
+def test_another_version_of_the_judges_card_is_named(two):
+    rewrite(two[1].manifest_path, lambda m: m["steps"]["judge/j/emo_vs_mle"]["inputs"].update(card="f" * 64))
+    assert any(warning.startswith("another version of the judge's card: ffffffffffff") for warning in warnings_of(two))
+    rewrite(two[1].manifest_path, lambda m: m["steps"]["judge/j/emo_vs_mle"]["inputs"].pop("card"))
+    assert warnings_of(two) == ["the version of the judge's card is known for one of the two alone"]
+
+
+def test_another_policy_and_an_unfinished_judging_are_named(two):
+    two[1].store.unlink()
+    with JudgmentStore(two[1].store) as store:
+        store.add_judgments(
+            Judgment("j", "emo", "mle", n, f"secret prompt {n}", "d", "first", "k", "first") for n in range(12)
+        )
+    found = warnings_of(two)
+    assert "another policy: single, not strict" in found
+    assert "another order of showing: one, not both" in found
+    assert "judging has not finished" in found
+
+
+def test_a_judge_that_the_first_run_does_not_have_is_shown_and_said(two, card):
+    card("only")
+    store_verdicts(two[1], [WIN] * 20, judge="only")
+    rows = compare_runs([run.folder for run in two])
+    (alone,) = [row for row in rows if row.entry.judge == "only"]
+    assert alone.warnings == ["small has no verdicts of this judge"]
+    assert alone.difference is None
+
+
+def test_foreign_names_do_nothing(two):
+    name = "=x|[red]\x1b[31m<b>"
+    with JudgmentStore(two[1].store) as store:
+        store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
+    rows = compare_runs([run.folder for run in two])
+    assert "\x1b" not in render_table(rows)
+    assert "[red]" not in render_table(rows)
+    assert "<b>" not in render_markdown(rows)
+
+
+def test_the_command_prints_writes_and_names_what_it_wrote(instruct, two, tmp_path):
+    files = [tmp_path / "c.md", tmp_path / "c.csv"]
+    flags = [flag for file in files for flag in ("--output", file)]
+    code, out, stderr = instruct("compare", *(run.folder for run in two), *flags)
+    assert (code, stderr) == (0, "")
+    assert out.startswith("judge")
+    assert [f"written: {file}" in out for file in files] == [True, True]
+    assert files[0].read_text().startswith("# Runs side by side")
+    assert files[1].read_text().startswith("judge,run,candidate")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs/small"], "compare takes two runs or more"),
+        (["runs/small", "./runs/../runs/small"], "is given twice"),
+        (["runs/small", "runs/absent"], "runs/absent is not a run directory"),
+        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: ends in neither .md nor .csv"),
+        (["runs/small", "runs/second", "--train.epochs", "3"], "unexpected argument '--train.epochs'"),
+    ],
+)
+def test_wrong_calls_get_one_line(instruct, two, arguments, message):
+    code, _, stderr = instruct("compare", *arguments)
+    assert (code, stderr.count("\n")) == (2, 1)
+    assert message in stderr
+
+
+def test_runs_without_a_judge_in_common_are_refused(two):
+    two[1].store.unlink()
+    store_verdicts(two[1], [WIN], judge="another")
+    with pytest.raises(InputError, match=r"no judge has judged in two of these runs \(j, another\)"):
+        compare_runs([run.folder for run in two])
