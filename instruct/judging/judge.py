@@ -74,7 +74,7 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
     if options.ask and work.unjudged:
         spent = store.spent_usd()
         with _renewed_leases(store), _progress(len(plan.showings), plan.card.name) as advance:
-            advance(len(plan.showings) - len(work.unjudged))
+            advance(len(plan.showings) - sum(map(len, work.unjudged.values())))
             try:
                 _ask(work, engine, options, advance)
             except StoppedError as error:
