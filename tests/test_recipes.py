@@ -145,6 +145,7 @@ def test_the_wheel_carries_the_cards(tmp_path):
     python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--ignore-installed"]
     run([*pip, "--no-index", str(wheel)], tmp_path)
+    assert (packages / "instruct" / "reporting" / "report.schema.json").is_file()
     command = str(environment / "bin" / "instruct")
     for what, names in (("judges", ("autoj", "pandalm", "smollm2_demo")), ("data", ("starter", "alpaca_eval"))):
         out = run([command, "list", what], tmp_path)

@@ -6,7 +6,9 @@ stands in a report.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
+
+from typing_extensions import TypedDict  # pydantic cannot read typing's before Python 3.12
 
 from instruct.reporting.schema_statistics import Intervals, LengthFigures, Paired, Part, Power, Significance
 

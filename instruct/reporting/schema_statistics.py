@@ -5,7 +5,7 @@ Rates and intervals are percent, differences percentage points, lengths characte
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing_extensions import TypedDict
 
 
 class Intervals(TypedDict):

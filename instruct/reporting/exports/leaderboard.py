@@ -29,9 +29,9 @@ def leaderboards(report: Report) -> dict[tuple[str, str], str]:
 
     The columns are those of weighted_alpaca_eval_gpt4_turbo_leaderboard.csv in the package alpaca_eval
     (leaderboards/data_AlpacaEval_2): the first one, without a header, is the system's name. The figures are those of
-    the policy `single`, one order a pair, as AlpacaEval asks; `n_total` counts the pairs with a verdict, as its win rate does;
-    `avg_length` is the whole mean of characters of the candidate's answers (alpaca_eval.main.evaluate), empty where
-    they are not at hand. `mode` is `verified` on AlpacaEval's own boards where its authors ran the judge; these are `community`.
+    the policy `single`, one order a pair, as AlpacaEval asks. `n_total` counts the pairs with a verdict, as its win
+    rate does; `avg_length` is the whole mean of characters of the candidate's answers (alpaca_eval.main.evaluate),
+    empty where they are not at hand; `mode` is the package's default for rows that its authors did not make.
     """
     lengths = {system["name"]: system["mean_characters"] for system in report["systems"]}
     boards: dict[tuple[str, str], list[list[Any]]] = {}

@@ -1,0 +1,120 @@
+"""report.schema.json: what the types say, what real reports hold, and strict."""
+
+from __future__ import annotations
+
+import copy
+import importlib.resources
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from instruct.judging.exchange import import_into_run
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.json_schema import report_schema
+from instruct.reporting.report import build_report, write_report
+
+WIN, LOSS, TIE, UNREAD = ("first", "second"), ("second", "first"), ("tie", "tie"), ("unparsed", "failed")
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    """Of the file that the package carries."""
+    text = (importlib.resources.files("instruct.reporting") / "report.schema.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+@pytest.fixture
+def written(run, card, write_answers, judge_pairs, judge_showings) -> dict[str, Any]:
+    """What report.json holds of a run with a panel, a judge of one order and shades, one that rates, and a missing verdict."""
+    for name in ("j", "k"):
+        card(name)
+    card("shades", order_policy="one", leading_policy="single")
+    card("ratings", protocol="single", order_policy="one", leading_policy="single")
+    for name in ("emo", "mle"):
+        write_answers(name, 4)
+    for name in ("j", "k"):
+        judge_pairs([WIN, LOSS, TIE, UNREAD], judge=name)
+    judge_pairs([WIN], judge="k", candidate="third")
+    judge_showings(*[{"verdict": "first", "preference": 1.2}] * 4, judge="shades")
+    judge_showings(*[{"verdict": "first", "ratings": (7.0, 5.0)}] * 4, judge="ratings")
+    return json.loads(json.dumps(build_report(run.folder)))
+
+
+def records(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The paths of all objects in a report."""
+    if isinstance(value, dict):
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from records(inner, (*path, key))
+
+
+def at(report: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        report = report[key]
+    return report
+
+
+def test_the_file_is_what_the_types_say(validator):
+    assert validator.schema == report_schema(), "write it again: python -m instruct.reporting.json_schema"
+
+
+def test_a_report_with_everything_in_it_is_valid(validator, written):
+    validator.validate(written)
+    assert written["panels"]
+    assert any(comparison["ratings"] for judge in written["judges"] for comparison in judge["comparisons"])
+
+
+# What foreign keys are data: names of judges, of policies and of files, or what a card measured.
+_OPEN = {"policies", "config", "machine", "versions", "sha256", "human_agreement", "measured"}
+
+
+def test_a_key_too_many_or_too_few_is_refused_wherever_it_is(validator, written):
+    held = [path for path in records(written) if not _OPEN & {path[-1] if path else ""}]
+    held = [path for path in held if "human_agreement" not in path and "machine" not in path]
+    assert len(held) > 40
+    for path in held:
+        broken = copy.deepcopy(written)
+        at(broken, path)["surprise"] = 1
+        assert not validator.is_valid(broken), f"{path} takes an unknown key"
+    for path in {tuple("#" if isinstance(key, int) else key for key in path): path for path in held}.values():
+        for key in at(written, path):
+            broken = copy.deepcopy(written)
+            del at(broken, path)[key]
+            assert not validator.is_valid(broken), f"{path} does without {key}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema_version",), 1),
+        (("schema_version",), "2"),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "win"), 1.5),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "win_rate"), "50"),
+        (("judges", 0, "name"), None),
+        (("systems",), {}),
+    ],
+)
+def test_another_type_or_version_is_refused(validator, written, path, value):
+    at(written, path[:-1])[path[-1]] = value
+    assert not validator.is_valid(written)
+
+
+def test_reports_of_verdicts_from_elsewhere_and_of_none_are_valid(
+    validator, run, card, add_step, shared_data, tmp_path
+):
+    file = shared_data / "alpaca_eval" / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
+    validator.validate(build_report(import_into_run(file, tmp_path / "published").folder))
+    card("j")
+    with JudgmentStore(run.store) as store:
+        store.add_judgments([Judgment("j", "a", "b", 0, "p", "d", "first", "k", "failed")])
+    add_step("judge/gone/emo_vs_mle", status="stopped", inputs={"answers": {"emo": "", "mle": ""}})
+    report = build_report(run.folder)
+    assert report["not_judged"]
+    validator.validate(report)
+    write_report(run.folder, report)
+    validator.validate(json.loads((run.report / "report.json").read_text(encoding="utf-8")))
