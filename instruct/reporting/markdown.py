@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from instruct.reporting.health import REPEATED_RULE
+from instruct.reporting.markdown_statistics import paired_section, statistics_section, table
 from instruct.reporting.schema import Comparison, Judge, Panel, Report, TallyFigures
 from instruct.reporting.text import (
     escape_markdown,
+    evidence,
     headline,
     judge_warnings,
     kappas,
@@ -46,6 +48,7 @@ def render_markdown(report: Report, figures: dict[str, str]) -> str:
         lines += _judge_section(judge, figures[judge["name"]])
     for panel in report["panels"]:
         lines += _panel(panel)
+    lines += paired_section(report)
     lines += _systems(report) + _made_from(report)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -54,8 +57,8 @@ def _opening(judge: Judge) -> list[str]:
     lines = []
     for comparison in judge["comparisons"]:
         lines.append(f"- **{headline(judge, comparison, escape_markdown)}**")
-        controlled = length_control(comparison)
-        lines += [f"  - {escape_markdown(controlled)}"] if controlled else []
+        for line in (evidence(comparison), length_control(comparison)):
+            lines += [f"  - {escape_markdown(line, 400)}"] if line else []
         lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison["warnings"]]
     return [*lines, "", trust(judge, escape_markdown), ""]
 
@@ -69,7 +72,8 @@ def _judge_section(judge: Judge, figure: str) -> list[str]:
     notes = dict.fromkeys(note for comparison in judge["comparisons"] for note in comparison["notes"])
     lines += [f"- {escape_markdown(note, 1000)}" for note in notes] + [""] * bool(notes)
     lines += [f"![Wins, ties and losses by the verdicts of {name}]({figure})", ""]
-    lines += _policies(judge["comparisons"]) + _positions(judge["comparisons"])
+    lines += _policies(judge["comparisons"]) + statistics_section(judge["comparisons"])
+    lines += _positions(judge["comparisons"])
     return lines + _ratings(judge["comparisons"]) + _reasons(judge["comparisons"])
 
 
@@ -87,7 +91,7 @@ def _tallies(header: Sequence[str], rows: Sequence[tuple[Sequence[str], TallyFig
         numbers = [*(str(figures[key]) for key in counts), *rates, number(figures["standard_error"])]  # type: ignore[literal-required]
         cells.append([*names, *numbers, span(figures["bounds"])])
     columns = [*header, *counts, "win rate %", *(["discrete %"] if weighted else []), "std. error", "bounds %"]
-    return _table(columns, cells, left=len(header))
+    return table(columns, cells, left=len(header))
 
 
 _RATES = (
@@ -130,7 +134,7 @@ def _positions(comparisons: Sequence[Comparison]) -> list[str]:
     ]
     header = ["candidate", "baseline", "orders", "pairs judged", "consistency %", "of pairs"]
     return [
-        *_table([*header, "first position %", "of verdicts"], rows, left=3),
+        *table([*header, "first position %", "of verdicts"], rows, left=3),
         "",
         "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
         "other than ties that went to the answer shown first; without a preference for a place it is 50.",
@@ -152,7 +156,7 @@ def _ratings(comparisons: Sequence[Comparison]) -> list[str]:
         return []
     header = ["candidate", "baseline", "mean rating of the candidate", "of the baseline", "pairs"]
     text = "Each answer was rated alone: the higher rating wins, equal ones tie, and there is no place to prefer."
-    return [*_table(header, rows, left=2), "", text, ""]
+    return [*table(header, rows, left=2), "", text, ""]
 
 
 def _reasons(comparisons: Sequence[Comparison]) -> list[str]:
@@ -164,7 +168,7 @@ def _reasons(comparisons: Sequence[Comparison]) -> list[str]:
     if not rows:
         return []
     text = "Verdicts as shown: a pair in both orders has two."
-    return [*_table(["candidate", "baseline", "verdict", "reason", "verdicts"], rows, left=4), "", text, ""]
+    return [*table(["candidate", "baseline", "verdict", "reason", "verdicts"], rows, left=4), "", text, ""]
 
 
 def _panel(panel: Panel) -> list[str]:
@@ -193,7 +197,7 @@ def _systems(report: Report) -> list[str]:
         for system in report["systems"]
     ]
     header = ["system", "generator", "engine", "answers", "mean tokens", "mean characters", "median characters"]
-    lines = ["## Answers", "", *_table([*header, "truncated", "empty", "repeated"], rows, left=3), ""]
+    lines = ["## Answers", "", *table([*header, "truncated", "empty", "repeated"], rows, left=3), ""]
     text = "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated:"
     return [*lines, f"{text} {REPEATED_RULE}. A dash: not known of answers from elsewhere.", ""]
 
@@ -221,23 +225,17 @@ def _made_from(report: Report) -> list[str]:
     ]
     if rows:
         header = ["trained", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
-        lines += [*_table(header, rows, left=2), ""]
+        lines += [*table(header, rows, left=2), ""]
     rows = [
         [*map(escape_markdown, (phase["step"], phase["status"])), number(phase["minutes"]), str(phase["attempts"])]
         for phase in report["phases"]
     ]
     if rows:
-        lines += [*_table(["phase", "status", "minutes", "attempts"], rows, left=2), ""]
+        lines += [*table(["phase", "status", "minutes", "attempts"], rows, left=2), ""]
     hashes = [*report["sha256"].items(), *((f"answers of {s['name']}", s["sha256"]) for s in report["systems"])]
     rows = [[escape_markdown(name), escape_markdown(digest)] for name, digest in hashes]
-    return [*lines, *_table(["made from", "SHA-256"], rows, left=2)]
+    return [*lines, *table(["made from", "SHA-256"], rows, left=2)]
 
 
 def _text(value: float | None) -> str:
     return "-" if value is None else escape_markdown(f"{value:g}" if isinstance(value, float) else value)
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """A Markdown table whose first `left` columns are text and the others numbers."""
-    rule = ["---" if index < left else "---:" for index in range(len(header))]
-    return ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from instruct.reporting.schema import Judge, Report
 from instruct.reporting.text import (
     escape_terminal,
+    evidence,
     headline,
     judge_warnings,
     kappas,
     length_control,
     majority_headline,
     number,
+    probability,
+    span,
     spent,
     trust,
     unjudged,
@@ -32,6 +35,7 @@ def render_summary(report: Report) -> str:
         lines.append(majority_headline(panel, escape_terminal))
         lines += [f"  {kappas(agreement, escape_terminal)}" for agreement in panel["agreements"]]
         lines.append("")
+    lines += _paired(report)
     money = spent(report, escape_terminal)
     lines += [money] if money else []
     lines += [f"NOT JUDGED YET: {line}" for line in unjudged(report, escape_terminal)]
@@ -43,8 +47,8 @@ def _judge(judge: Judge) -> list[str]:
     for comparison in judge["comparisons"]:
         lines.append(headline(judge, comparison, escape_terminal))
         lines += [f"  WARNING: {escape_terminal(warning)}" for warning in comparison["warnings"]]
-        controlled = length_control(comparison)
-        lines += [f"  {escape_terminal(controlled)}"] if controlled else []
+        for line in (evidence(comparison), length_control(comparison)):
+            lines += [f"  {escape_terminal(line)}"] if line else []
         missing = [each for each in comparison["reasons"] if each["verdict"] in ("unparsed", "failed")]
         lines += [f"  {each['n']} x {each['verdict']}: {escape_terminal(each['reason'], 120)}" for each in missing[:3]]
         more = sum(each["n"] for each in missing[3:])
@@ -59,6 +63,20 @@ def _judge(judge: Judge) -> list[str]:
             counts = [figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"]]
             rows.append([*names, *map(str, counts), number(figures["win_rate"]), number(figures["standard_error"])])
     return [*lines, *columns(header, rows, left=3), ""]
+
+
+def _paired(report: Report) -> list[str]:
+    """Two systems with one baseline, a line each."""
+    lines = []
+    for each in report["paired"]:
+        if each["difference"] is None:
+            continue
+        judge, first, second = (escape_terminal(each[key], 60) for key in ("judge", "first", "second"))
+        lines.append(
+            f"{judge}: {first} minus {second}: {each['difference']:+.1f} points ({span(each['interval'])}, "
+            f"p {probability(each['p'])}) over {each['n']} prompts against {escape_terminal(each['baseline'], 60)}"
+        )
+    return [*lines, ""] if lines else []
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:

@@ -94,6 +94,32 @@ def length_control(comparison: Comparison) -> str | None:
     return f"length-controlled win rate {figures['win_rate']:.1f} % ({spread}{figures['note']})"
 
 
+def evidence(comparison: Comparison) -> str | None:
+    """How far from chance the result is, what is left of it at equal length, and what so many pairs could show."""
+    tests, length, power = comparison["significance"], comparison["length"], comparison["power"]
+    sign, permutation = tests["sign_test"], tests["permutation_test"]
+    found = []
+    if permutation["p"] is not None:
+        found.append(
+            f"permutation test p {_equals(permutation['p'])}; sign test p {_equals(sign['p'])} over {sign['n']} pairs"
+        )
+    if length is not None and length["adjusted"]["win_rate"] is not None:
+        adjusted = length["adjusted"]
+        found.append(f"win rate at equal length {number(adjusted['win_rate'])} % ({span(adjusted['interval'])})")
+    if power["smallest_difference"] is not None:
+        found.append(f"so many pairs can show {power['smallest_difference']:.1f} points")
+    return "; ".join(found) or None
+
+
+def probability(p: float | None) -> str:
+    """A p-value to three decimals."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _equals(p: float | None) -> str:
+    return f"= {probability(p)}".replace("= <", "<")
+
+
 def kappas(agreement: PairAgreement, escape: Escape) -> str:
     """How two judges agree, in a line."""
     names = " and ".join(map(escape, agreement["judges"]))

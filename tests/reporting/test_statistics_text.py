@@ -1,0 +1,77 @@
+"""What report.md and the terminal say of the statistics."""
+
+from __future__ import annotations
+
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.terminal import render_summary
+from instruct.reporting.text import evidence, probability
+from instruct.runs import write_atomically
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+
+
+def test_the_figures_stand_in_report_and_terminal(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("mle", 40, output="short")
+    for name in ("emo", "mix"):
+        text = write_answers(name, 40).read_text(encoding="utf-8")
+        for number in range(40):  # every other answer is the longer, by more and more
+            text = text.replace('"secret answer"', f'"{"x" * (5 + (number - 15) * (number > 15))}"', 1)
+        write_atomically(run.outputs / f"{name}.json", text)
+    judge_pairs(([WIN] * 3 + [LOSS]) * 9 + [TIE] * 4)
+    judge_pairs(([LOSS] * 3 + [WIN]) * 9 + [TIE] * 4, candidate="mix")
+    report = build_report(run.folder)
+    comparison = report["judges"][0]["comparisons"][0]
+    (paired,) = report["paired"]
+    adjusted = comparison["length"]["adjusted"]
+    line = evidence(comparison)
+    assert line.startswith("permutation test p = 0.00")
+    assert "; sign test p = 0.004 over 36 pairs; " in line
+    assert f"win rate at equal length {adjusted['win_rate']:.1f} % (" in line
+    assert f"so many pairs can show {comparison['power']['smallest_difference']:.1f} points" in line
+    assert (paired["difference"], paired["n"]) == (45, 40)
+    summary = render_summary(report)
+    assert f"\n  {line}\n" in summary
+    assert "j: emo minus mix: +45.0 points (" in summary
+    assert "over 40 prompts against mle" in summary
+    markdown = write_report(run.folder, report).read_text(encoding="utf-8")
+    assert f"  - {line}" in markdown
+    wilson = comparison["policies"]["strict"]["intervals"]["wilson"]
+    assert f" | {wilson[0]:.1f} to {wilson[1]:.1f} |" in markdown
+    needed = comparison["power"]["pairs_needed"]
+    assert (
+        f"| emo | mle | 0.004 | 36 | 0.00{round(1000 * comparison['significance']['permutation_test']['p'])} |"
+        in markdown
+    )
+    assert f" | {needed} |" in markdown
+    assert "| j | strict | emo | mix | mle | 40 | 45.0 |" in markdown
+    assert sum(each["n"] for each in comparison["length"]["by_difference"]) == 40
+    assert all(
+        f"| {each['low']} to {each['high']} | {each['n']} |" in markdown
+        for each in comparison["length"]["by_difference"]
+    )
+
+
+def test_foreign_names_and_parts_are_shown_and_do_nothing(run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    write_answers("emo", 8)
+    datasets = ["<b>a|b</b>", "[red]plain"]
+    judge_showings(*({"verdict": "first", "dataset": datasets[n % 2]} for n in range(8)))
+    markdown = write_report(run.folder).read_text(encoding="utf-8")
+    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 4 | 4 | 0 | 0 | 0 | 100.0 | 51.0 to 100.0 |" in markdown
+    assert "\\[red\\]plain" in markdown
+
+
+def test_without_a_verdict_nothing_is_said(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 2)
+    judge_pairs([("failed", "failed")] * 2)
+    report = build_report(run.folder)
+    assert evidence(report["judges"][0]["comparisons"][0]) is None
+    assert "permutation" not in render_summary(report)
+
+
+def test_a_p_value_is_never_nothing():
+    assert [probability(p) for p in (None, 1e-9, 0.00099, 0.001, 0.0456, 1.0)] == [
+        "-", "< 0.001", "< 0.001", "0.001", "0.046", "1.000"
+    ]  # fmt: skip
