@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def test_objective_speed_prints_every_ratio():
     assert "(700, 16), 64 tokens" in printed
     for pair in ("emo/mle", "emo/emoloss", "mle/torch_bf16", "mle/torch_float32"):
         assert pair in printed
+
+
+@pytest.mark.e2e
+def test_judge_speed_asks_alike_and_prints_every_ratio():
+    printed = run("benchmarks.judge_speed", "--pairs", "6", "--rounds", "1", "--no-write")
+    for contender in ("ours", "alpaca_eval", "alpaca_eval_64"):
+        assert re.search(rf"^{contender} +6 requests", printed, re.MULTILINE)
+    for figure in ("alpaca_eval/ours", "alpaca_eval_64/ours", "cpu_ms_a_verdict", "seconds_of_commands"):
+        assert figure in printed
 
 
 @pytest.mark.e2e
