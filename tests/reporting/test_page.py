@@ -1,0 +1,220 @@
+"""report.html as a file: what it holds, how large it is, what it may do. Others open it in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import random
+import re
+import zlib
+
+import pages
+import pytest
+
+from instruct.judging.store import Completion, JudgmentStore
+from instruct.reporting import page_pairs
+from instruct.reporting.page import render_page, write_page
+from instruct.reporting.page_pairs import run_pairs
+from instruct.reporting.report import build_report
+from instruct.runs import write_atomically
+
+
+class Outline(html.parser.HTMLParser):
+    """The tags of a page with their attributes, and the text of its blocks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.blocks: dict[str, list[str]] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.blocks.setdefault(self.tags[-1][0] if self.tags else "", []).append(data)
+
+
+def unpacked(packed: str) -> dict:
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+def answers_of(run):
+    return {name: run.outputs / f"{name}.json" for name in ("emo", "mle")}
+
+
+@pytest.fixture
+def judged(run, card, write_answers, judge_pairs):
+    """A small run: one judge, a pair that is won, one that is inconsistent, one that is unparsed."""
+    card("j", warning="weak <b>judge</b>")
+    for name in ("emo", "mle"):
+        write_answers(name, 3)
+    judge_pairs([("first", "second"), ("first", "first"), ("unparsed", "second")])
+    return run
+
+
+def test_the_policy_allows_the_pages_own_blocks_and_nothing_else(judged):
+    report = build_report(judged.folder)
+    text = render_page(report, {}, run_pairs(judged, report, answers_of(judged)))
+    outline = Outline(text)
+    policy = next(
+        attrs["content"] for tag, attrs in outline.tags if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    hashes = [
+        "sha256-" + base64.b64encode(hashlib.sha256(block.encode()).digest()).decode() for block in (script, style)
+    ]
+    assert policy == (
+        f"default-src 'none'; script-src '{hashes[0]}'; style-src '{hashes[1]}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    names = [tag for tag, _ in outline.tags]
+    assert names.index("meta") < names.index("style")
+    assert not [attrs for _, attrs in outline.tags if any(name.startswith("on") or name == "style" for name in attrs)]
+    links = [attrs.get("href") or attrs.get("src") for _, attrs in outline.tags if {"href", "src"} & attrs.keys()]
+    assert links
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "innerHTML" not in script
+
+
+def test_names_and_warnings_are_escaped(judged):
+    text = render_page(build_report(judged.folder), {}, None)
+    assert "Weak &lt;b&gt;judge&lt;/b&gt;" in text
+    assert "A &lt;b&gt;CPU&lt;/b&gt;" in text
+    assert "<b>judge" not in text
+    assert "secret" not in text  # without the pairs there is no prompt and no answer
+
+
+def test_a_page_without_pairs_has_neither_their_section_nor_a_link_to_it(judged):
+    outline = Outline(render_page(build_report(judged.folder), {}, None))
+    assert "pairs" not in {attrs.get("id") for _, attrs in outline.tags}
+    assert "#pairs" not in {attrs.get("href") for _, attrs in outline.tags}
+    assert not [attrs for tag, attrs in outline.tags if attrs.get("type") == "application/json"]
+
+
+def test_the_pairs_are_those_of_the_store_under_the_leading_policy(judged):
+    report = build_report(judged.folder)
+    found = unpacked(run_pairs(judged, report, answers_of(judged)))
+    (comparison,) = found["comparisons"]
+    figures = report["judges"][0]["comparisons"][0]["policies"]["strict"]
+    outcomes = [pair["o"] for pair in comparison["pairs"]]
+    assert outcomes == ["win", "tie", "unparsed"]
+    assert {name: outcomes.count(name) for name in ("win", "tie", "loss", "unparsed", "failed")} == {
+        name: figures[name] for name in ("win", "tie", "loss", "unparsed", "failed")
+    }
+    assert [pair.get("x") for pair in comparison["pairs"]] == [None, 1, None]
+    assert [[each["f"], each["o"]] for each in comparison["pairs"][1]["v"]] == [["first", "win"], ["second", "loss"]]
+    assert found["texts"][comparison["pairs"][0]["p"]] == "secret prompt 0"
+    assert found["texts"][comparison["pairs"][0]["c"]] == "secret answer"
+    assert comparison["pairs"][0]["l"] == [13, 13]
+
+
+def test_single_ratings_and_both_replies_go_along(run, card, write_answers, judge_showings):
+    card("j", protocol="single", verdict={"parser": "autoj_rating"}, leading_policy="single", order_policy="one")
+    for name in ("emo", "mle"):
+        write_answers(name, 1)
+    with JudgmentStore(run.store) as store:
+        store.add_replies("j", [(key, Completion(f"words on {key}"), 0.0) for key in ("one", "two")])
+    judge_showings({"verdict": "first", "ratings": (7.0, 5.0), "key": "one two"})
+    report = build_report(run.folder)
+    found = unpacked(run_pairs(run, report, answers_of(run)))
+    (verdict,) = found["comparisons"][0]["pairs"][0]["v"]
+    assert verdict["g"] == [7.0, 5.0]
+    assert [found["texts"][number] for number in verdict["w"]] == ["words on one", "words on two"]
+
+
+def test_a_pair_that_is_not_judged_in_full_is_said_to_be_open(run, card, write_answers, judge_showings):
+    card("j")
+    for name in ("emo", "mle"):
+        write_answers(name, 2)
+    judge_showings({"verdict": "first"}, {"verdict": "first"})
+    judge_showings({"verdict": "second", "position": "second"})
+    found = unpacked(run_pairs(run, build_report(run.folder), answers_of(run)))
+    assert [pair["o"] for pair in found["comparisons"][0]["pairs"]] == ["win", "open"]
+
+
+def test_beyond_so_many_pairs_the_rest_is_counted(judged, monkeypatch):
+    monkeypatch.setattr(page_pairs, "MOST_PAIRS", 2)
+    (comparison,) = unpacked(run_pairs(judged, build_report(judged.folder), answers_of(judged)))["comparisons"]
+    assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
+
+
+def test_805_pairs_of_long_answers_and_replies_stay_below_three_megabytes_and_cuts_are_counted(tmp_path):
+    run = pages.write_run(tmp_path / "run")
+    rng = random.Random(0)
+
+    def words(n: int) -> str:  # hardly compressible
+        return " ".join(f"{rng.getrandbits(40):x}" for _ in range(n))
+
+    for name in ("emo", "mle"):
+        rows = [{"instruction": pages.prompt(number), "output": words(250)} for number in range(pages.PAIRS)]
+        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
+    with JudgmentStore(run.store) as store:
+        store._db.executemany(
+            "UPDATE completions SET text = ? WHERE key = ?",
+            [(words(200), f"{judge}-{n}-{place}") for judge in ("autoj", "smollm2_demo") for n in range(pages.PAIRS)
+             for place in ("first", "second")],
+        )  # fmt: skip
+    report = build_report(run.folder)
+    write_page(run, report, answers_of(run))
+    assert (run.report / "report.html").stat().st_size < 3_000_000
+    found = unpacked(run_pairs(run, report, answers_of(run)))
+    pair = found["comparisons"][0]["pairs"][100]
+    answer, whole = found["texts"][pair["c"]]
+    said, said_whole = found["texts"][pair["v"][0]["w"][0]]
+    assert whole == pair["l"][0] > len(answer) >= len(said)
+    assert said_whole > len(said)
+
+
+def test_the_same_run_gives_the_same_page(judged):
+    report = build_report(judged.folder)
+    found = [render_page(report, {}, run_pairs(judged, report, answers_of(judged))) for _ in range(2)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "opening", "warning"),
+    [
+        ([("first", "second")] * 3, "Too few pairs to tell", "Too few: 3 pairs with a verdict"),
+        ([("unparsed", "failed")] * 3, "No verdict on", "3 of 3 pairs have no verdict (0 unparsed, 3 failed)"),
+        ([("first", "second"), ("second", "first")] * 9, "No difference shown between", None),
+    ],
+)  # fmt: skip
+def test_each_finding_has_its_sentence(run, card, write_answers, judge_pairs, verdicts, opening, warning):
+    card("j")
+    for name in ("emo", "mle"):
+        write_answers(name, len(verdicts))
+    judge_pairs(verdicts)
+    text = render_page(build_report(run.folder), {}, None)
+    heading = re.sub("<[^>]*>", "", re.search("<h1>(.*?)</h1>", text, re.DOTALL)[1])
+    assert heading.startswith(opening)
+    assert warning is None or warning in text
+
+
+def test_every_number_of_a_comparison_stands_in_a_table(judged):
+    report = build_report(judged.folder)
+    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", render_page(report, {}, None)))
+    for title in ("Verdicts under each policy", "95 % intervals of the win rate", "Significance and power", "Orders",
+                  "By sub-dataset", "Length", "Answers&#39; health", "Training", "Made from"):  # fmt: skip
+        assert title in text or title.replace("&#39;", "'") in text, title
+    comparison = report["judges"][0]["comparisons"][0]
+    for figures in comparison["policies"].values():
+        assert f"{figures['n']} {figures['win']} {figures['tie']} {figures['loss']} {figures['unparsed']}" in text
+
+
+def test_a_page_is_made_of_a_report_alone(judged, tmp_path):
+    """As of one that was published without its pairs."""
+    report = json.loads(json.dumps(build_report(judged.folder)))
+    for comparison in report["judges"][0]["comparisons"]:
+        for key in ("significance", "length", "parts", "power"):
+            comparison.pop(key, None)
+        for figures in comparison["policies"].values():
+            figures.pop("intervals", None)
+    for system in report["systems"]:
+        system.pop("health", None)
+    report.pop("figures", None)
+    report.pop("paired", None)
+    assert "<h1>" in render_page(report, {}, None)

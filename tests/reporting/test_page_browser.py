@@ -1,0 +1,245 @@
+"""report.html in a real Chromium: what a reader sees and can do, and that no model's text does anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+
+import pages
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> str:
+    return pages.write_test_page(tmp_path_factory.mktemp("page") / "run").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """`visit(fragment, **context)`: the page, its pairs unpacked; at the end nothing ran and nothing loaded."""
+    seen: list[str] = []
+    opened = []
+
+    def go(fragment: str = "", **context: object) -> sync_api.Page:
+        page = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **context}).new_page()
+        page.on("console", lambda message: seen.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: seen.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: seen.append(request.url[:200]) if not own(request.url) else None)
+        page.goto(address + fragment)
+        page.wait_for_selector("#list button")
+        opened.append(page)
+        return page
+
+    def own(url: str) -> bool:
+        return url.split("#")[0] == address or url.startswith("data:")
+
+    yield go
+    for page in opened:
+        assert page.evaluate("window.broken") is None
+        page.context.close()
+    assert seen == []
+
+
+def count(page: sync_api.Page) -> str:
+    return page.inner_text("#count")
+
+
+def numbers(page: sync_api.Page) -> list[int]:
+    return [
+        int(text)
+        for text in page.eval_on_selector_all(
+            "#list button > span:nth-child(2)", "all => all.map(each => parseInt(each.textContent))"
+        )
+    ]
+
+
+def test_the_first_screen_alone_says_who_won_by_how_much_how_sure_and_how_far_to_trust_it(visit):
+    page = visit()
+    box = """[...document.querySelectorAll('main *')]
+        .filter(e => !e.children.length && e.getClientRects().length && e.getBoundingClientRect().bottom <= innerHeight)
+        .map(e => e.textContent).join(' | ')"""
+    text = re.sub(r"\s+", " ", page.inner_text("h1") + " | " + page.evaluate(box))
+    assert text.startswith("emo won against mle by 9.9 points over an even 50")  # the winner, the difference
+    assert "its 95 % interval, 57.3 to 62.5" in text
+    assert "n = 803" in text and "with a verdict, of 805; in both orders" in text  # noqa: PT018
+    assert "autoj 60.0 % of 1392" in text  # the judge's agreement with people
+    assert "emo better 320" in page.inner_text(".legend") and "no verdict 2" in page.inner_text(".legend")  # noqa: PT018
+    assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): had all gone one way" in text
+    assert "Inconsistent: the verdict changed with the order of the answers for 161 of 803 pairs (20.0 %)" in text
+    assert "The winner's answers (emo) are 76 % longer" in text
+
+
+def test_another_comparison_shows_its_own_verdict_warning_and_pairs(visit):
+    page = visit()
+    page.select_option("#comparison", label="emo against mle, judged by smollm2_demo")
+    assert "This judge proves the plumbing, not the models" in page.inner_text("main")
+    assert page.inner_text("h1:visible").startswith("emo won")
+    page.keyboard.press("j")
+    assert page.url.endswith("#pair-1-2")
+    page.click("[data-choose='0']")
+    assert "This judge proves the plumbing" not in page.inner_text("main")
+    assert page.input_value("#comparison") == "0"
+
+
+def test_pairs_are_filtered_searched_and_sorted(visit):
+    page = visit()
+    assert count(page) == "805 of 805 pairs"
+    assert len(numbers(page)) == 50  # a page of them, however many there are
+    for field, value, expected in (
+        ("outcome", "win", 320),
+        ("outcome", "unparsed", 1),
+        ("outcome", "failed", 1),
+        ("orders", "inconsistent", 161),
+        ("dataset", "set 1", 268),
+        ("length", "similar", 408),
+    ):
+        page.select_option(f"#{field}", value)
+        assert count(page) == f"{expected} of 805 pairs", field
+        page.click("#clear")
+    page.select_option("#outcome", "failed")
+    assert page.inner_text("#pair .head h3") == "Pair 22"
+    assert "timeout" in page.inner_text("#pair")
+    page.click("#clear")
+    page.fill("#search", "WORDS 700")  # only the judge says this
+    page.wait_for_function("document.getElementById('count').textContent.startsWith('1 of')")
+    assert page.inner_text("#pair .head h3") == "Pair 701"
+    page.fill("#search", "no text holds this")
+    page.wait_for_selector("text=No pair fits these filters.")
+    page.click("#clear")
+    page.select_option("#sort", "candidate")
+    assert numbers(page)[0] == 13  # the megabyte
+    page.select_option("#sort", "result")
+    assert page.inner_text("#list .badge >> nth=0") == "win"
+
+
+def test_both_orders_verdicts_and_words_stand_beside_both_answers(visit):
+    page = visit("#pair-0-105")
+    text = page.inner_text("#pair")
+    assert "candidate, 840 characters" in text and "baseline, " in text  # noqa: PT018
+    assert "emo shown first" in text and "mle shown first" in text  # noqa: PT018
+    assert "emo preferred" in text and "mle preferred" in text  # noqa: PT018
+    assert text.count("words 104 the reply goes on") == 2
+    assert "inconsistent" in page.inner_text("#pair .head")
+
+
+def test_keys_step_through_what_the_filters_leave(visit):
+    page = visit()
+    page.select_option("#outcome", "loss")
+    page.click("#pairs h2")
+    shown = numbers(page)
+    for key, expected in (("j", shown[1]), ("j", shown[2]), ("k", shown[1])):
+        page.keyboard.press(key)
+        assert page.inner_text("#pair .head h3") == f"Pair {expected}"
+    assert page.evaluate("document.activeElement.id") == "pair"  # a screen reader goes on reading there
+    page.focus("#list button[aria-current]")
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#pair .head h3") == f"Pair {shown[2]}"
+    assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
+    page.keyboard.press("/")
+    page.keyboard.type("j")  # a letter like any other
+    assert page.input_value("#search") == "j"
+    page.click("#clear")
+    for _ in range(51):
+        page.click("#pair .step button:last-child")
+    assert page.evaluate("document.activeElement.textContent") == "Next"
+    assert page.inner_text("#pair .head h3") == "Pair 55"
+    assert page.inner_text("#page") == "51 to 100 of 805"
+
+
+def test_a_link_leads_to_its_pair_whatever_was_filtered(visit):
+    page = visit("#pair-1-700")
+    assert page.inner_text("#pair .head h3") == "Pair 700"
+    assert page.input_value("#comparison") == "1"
+    assert page.inner_text("#page") == "651 to 700 of 805"
+    page.select_option("#outcome", "win")
+    page.evaluate("location.hash = '#pair-0-4'")
+    page.wait_for_selector("#pair .head h3:text('Pair 4')")
+    assert count(page) == "805 of 805 pairs"
+    for wrong in ("#pair-9-1", "#pair-0-9999", "#pair-x", "#%"):
+        page.evaluate(f"location.hash = '{wrong}'")
+    assert page.inner_text("#pair .head h3") == "Pair 4"
+
+
+def test_dark_mode_follows_the_system_and_the_switch(visit):
+    def paper(page: sync_api.Page) -> int:
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(each) for each in re.findall(r"\d+", colour)[:3])
+
+    page = visit(color_scheme="dark")
+    assert paper(page) < 150
+    page.click("#theme")
+    assert paper(page) > 600
+    assert page.get_attribute("#theme", "aria-pressed") == "false"
+    assert paper(visit(color_scheme="light")) > 600
+
+
+def test_a_narrow_screen_scrolls_down_only(visit):
+    page = visit("#pair-0-13", viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    lefts = page.eval_on_selector_all("#pair .two .box", "all => all.map(e => e.getBoundingClientRect().left)")
+    assert len(set(lefts)) == 1  # one below the other
+
+
+@pytest.mark.parametrize("number", range(len(pages.HOSTILE)))
+def test_hostile_texts_are_shown_to_the_letter(visit, number):
+    page = visit(f"#pair-0-{number + 1}")
+    shown = page.eval_on_selector_all(
+        "#pair .box.candidate .text, #pair .box.baseline .text", "all => all.map(e => e.textContent)"
+    )
+    assert shown == [pages.HOSTILE[number]] * 2
+    assert page.eval_on_selector_all("#pair .text *, #list .excerpt *", "all => all.length") == 0
+    said = page.eval_on_selector_all("#pair .words .text", "all => all.map(e => e.textContent)")
+    assert said == [pages.prompt(number)] * 2
+
+
+def test_an_answer_of_a_megabyte_is_cut_and_counted(visit):
+    page = visit("#pair-0-13")
+    assert page.inner_text("#pair .box.candidate .text").startswith("<b>long</b> xxx")
+    assert "The first 20,000 characters of 1,000,012; the run holds the rest." in page.inner_text(
+        "#pair .box.candidate"
+    )
+
+
+def test_a_reader_without_a_mouse_finds_names_and_landmarks(visit):
+    page = visit()
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('button, select, input, section, nav, svg[role], img')].filter(e => "
+        "!(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.alt || e.textContent.trim() || "
+        "(e.labels && e.labels.length))).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert unnamed == []
+    assert page.evaluate("['header', 'nav', 'main', 'footer'].every(tag => document.querySelectorAll(tag).length >= 1)")
+    assert page.get_attribute("#count", "aria-live") == "polite"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_the_first_filtered_pair_is_there_within_a_second(browser, address):
+    page = browser.new_context().new_page()
+    begun = time.monotonic()
+    page.goto(address)
+    page.wait_for_selector("#list button")
+    page.select_option("#outcome", "loss")
+    page.wait_for_selector("#pair .badge.loss")
+    seconds = time.monotonic() - begun
+    page.context.close()
+    assert seconds < 1
