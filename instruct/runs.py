@@ -97,6 +97,10 @@ class RunDirectory:
         earlier = self.manifest()["steps"].get(name, {})
         attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
         record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
+        began_with = self.manifest().get("versions", {})
+        others = {name: version for name, version in versions().items() if began_with.get(name) != version}
+        if others:  # packages may have been replaced since the run began
+            record["versions"] = others
         self._record(name, record)
         begun, cpu = time.monotonic(), time.process_time()
         results: dict[str, Any] = {}

@@ -82,7 +82,7 @@ def phases(manifest: dict[str, Any]) -> list[Phase]:
 
 
 def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
-    """SHA-256 of training data, weights, evaluation prompts and imported verdicts, as the manifest names them."""
+    """SHA-256 of training data, weights, prompts, judges' cards and imported verdicts, as the manifest names them."""
     found: dict[str, Any] = {}
     for step, record in manifest["steps"].items():
         inputs = record.get("inputs", {})
@@ -93,8 +93,11 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
             found |= {f"{file} of {name}": digest for file, digest in files.items()}
         elif step.startswith("import/"):
             found[f"verdicts of {step.removeprefix('import/')}"] = inputs.get("file")
+        elif step.startswith("judge/"):
+            found[f"judge card of {step.removeprefix('judge/')}"] = inputs.get("card")
         elif step == "answers":
             found["evaluation prompts"] = inputs.get("prompts")
+            found |= {f"weights that answered as {name}": digest for name, digest in inputs.get("weights", {}).items()}
     return {name: digest for name, digest in found.items() if digest}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.data.evaluation import load_answers
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
@@ -16,6 +16,7 @@ from instruct.reporting.exports import write_exports
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe, figure_names
 from instruct.reporting.lengths import lengths_of
+from instruct.reporting.lineage import answers_path, lineage_warnings
 from instruct.reporting.markdown import render_markdown
 from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.panel import Outcomes, agreements, majority
@@ -97,7 +98,8 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
         prompts = {str(row.get("id", row["instruction"])) for row in answers.get(candidate, ())}
         both = (lengths[candidate], lengths[baseline]) if {candidate, baseline} <= lengths.keys() else None
         comparison = compare(card, candidate, baseline, judgments, prompts or None, step, both)
-        comparison["warnings"] += changed_card(card, step) + _changed(run, step) + health_warnings(comparison, systems)
+        comparison["warnings"] += changed_card(card, step) + lineage_warnings(run, manifest, card, step)
+        comparison["warnings"] += health_warnings(comparison, systems)
         comparison["length_control"] = _length_control(run, name, comparison, answers, difficulty)
         if imported:
             comparison["notes"].append("these verdicts were read from a file, not made in this run")
@@ -121,7 +123,7 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
         phases=phases(manifest),
         machine=manifest["machine"],
         versions=manifest["versions"],
-        sha256=data_hashes(manifest),
+        sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
 
 
@@ -163,14 +165,10 @@ def answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]
     files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
     for step, record in manifest["steps"].items():
         for name in record["inputs"].get("answers", {}) if step.startswith("judge/") else ():
-            path = _answers_path(run, name)
+            path = answers_path(run, name)
             if path.is_file():
                 files.setdefault(path.stem, path)
     return files
-
-
-def _answers_path(run: RunDirectory, name: str) -> Path:
-    return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
 
 
 def _not_judged(config: dict[str, Any], manifest: dict[str, Any], judged: set[tuple[str, str, str]]) -> list[Unjudged]:
@@ -218,6 +216,15 @@ def _length_control(
     )
 
 
+def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
+    given = {} if difficulty is None else {"": difficulty.file, ", prompts of": difficulty.prompts}
+    files = {f"instruction difficulties{what}": Path(file).expanduser() for what, file in given.items() if file}
+    for path in files.values():
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; give AlpacaEval's instruction difficulties")
+    return {name: sha256_of(path) for name, path in files.items()}
+
+
 def _panel(candidate: str, baseline: str, members: dict[str, tuple[str, Outcomes]]) -> Panel:
     outcomes = {name: found for name, (_, found) in members.items()}
     return Panel(
@@ -227,15 +234,6 @@ def _panel(candidate: str, baseline: str, members: dict[str, tuple[str, Outcomes
         agreements=agreements(outcomes),
         majority=tally_figures(majority(outcomes)),
     )
-
-
-def _changed(run: RunDirectory, step: dict[str, Any]) -> list[str]:
-    """Answers that are others now than when they were judged."""
-    return [
-        f"the answers of {one_line(path.stem, 60)} have changed since they were judged; judge again"
-        for name, digest in step.get("inputs", {}).get("answers", {}).items()
-        if (path := _answers_path(run, name)).is_file() and sha256_of(path) != digest
-    ]
 
 
 def _systems(

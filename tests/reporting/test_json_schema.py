@@ -30,7 +30,7 @@ def validator() -> Draft202012Validator:
 
 @pytest.fixture
 def written(run, card, write_answers, judge_pairs, judge_showings) -> dict[str, Any]:
-    """What report.json holds of a run with a panel, a judge of one order and shades, one that rates, and a missing verdict."""
+    """What report.json holds of a run with a panel, a judge with shades, one that rates, and a missing verdict."""
     for name in ("j", "k"):
         card(name)
     card("shades", order_policy="one", leading_policy="single")

@@ -1,0 +1,163 @@
+"""What a report rests on, by its hashes, and the warnings where that does not fit together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instruct.errors import InputError
+from instruct.judging.cards import load_judge_card
+from instruct.reporting.report import Difficulty, build_report
+from instruct.runs import RunDirectory, sha256_of, write_atomically
+
+WIN = ("first", "second")
+
+
+@pytest.fixture
+def whole(run, card, write_answers, judge_pairs, add_step) -> RunDirectory:
+    """A run whose training, weights, answers and verdicts fit together."""
+    card("j")
+    write_atomically(Path("judges/j/prompt.txt"), "{prompt}")
+    answers = {name: sha256_of(write_answers(name, 4)) for name in ("emo", "mle")}
+    weights = {}
+    for name in answers:
+        file = run.adapters / name / "adapter_model.safetensors"
+        write_atomically(file, f"weights of {name}")
+        weights[name] = sha256_of(file)
+        add_step(
+            f"train/{name}",
+            inputs={"data": "d" * 64, "template": "alpaca"},
+            results={"rows": {"kept": 9}, "sha256": {file.name: weights[name]}},
+        )
+    add_step(
+        "answers",
+        inputs={"weights": weights, "prompts": "e" * 64, "template": "alpaca"},
+        results={name: {"sha256": digest} for name, digest in answers.items()},
+    )
+    add_step("judge/j/emo_vs_mle", inputs={"answers": answers, "card": load_judge_card("j").sha256(), "judge": {}})
+    judge_pairs([WIN] * 4)
+    return run
+
+
+def change(run: RunDirectory, step: str, part: str, **values: object) -> None:
+    manifest = run.manifest()
+    manifest["steps"][step][part] |= values
+    write_atomically(run.manifest_path, json.dumps(manifest))
+
+
+def warnings_of(run: RunDirectory) -> list[str]:
+    (judge,) = build_report(run.folder)["judges"]
+    (comparison,) = judge["comparisons"]
+    return comparison["warnings"]
+
+
+def test_what_fits_together_is_not_warned_of(whole):
+    assert warnings_of(whole) == []
+
+
+def test_the_report_names_the_hashes_that_it_rests_on(whole):
+    report = build_report(whole.folder)
+    weights = {name: sha256_of(whole.adapters / name / "adapter_model.safetensors") for name in ("emo", "mle")}
+    expected = {"evaluation prompts": "e" * 64, "judge card of j/emo_vs_mle": load_judge_card("j").sha256()}
+    for name, digest in weights.items():
+        expected |= {f"training data of {name}": "d" * 64, f"adapter_model.safetensors of {name}": digest}
+        expected |= {f"weights that answered as {name}": digest}
+    assert report["sha256"] == expected
+    assert {system["name"]: system["sha256"] for system in report["systems"]} == {
+        name: sha256_of(whole.outputs / f"{name}.json") for name in ("emo", "mle")
+    }
+    assert report["versions"] == {"instruct": "0.1.0", "torch": "2.13.0"}
+
+
+def test_answers_that_changed_since_they_were_judged(whole, write_answers):
+    write_answers("emo", 4, output="public answer")
+    assert warnings_of(whole) == ["the answers of emo have changed since they were judged; judge again"]
+
+
+def test_answers_that_the_run_did_not_generate(whole, write_answers):
+    answers = {"emo": sha256_of(write_answers("emo", 4, "public answer")), "mle": sha256_of(whole.outputs / "mle.json")}
+    change(whole, "judge/j/emo_vs_mle", "inputs", answers=answers)
+    assert warnings_of(whole) == ["the answers of emo are others than this run generated"]
+
+
+def test_answers_made_with_another_template_than_the_training(whole):
+    change(whole, "train/mle", "inputs", template="chat")
+    assert warnings_of(whole) == ["mle answered with the template alpaca, and was trained with chat"]
+
+
+def test_weights_that_changed_since_they_answered(whole):
+    warning = "the weights of emo have changed since it answered; generate and judge again"
+    file = whole.adapters / "emo" / "adapter_model.safetensors"
+    write_atomically(file, "trained again")
+    assert warnings_of(whole) == [warning]
+    file.unlink()  # what training recorded is all there is
+    assert warnings_of(whole) == []
+    change(whole, "train/emo", "results", sha256={file.name: "f" * 64})
+    assert warnings_of(whole) == [warning]
+
+
+def test_large_weights_are_not_read_again(whole, monkeypatch):
+    monkeypatch.setattr("instruct.reporting.lineage._LARGEST", 3)
+    write_atomically(whole.adapters / "emo" / "adapter_model.safetensors", "trained again")
+    assert warnings_of(whole) == []
+    change(whole, "train/emo", "results", sha256={"adapter_model.safetensors": "f" * 64})
+    assert len(warnings_of(whole)) == 1
+
+
+def test_another_version_of_the_judges_card(whole):
+    write_atomically(Path("judges/j/prompt.txt"), "another {prompt}")
+    assert warnings_of(whole) == ["the judge's card has changed since these verdicts were made; judge again"]
+
+
+def test_another_alpaca_eval_than_when_its_annotator_judged(run, write_answers, judge_pairs, add_step):
+    import importlib.metadata
+
+    name = "alpaca_eval_gpt4"
+    answers = {system: sha256_of(write_answers(system, 1)) for system in ("emo", "mle")}
+    inputs = {"answers": answers, "card": load_judge_card(name).sha256(), "judge": {"card": name}}
+    judge_pairs(["first"], judge=name)
+    now = importlib.metadata.version("alpaca-eval")
+    for versions, warned in ({"alpaca-eval": now}, []), ({"alpaca-eval": "0.5"}, ["0.5"]), ({}, []):
+        add_step(f"judge/{name}/emo_vs_mle", inputs=inputs, versions=versions)
+        assert warnings_of(run) == [
+            f"alpaca-eval was {was} when these verdicts were made, and is {now} now" for was in warned
+        ]
+
+
+def test_a_step_records_the_packages_that_were_replaced_since_the_run_began(run):
+    from instruct.runs import versions
+
+    with run.step("some", {}):
+        pass
+    recorded = run.manifest()["steps"]["some"]["versions"]
+    assert recorded["torch"] == versions()["torch"]
+    fresh = RunDirectory(run.folder.parent / "fresh")
+    fresh.start({"name": "fresh"})
+    with fresh.step("some", {}):
+        pass
+    assert "versions" not in fresh.manifest()["steps"]["some"]
+
+
+def test_answers_from_elsewhere_have_no_training_to_fit(whole, tmp_path):
+    path = tmp_path / "theirs.json"
+    path.write_bytes((whole.outputs / "mle.json").read_bytes())
+    answers = {"emo": sha256_of(whole.outputs / "emo.json"), str(path): sha256_of(path)}
+    change(whole, "judge/j/emo_vs_mle", "inputs", answers=answers)
+    assert warnings_of(whole) == []
+    rows = json.loads(path.read_text())
+    rows[0]["output"] = "another"
+    write_atomically(path, json.dumps(rows))
+    assert warnings_of(whole) == ["the answers of theirs have changed since they were judged; judge again"]
+
+
+def test_the_difficulty_file_is_named_by_its_hash(whole, tmp_path):
+    file, prompts = tmp_path / "difficulty.csv", tmp_path / "prompts.json"
+    file.write_text("a")
+    prompts.write_text("b")
+    hashes = build_report(whole.folder, Difficulty(file, prompts))["sha256"]
+    assert hashes["instruction difficulties"] == sha256_of(file)
+    assert hashes["instruction difficulties, prompts of"] == sha256_of(prompts)
+    with pytest.raises(InputError, match=r"absent.csv: no such file; give AlpacaEval's"):
+        build_report(whole.folder, Difficulty(tmp_path / "absent.csv"))
