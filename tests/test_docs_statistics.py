@@ -1,0 +1,51 @@
+"""docs/statistics.md explains every figure that stands in report.json."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from instruct.reporting import schema, schema_statistics
+from instruct.reporting.lengths import LEAST_PAIRS, MODEL
+from instruct.reporting.schema import Comparison, Panel, TallyFigures
+from instruct.reporting.statistics import LEAST_PAIRS as LEAST_VERDICTS
+
+TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
+NAMED = {word for part in re.findall(r"`([^`]+)`", TEXT) for word in re.findall(r"\w+", part)}
+# What a comparison says of itself, which is no figure.
+NO_FIGURES = {
+    "candidate", "baseline", "orders", "pairs_judged", "pairs_expected", "partial", "stopped", "ratings", "reasons",
+    "trimmed", "requests", "notes", "warnings",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, schema.LengthControl])
+def test_every_figure_is_explained(part):
+    assert part.__annotations__.keys() - NO_FIGURES - NAMED == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["Intervals", "Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part"]
+)
+def test_every_part_of_a_figure_is_explained(name):
+    described = {"dataset", "model", "candidate", "baseline"}
+    assert getattr(schema_statistics, name).__annotations__.keys() - described - NAMED == set()
+
+
+def test_the_numbers_of_the_page_are_those_of_the_code():
+    assert f"below {LEAST_PAIRS} pairs" in TEXT
+    assert LEAST_VERDICTS == 6
+    assert "fewer\nthan six verdicts" in TEXT
+    assert "HC0" in MODEL
+    assert "HC0" in TEXT
+    assert "a + b tanh(d / std(d))" in MODEL
+    assert "a + b · tanh(d / std(d))" in TEXT
+
+
+def test_each_section_of_a_figure_says_when_it_misleads_and_where_it_comes_from():
+    sections = TEXT.split("\n## ")[1:]
+    for word in ("*Misleads:*|when it misleads", "*Source:*|*Sources:*"):
+        silent = [text.splitlines()[0] for text in sections if not any(each in text for each in word.split("|"))]
+        assert silent == ["What is kept"], word
