@@ -118,7 +118,7 @@ def test_pairs_are_filtered_searched_and_sorted(visit):
     assert "timeout" in page.inner_text("#pair")
     page.click("#clear")
     page.fill("#search", "WORDS 700")  # only the judge says this
-    page.wait_for_function("document.getElementById('count').textContent.startsWith('1 of')")
+    sync_api.expect(page.locator("#count")).to_have_text("1 of 805 pairs")
     assert page.inner_text("#pair .head h3") == "Pair 701"
     page.fill("#search", "no text holds this")
     page.wait_for_selector("text=No pair fits these filters.")

@@ -99,14 +99,14 @@
     baseline: (a, b) => (b.l ? b.l[1] : -1) - (a.l ? a.l[1] : -1) || a.n - b.n,
   };
 
-  function filter() {
+  function filter(kept) {
     const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     found = all().filter((pair) => matches(pair, words)).sort(SORTS[byId("sort").value]);
     const more = pairs.comparisons[chosen].more;
     byId("count").textContent = `${found.length.toLocaleString("en")} of ${count(all().length, "pair")}` +
       (more ? `; ${count(more, "pair")} more are in this comparison and not on this page` : "");
     firstShown = 0;
-    showPair(found.includes(current) ? current : found[0] || null, false);
+    showPair(kept || found[0] || null, false);
   }
 
   function showList() {
@@ -250,15 +250,15 @@
   function clear() {
     byId("search").value = "";
     for (const id of fields) byId(id).selectedIndex = 0;
-    filter();
+    filter(current);
   }
 
   function ready(data) {
     pairs = data;
     let wait = 0;
-    byId("search").addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(filter, 120); });
-    for (const id of fields) byId(id).addEventListener("change", filter);
-    byId("clear").addEventListener("click", clear);
+    byId("search").addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => filter(), 120); });
+    for (const id of fields) byId(id).addEventListener("change", () => filter());
+    byId("clear").addEventListener("click", () => clear());
     byId("earlier").addEventListener("click", () => { firstShown = Math.max(0, firstShown - PAGE); listPage(); });
     byId("later").addEventListener("click", () => { firstShown += PAGE; listPage(); });
     addEventListener("hashchange", follow);
