@@ -246,4 +246,7 @@ def test_what_was_computed_from_the_same_is_not_computed_again(tmp_path):
     with remembering(file):
         assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]
     assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]  # outside, nothing is kept
-    assert asked == [2.0, 2.0, 3.0, 3.0, 3.0]
+    (tmp_path / "a file").write_text("")
+    with remembering(tmp_path / "a file" / "kept.json"):  # where nothing can be written
+        assert slow(np.array([1.0, 2.0]), 3.0) == [9.0]
+    assert asked == [2.0, 2.0, 3.0, 3.0, 3.0, 3.0]
