@@ -219,10 +219,7 @@ def _length_control(
 def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
     given = {} if difficulty is None else {"": difficulty.file, ", prompts of": difficulty.prompts}
     files = {f"instruction difficulties{what}": Path(file).expanduser() for what, file in given.items() if file}
-    for path in files.values():
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; give AlpacaEval's instruction difficulties")
-    return {name: sha256_of(path) for name, path in files.items()}
+    return {name: sha256_of(path) for name, path in files.items() if path.is_file()}  # what is not there was not read
 
 
 def _panel(candidate: str, baseline: str, members: dict[str, tuple[str, Outcomes]]) -> Panel:
