@@ -173,6 +173,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
                 yes=arguments.yes,
                 retry_failed=arguments.retry_failed,
                 reparse=arguments.reparse,
+                replay=Path(arguments.replay) if arguments.replay else None,
             )
         except StoppedError as error:  # what there is is reported, and the other judges are asked
             stopped = error
@@ -383,6 +384,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
     sub.add_argument("--orders", choices=["both", "one"], help="how often a pair is shown (default: the card's)")
+    sub.add_argument("--replay", metavar="FILE", help="take the replies from an export as JSON lines; ask nobody")
     sub.add_argument("--reparse", action="store_true", help="read the verdicts again from stored replies; ask nothing")
     _add_asking_flags(sub)
     _length_control_flags(sub)
