@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,14 @@ def changed_card(card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
     return ["the judge's card has changed since these verdicts were made; judge again"] * changed
 
 
-def figure_names(judges: list[Judge]) -> dict[str, str]:
-    """A file's stem for each judge's figure: two names may come down to one, on some disks by their case alone."""
+def figure_names(judges: list[Judge], others: Collection[str] = ()) -> dict[str, str]:
+    """A file's stem for each judge's figure: two names may come down to one, on some disks by their case alone.
+
+    `others`: the stems of further figures.
+    """
     found: dict[str, str] = {}
     for number, judge in enumerate(judges, 1):
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge["name"]).strip("-")[:60] or "judge"
-        taken = {other.lower() for other in found.values()}
+        taken = {other.lower() for other in [*others, *found.values()]}
         found[judge["name"]] = f"{stem}-{number}" if stem.lower() in taken else stem
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from instruct.reporting.figures import outcome_names
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.markdown_statistics import paired_section, statistics_section, table
-from instruct.reporting.schema import Comparison, Judge, Panel, Report, TallyFigures
+from instruct.reporting.schema import Comparison, Figure, Judge, Panel, Report, TallyFigures
 from instruct.reporting.text import (
     escape_markdown,
     evidence,
@@ -29,8 +30,10 @@ _POLICIES = {
 }
 
 
-def render_markdown(report: Report, figures: dict[str, str]) -> str:
-    """report.md. `figures` maps a judge's name to its figure's path beside the file."""
+def render_markdown(report: Report) -> str:
+    """report.md, with the figures that stand beside it."""
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    names = outcome_names(report["judges"])
     lines = [f"# {escape_markdown(report['run'])}", ""]
     for judge in report["judges"]:
         for warning in judge_warnings(judge):
@@ -44,12 +47,15 @@ def render_markdown(report: Report, figures: dict[str, str]) -> str:
         lines += ["Comparisons without any verdict yet:", "", *missing, ""]
     money = spent(report, escape_markdown)
     lines += [f"{money[0].upper()}{money[1:]}.", ""] if money else []
+    lines += _shown(figures, "win_rates")
     for judge in report["judges"]:
-        lines += _judge_section(judge, figures[judge["name"]])
+        lines += _judge_section(judge, _shown(figures, names[judge["name"]]))
+    lines += _shown(figures, "length_difference")
     for panel in report["panels"]:
         lines += _panel(panel)
     lines += paired_section(report)
-    lines += _systems(report) + _made_from(report)
+    lines += _systems(report) + _shown(figures, "answer_lengths")
+    lines += [*_made_from(report), "", *_shown(figures, "training")]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -63,7 +69,12 @@ def _opening(judge: Judge) -> list[str]:
     return [*lines, "", trust(judge, escape_markdown), ""]
 
 
-def _judge_section(judge: Judge, figure: str) -> list[str]:
+def _shown(figures: Mapping[str, Figure], name: str) -> list[str]:
+    figure = figures.get(name)
+    return [f"![{escape_markdown(figure['title'])}]({figure['png']})", ""] if figure else []
+
+
+def _judge_section(judge: Judge, figure: list[str]) -> list[str]:
     name = escape_markdown(judge["name"])
     lines = [f"## Verdicts of {name}", ""]
     for word, text in (("The judge", judge["description"]), ("Notes", judge["notes"])):
@@ -71,8 +82,7 @@ def _judge_section(judge: Judge, figure: str) -> list[str]:
             lines += [f"{word}: {escape_markdown(text, 1000)}", ""]
     notes = dict.fromkeys(note for comparison in judge["comparisons"] for note in comparison["notes"])
     lines += [f"- {escape_markdown(note, 1000)}" for note in notes] + [""] * bool(notes)
-    lines += [f"![Wins, ties and losses by the verdicts of {name}]({figure})", ""]
-    lines += _policies(judge["comparisons"]) + statistics_section(judge["comparisons"])
+    lines += figure + _policies(judge["comparisons"]) + statistics_section(judge["comparisons"])
     lines += _positions(judge["comparisons"])
     return lines + _ratings(judge["comparisons"]) + _reasons(judge["comparisons"])
 

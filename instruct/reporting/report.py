@@ -13,14 +13,14 @@ from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
 from instruct.reporting.exports import write_exports
+from instruct.reporting.figures import draw_figures, figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
-from instruct.reporting.judges import card_of, changed_card, describe, figure_names
+from instruct.reporting.judges import card_of, changed_card, describe
 from instruct.reporting.lengths import lengths_of
 from instruct.reporting.lineage import answers_path, lineage_warnings
 from instruct.reporting.markdown import render_markdown
 from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.panel import Outcomes, agreements, majority
-from instruct.reporting.plots import draw_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
 from instruct.reporting.remembered import remembering
 from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
@@ -28,7 +28,7 @@ from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
 def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
-    """Write report/report.json, report.md, figures/JUDGE.{png,svg} and exports/; each file whole or not at all.
+    """Write report/report.json, report.md, figures/*.{png,svg} and exports/; each file whole or not at all.
 
     The same run gives the same bytes, and a figure that would be the same is not drawn again.
 
@@ -43,13 +43,11 @@ def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
     """
     run = RunDirectory(run_folder)
     report = report or build_report(run.folder)
-    stems = figure_names(report["judges"])
-    for judge in report["judges"]:
-        draw_comparisons(judge, run.report / "figures" / stems[judge["name"]])
+    draw_figures(report, run.report)
     write_atomically(run.report / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     write_exports(run, report)
     path = run.report / "report.md"
-    write_atomically(path, render_markdown(report, {name: f"figures/{stem}.png" for name, stem in stems.items()}))
+    write_atomically(path, render_markdown(report))
     return path
 
 
@@ -107,7 +105,7 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
         policy = leading_policy(card, judgments)
         outcomes: Outcomes = {pair.instruction: pair.outcome for pair in results_under(card, judgments, policy)}
         panels.setdefault((candidate, baseline), {})[name] = (policy, outcomes)
-    return Report(
+    report = Report(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", run.folder.resolve().name)),
         created=manifest["created"],
@@ -125,6 +123,8 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
         versions=manifest["versions"],
         sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
+    report["figures"] = figures(report)
+    return report
 
 
 def _read_store(

@@ -99,4 +99,4 @@ def test_one_judge_is_no_panel(run, card, write_answers, judge_pairs):
     judge_pairs([("first", "second")] * 6)
     report = build_report(run.folder)
     assert report["panels"] == []
-    assert "majority" not in render_markdown(report, {"j": "figures/j.png"}) + render_summary(report)
+    assert "majority" not in render_markdown(report) + render_summary(report)

@@ -1,0 +1,118 @@
+"""What all figures share: their style, and how they become files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.errors import one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+# Okabe and Ito's palette: apart for every kind of colour blindness, and its first two in grey too.
+BLUE, ORANGE = "#0072B2", "#E69F00"
+COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
+INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
+WIDTH = 8.0  # inches, as wide as a page
+_LEFT = 0.15
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "font.size": 10,
+    "text.parse_math": False,  # names are foreign text: a dollar sign is a dollar sign
+    "svg.hashsalt": "instruct",
+    "svg.fonttype": "path",
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to be: the stem of its files, what it shows in words, the data that it shows, and what draws them.
+
+    `data` is JSON and all that `draw` reads: a figure is drawn again where they changed.
+    """
+
+    name: str
+    title: str
+    data: Any
+    draw: Callable[[Any], Picture]
+
+    def save(self, folder: Path) -> None:
+        """Write NAME.png (200 dpi) and NAME.svg.
+
+        The same data give the same bytes with the same matplotlib. Each file is written whole or not at all, and left
+        as it is where it shows just this already.
+        """
+        digest = self._digest()
+        metadata: dict[str, dict[str, Any]] = {
+            ".png": {"Description": digest},
+            ".svg": {"Description": digest, "Date": None},
+        }
+        paths = {suffix: folder / (self.name + suffix) for suffix in metadata}
+        if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths.values()):
+            return
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
+            picture = self.draw(self.data)
+            for suffix, path in paths.items():
+                buffer = io.BytesIO()
+                picture.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=metadata[suffix])
+                _write_whole(path, buffer.getvalue())
+
+    def _digest(self) -> str:
+        """Of all that the figure shows and of what draws it: to draw takes longer than the rest of a report."""
+        code = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+        drawn_by = [self.draw.__name__, code, importlib.metadata.version("matplotlib")]
+        return hashlib.sha256(json.dumps([self.name, self.data, drawn_by]).encode()).hexdigest()
+
+
+def picture_of(height: float, title: str, subtitle: str) -> Picture:
+    """An empty figure, `height` inches high, with its title and a line below it."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(WIDTH, height))
+    place = _LEFT / WIDTH
+    picture.text(place, 1 - 0.2 / height, title, va="top", size=13, weight="bold")
+    picture.text(place, 1 - 0.47 / height, subtitle, va="top", size=9, color=FAINT)
+    return picture
+
+
+def axes_at(picture: Picture, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches from the figure's left and top."""
+    total = picture.get_figheight()
+    axes = picture.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(LINE)
+    axes.tick_params(length=3, labelsize=8, color=FAINT, labelcolor=FAINT)
+    return axes
+
+
+def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> str:
+    """The two names of a comparison; on two lines where they are longer than `line` together."""
+    first, second = (one_line(name, limit) for name in (candidate, baseline))
+    return f"{first} vs{' ' if len(first + second) <= line else chr(10)}{second}"
+
+
+def left_margin(labels: list[str], most: float = 2.6) -> float:
+    """Inches that the labels of rows need on the left."""
+    return min(most, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

@@ -1,0 +1,127 @@
+"""Stacked bars of wins, ties and losses, a row a comparison: Figures 3 to 6 of the EMO paper (arXiv 2310.04691)."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from instruct.errors import one_line
+from instruct.reporting.figures.canvas import (
+    ALERT,
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    WIDTH,
+    Drawing,
+    axes_at,
+    left_margin,
+    picture_of,
+    versus,
+)
+from instruct.reporting.schema import Judge
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+_PARTS = {
+    "first named wins": (BLUE, "white"),
+    "tie": ("#DDDDDD", INK),
+    "first named loses": (ORANGE, INK),
+    "no verdict": ("#777777", "white"),
+}
+_ROW, _BAR = 0.62, 0.56
+
+
+def outcomes(judge: Judge, name: str) -> Drawing:
+    """The outcomes under each comparison's leading policy, by one judge."""
+    rows = [
+        {
+            "names": [comparison["candidate"], comparison["baseline"]],
+            "policy": comparison["leading"],
+            "figures": comparison["policies"][comparison["leading"]],
+            "partial": comparison["partial"],
+        }
+        for comparison in judge["comparisons"]
+    ]
+    data = {"judge": judge["name"], "model": judge["model"], "warning": judge["warning"], "rows": rows}
+    return Drawing(name, f"Wins, ties and losses by the verdicts of {judge['name']}", data, _draw)
+
+
+def _draw(data: dict[str, Any]) -> Picture:
+    from matplotlib.patches import Patch
+
+    rows = data["rows"]
+    warning = textwrap.wrap(one_line(data["warning"] or "", 400), 100)
+    names = [versus(*row["names"]) for row in rows]
+    left, right, bottom = left_margin(names), 1.45, 0.68
+    top = 0.85 + (0.18 * len(warning) + 0.3 if warning else 0)
+    height = top + _ROW * len(rows) + bottom
+    policies = ", ".join(dict.fromkeys(row["policy"] for row in rows))
+    subtitle = f"{one_line(data['model'], 70)}, policy: {policies}"
+    picture = picture_of(height, f"Verdicts of {one_line(data['judge'], 60)}", subtitle)
+    width = WIDTH - left - right
+    axes = axes_at(picture, left, top, width, _ROW * len(rows))
+    for place, row in enumerate(rows):
+        _draw_row(axes, place, row, width)
+    _style(axes, names)
+    if warning:
+        style = {"facecolor": "#FFF1E8", "edgecolor": ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
+        picture.text(
+            0.23 / WIDTH, 1 - 0.86 / height, "\n".join(warning), va="top", size=8.5, color=ALERT, weight="bold",
+            linespacing=1.35, bbox=style,
+        )  # fmt: skip
+    handles = [Patch(color=colour, label=part) for part, (colour, _) in _PARTS.items()]
+    picture.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.02), ncols=len(handles), frameon=False,
+        fontsize=8, handlelength=1, handleheight=1, columnspacing=1.5, handletextpad=0.5, borderaxespad=0,
+    )  # fmt: skip
+    return picture
+
+
+def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:
+    """One bar, in percent of all pairs; `inches` is what the whole of it is wide."""
+    figures = row["figures"]
+    counts = (figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"])
+    start = 0.0
+    narrow: list[tuple[float, str]] = []
+    for count, (colour, ink) in zip(counts, _PARTS.values(), strict=True):
+        if not count:
+            continue
+        share = 100 * count / figures["n"]
+        axes.barh(place, share, _BAR, left=start, color=colour, edgecolor="white", linewidth=0.4)
+        text, middle = str(count), start + share / 2
+        if share / 100 * inches > 0.1 * len(text) + 0.06:
+            axes.text(middle, place, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold")
+        else:
+            narrow.append((middle, text))
+        start += share
+    _draw_narrow(axes, place, narrow, inches)
+    rate, error = figures["win_rate"], figures["standard_error"]
+    said = "no verdict" if rate is None else f"{rate:.1f} %" + ("" if error is None else f" ± {error:.1f}")
+    pairs = f"n = {figures['n_judged']}" + (", PARTIAL" if row["partial"] else "")
+    axes.text(102, place - 0.13, said, ha="left", va="center", color=INK, size=10, weight="bold", clip_on=False)
+    axes.text(102, place + 0.2, pairs, ha="left", va="center", color=FAINT, size=8, clip_on=False)
+
+
+def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
+    """Counts of parts too narrow to hold them: above the bar, side by side, none beyond its ends."""
+    widths = [100 * (0.09 * len(text) + 0.06) / inches for _, text in labels]
+    edge = 100.0
+    for index in reversed(range(len(labels))):
+        middle, text = labels[index]
+        half = widths[index] / 2
+        place = max(sum(widths[:index]) + half, min(middle, edge - half))
+        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=INK, size=8)
+        edge = place - half
+
+
+def _style(axes: Axes, names: list[str]) -> None:
+    axes.set_xlim(0, 100)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0, pad=6, labelsize=10, labelcolor=INK)
+    axes.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
+    axes.spines["left"].set_visible(False)
+    axes.text(102, -0.62, "win rate ± SE", ha="left", va="bottom", color=FAINT, size=8, clip_on=False)

@@ -1,0 +1,115 @@
+"""A forest plot: the win rate of every comparison by every judge under every policy, with its interval."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from instruct.errors import one_line
+from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.schema import Judge
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+_ROW = 0.27
+# A page holds so many; of more comparisons the leading policies alone are drawn.
+_MOST_ROWS = 60
+
+
+def win_rates(judges: list[Judge]) -> Drawing | None:
+    """Over judges, comparisons and policies, with the 95 % interval from the standard error; None without a verdict."""
+    rows = [
+        {
+            "judge": judge["name"],
+            "names": [comparison["candidate"], comparison["baseline"]],
+            "policy": policy,
+            "leads": policy == comparison["leading"],
+            **{key: figures[key] for key in ("win_rate", "interval", "n_judged")},
+        }
+        for judge in judges
+        for comparison in judge["comparisons"]
+        for policy, figures in comparison["policies"].items()
+    ]
+    if len(rows) > _MOST_ROWS:
+        rows = [row for row in rows if row["leads"]]
+    title = "Win rates with their 95 % intervals, by judge, comparison and policy"
+    return Drawing("win_rates", title, rows, _draw) if rows else None
+
+
+def _draw(rows: list[dict[str, Any]]) -> Picture:
+    from matplotlib.lines import Line2D
+
+    lines = _lines(rows)
+    left, right, top, bottom = 3.65, 2.0, 0.8, 0.75
+    width = WIDTH - left - right
+    height = top + _ROW * len(lines) + bottom
+    picture = picture_of(height, "Win rates", "With 95 % intervals; a tie is half a win")
+    axes = axes_at(picture, left, top, width, _ROW * len(lines))
+    low, high = _limits(rows)
+    axes.set_xlim(low, high)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.axvline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+    axes.locator_params(axis="x", nbins=5)
+    beyond: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline", "clip_on": False}
+    for place, (text, row) in enumerate(lines):
+        if row is None:
+            axes.text((0.15 - left) / width, place, text, ha="left", weight="bold", size=9, **beyond)
+            continue
+        style: Any = {"color": INK if row["leads"] else FAINT, **beyond}
+        axes.text((0.3 - left) / width, place, text, ha="left", size=9, **style)
+        axes.text(-0.15 / width, place, row["policy"], ha="right", size=8, **style)
+        axes.text(1 + 0.15 / width, place, _said(row), ha="left", size=8, **style)
+        _mark(axes, place, row)
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy"),
+        Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"),
+    ]
+    picture.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.1 / height), ncols=2, frameon=False,
+        fontsize=8, columnspacing=1.5, borderaxespad=0,
+    )  # fmt: skip
+    return picture
+
+
+def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
+    """A line for each judge, and below it one for each of its rows; a comparison is named where it begins."""
+    lines: list[tuple[str, dict[str, Any] | None]] = []
+    judge, names = None, None
+    for row in rows:
+        if row["judge"] != judge:
+            judge, names = row["judge"], None
+            lines.append((one_line(judge, 70), None))
+        lines.append(("" if row["names"] == names else " vs ".join(one_line(name, 16) for name in row["names"]), row))
+        names = row["names"]
+    return lines
+
+
+def _limits(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Of the axis: all intervals and 50, to the next ten."""
+    values = [value for row in rows for value in [row["win_rate"], *(row["interval"] or [])] if value is not None]
+    low, high = 10 * math.floor(min([45, *values]) / 10), 10 * math.ceil(max([55, *values]) / 10)
+    return max(0, low), min(100, high)
+
+
+def _said(row: dict[str, Any]) -> str:
+    if row["win_rate"] is None:
+        return "no verdict"
+    interval = "" if row["interval"] is None else f" ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})"
+    return f"{row['win_rate']:.1f}{interval}, n = {row['n_judged']}"
+
+
+def _mark(axes: Axes, place: int, row: dict[str, Any]) -> None:
+    if row["win_rate"] is None:
+        return
+    colour = BLUE if row["leads"] else FAINT
+    if row["interval"] is not None:
+        axes.plot(row["interval"], [place, place], color=colour, linewidth=2 if row["leads"] else 1.2)
+    axes.plot(
+        row["win_rate"], place, "o", color=colour, markerfacecolor=colour if row["leads"] else "white", markersize=5,
+        clip_on=False, zorder=3,
+    )  # fmt: skip

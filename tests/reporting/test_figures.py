@@ -1,0 +1,288 @@
+"""The figures: valid PNG and SVG, the report's numbers in them, and foreign names that only show."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib as mpl
+import pytest
+from PIL import Image
+
+from instruct.reporting.comparison import tally_figures
+from instruct.reporting.figures import draw_figures, drawings, figures
+from instruct.reporting.health import answers_health, histogram_edges
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.statistics import Tally
+from instruct.runs import write_atomically
+
+HOSTILE = [
+    "$x^2$ \\frac{1}{0}",
+    "--><script>alert(1)</script>",
+    "&<>\"'",
+    "_hidden",
+    "\u202e\x00\n模型 😀",
+    "W" * 500,
+    "",
+]
+
+
+def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes):
+    return {
+        "candidate": candidate,
+        "baseline": baseline,
+        "leading": next(iter(policies)),
+        "policies": {policy: tally_figures(counts) for policy, counts in policies.items()},
+        "length": {"by_difference": list(bins)},
+        "partial": False,
+    } | changes
+
+
+def judge_of(*comparisons, **changes):
+    return {"name": "j", "model": "m", "warning": None, "comparisons": list(comparisons)} | changes
+
+
+def judge_of_tallies(*tallies, **changes):
+    return judge_of(*(comparison_of({"strict": counts}) for counts in tallies), **changes)
+
+
+def bin_of(low, high, n=40, win_rate=50.0, interval=(35.0, 65.0)):
+    return {"low": low, "high": high, "n": n, "win_rate": win_rate, "interval": list(interval)}
+
+
+def system_of(name, lengths, edges):
+    health = answers_health(["x" * length for length in lengths], edges, {})
+    return {"name": name, "n": len(lengths), "health": health}
+
+
+def training_of(name, steps, **curves):
+    log = {key: curves.get(key, [None] * len(steps)) for key in ("ce", "cost", "ratio", "grad_norm")}
+    return {"system": name, "objective": "emo, official", "log": {"step": steps, **log}}
+
+
+def report_of(*judges, systems=(), trainings=()):
+    return {"judges": list(judges), "systems": list(systems), "trainings": list(trainings)}
+
+
+def texts_of(path):
+    """What the figure says: matplotlib leaves each text as a comment beside its outlines."""
+    ElementTree.parse(path)
+    return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def whole_report(name="emo"):
+    """A report with something in every figure."""
+    policies = {"strict": Tally(41, 13, 27, 3, 1), "single": Tally(40, 20, 25)}
+    judge = judge_of(comparison_of(policies, name, bins=[bin_of(-90, -3), bin_of(2, 800)]), name=name, model=name)
+    systems = [system_of(name, [10, 20, 300], [0, 100, 200, 301])]
+    curve = [2.5, 2.25, None, 2.0]
+    training = training_of(name, [5, 10, 15, 20], ce=curve, cost=curve, ratio=curve, grad_norm=curve)
+    return report_of(judge | {"warning": name}, systems=systems, trainings=[training | {"objective": name}])
+
+
+def png_of(path):
+    with Image.open(path) as image:
+        image.load()
+        assert (image.format, image.width) == ("PNG", 1600)
+        return image.convert("RGB")
+
+
+def test_every_figure_that_is_listed_is_drawn_in_both_forms(tmp_path):
+    report = whole_report()
+    draw_figures(report, tmp_path)
+    listed = figures(report)
+    assert [figure["name"] for figure in listed] == [
+        "emo",
+        "win_rates",
+        "length_difference",
+        "answer_lengths",
+        "training",
+    ]
+    for figure in listed:
+        assert len(png_of(tmp_path / figure["png"]).getcolors(1 << 24)) > 10
+        assert len(texts_of(tmp_path / figure["svg"])) > 10
+    assert len({figure["title"] for figure in listed}) == 5
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")) == sorted(
+        figure[form] for figure in listed for form in ("png", "svg")
+    )
+
+
+def test_foreign_names_only_show(tmp_path):
+    each = [whole_report(name) for name in HOSTILE]
+    report = report_of(*(judge for one in each for judge in one["judges"]))
+    report |= {part: [item for one in each for item in one[part]] for part in ("systems", "trainings")}
+    draw_figures(report, tmp_path)
+    assert len(figures(report)) == len(HOSTILE) + 4
+    for figure in figures(report):
+        root = ElementTree.parse(tmp_path / figure["svg"]).getroot()
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not tags & {"script", "image", "foreignObject", "a"}
+        png_of(tmp_path / figure["png"])
+
+
+def test_a_judges_name_cannot_take_another_figures_file():
+    report = report_of(*(judge_of_tallies(Tally(1), name=name) for name in ("Training", "win_rates", "../x", "..x")))
+    assert [drawing.name for drawing in drawings(report)] == ["Training-1", "win_rates-2", "x", "x-4", "win_rates"]
+
+
+def test_what_there_is_no_data_for_is_not_drawn():
+    judge = judge_of_tallies(Tally(1))
+    judge["comparisons"][0]["length"] = None
+    without_log = {"system": "emo", "objective": "mle", "log": None}
+    report = report_of(judge, trainings=[without_log])
+    assert [drawing.name for drawing in drawings(report)] == ["j", "win_rates"]
+
+
+def test_the_outcomes_are_bars_with_the_counts_inside(tmp_path):
+    draw_figures(report_of(judge_of_tallies(Tally(41, 13, 27, 3, 1), Tally(8, 0, 92))), tmp_path)
+    colours = {colour for _, colour in png_of(tmp_path / "figures" / "j.png").getcolors(1 << 24)}
+    assert {(0x00, 0x72, 0xB2), (0xDD, 0xDD, 0xDD), (0xE6, 0x9F, 0x00), (0x77, 0x77, 0x77)} <= colours
+    texts = texts_of(tmp_path / "figures" / "j.svg")
+    assert {"41", "13", "27", "4", "8", "92", "Verdicts of j", "emo vs mle", "n = 81", "n = 100"} <= {*texts}
+    assert texts.count("0") == 1  # the axis: no part of a bar is labelled with none
+
+
+def test_the_warning_and_a_partial_comparison_are_on_the_outcomes(tmp_path):
+    judge = judge_of(comparison_of({"strict": Tally(3, 2, 1)}, partial=True), warning="proves the plumbing")
+    draw_figures(report_of(judge), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "j.svg")
+    assert "proves the plumbing" in texts
+    assert "n = 6, PARTIAL" in texts
+
+
+@pytest.mark.parametrize("counts", [Tally(), Tally(failed=9), Tally(win=1), Tally(1, 1, 800, 1, 1)])
+def test_lopsided_counts_are_drawn(tmp_path, counts):
+    draw_figures(report_of(judge_of_tallies(counts)), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "j.svg")
+    parts = [counts.win, counts.tie, counts.loss, counts.unread]
+    assert {str(part) for part in parts if part} <= {*texts}
+    # once in the legend, once where the win rate would stand
+    assert texts.count("no verdict") == (1 if counts.n_judged else 2)
+    forest = texts_of(tmp_path / "figures" / "win_rates.svg")
+    assert ("no verdict" in forest) == (not counts.n_judged)
+
+
+def test_the_forest_names_every_judge_comparison_and_policy(tmp_path):
+    policies = {"strict": Tally(50, 20, 30), "single": Tally(60, 0, 40)}
+    judges = [
+        judge_of(comparison_of(policies), comparison_of({"single": Tally(20, 0, 80)}, "mle", "base"), name=name)
+        for name in ("one", "two")
+    ]
+    draw_figures(report_of(*judges), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "win_rates.svg")
+    assert [text for text in texts if text in ("one", "two")] == ["one", "two"]
+    assert texts.count("emo vs mle") == texts.count("mle vs base") == 2
+    assert (texts.count("strict"), texts.count("single")) == (2, 4)
+    assert texts.count("20.0 (12.1 to 27.9), n = 100") == 2  # 20 ± 1.96 · 100 · sqrt(0.2 · 0.8 / 99)
+
+
+def test_a_forest_of_very_many_is_of_the_leading_policies():
+    policies = {"strict": Tally(5, 2, 3), "single": Tally(6, 0, 4), "upstream": Tally(6, 1, 3)}
+    judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]
+    (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
+    assert len(forest.data) == 30
+    assert {row["policy"] for row in forest.data} == {"strict"}
+
+
+def test_win_rates_stand_over_the_differences_in_length(tmp_path):
+    bins = [bin_of(-812, -5, n=33), bin_of(0, 7, n=34), bin_of(8, 1200, n=32)]
+    draw_figures(report_of(judge_of(comparison_of({"strict": Tally(50, 20, 29)}, bins=bins))), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "length_difference.svg")
+    assert {"emo vs mle", "by j", "n = 33", "n = 34", "n = 32"} <= {*texts}
+    assert {"\N{MINUS SIGN}812", "to \N{MINUS SIGN}5", "0", "to +7", "+8", "to +1200"} <= {
+        line for text in texts for line in text.split("\n")
+    }
+
+
+def test_of_many_comparisons_the_first_panels_are_drawn_and_the_figure_says_so(tmp_path):
+    comparisons = [comparison_of({"strict": Tally(5, 2, 3)}, f"s{number}", bins=[bin_of(0, 9)]) for number in range(13)]
+    draw_figures(report_of(judge_of(*comparisons)), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "length_difference.svg")
+    assert any(text.endswith("the first 12 of 13 comparisons") for text in texts)
+    assert ("s11 vs mle" in texts, "s12 vs mle" in texts) == (True, False)
+
+
+def test_the_lengths_share_an_axis_and_the_longest_a_bar(tmp_path):
+    lengths = {"emo": [10] * 90 + [250] * 200 + [9000], "mle": [300] * 300}
+    edges = histogram_edges(itertools.chain(*lengths.values()))
+    assert edges[-1] == 9001
+    draw_figures(report_of(systems=[system_of(name, each, edges) for name, each in lengths.items()]), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "answer_lengths.svg")
+    assert {"emo", "mle", "median 250", "median 300", "mean 206, n = 291", "mean 300, n = 300"} <= {*texts}
+    assert f"Dashed: the median. Pale: {edges[-2]} characters and more, up to 9000." in texts
+
+
+def test_training_curves_are_drawn_for_what_was_logged(tmp_path):
+    steps = list(range(1, 60))
+    mle = training_of("mle", steps, ce=[2.0] * 59, grad_norm=[0.5] * 59)
+    broken = training_of("emo", steps, ce=[None] * 59)
+    draw_figures(report_of(trainings=[mle, broken | {"objective": "emo, paper"}]), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "training.svg")
+    assert {"mle (emo, official)", "cross-entropy (nats a token)", "gradient norm"} <= {*texts}
+    assert not {"transport cost", "ratio of cross-entropy to cost"} & {*texts}
+
+
+def test_the_settings_of_the_caller_stay(tmp_path):
+    before = dict(mpl.rcParams)
+    draw_figures(whole_report(), tmp_path)
+    assert dict(mpl.rcParams) == before
+
+
+def test_what_is_drawn_already_is_left_and_what_changed_is_drawn_again(tmp_path):
+    draw_figures(whole_report(), tmp_path)
+    files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / "figures").iterdir()}
+    report = whole_report()
+    report["trainings"][0]["log"]["ce"][0] = 3.0
+    draw_figures(report, tmp_path)
+    changed = {path.name for path, (time_ns, _) in files.items() if path.stat().st_mtime_ns != time_ns}
+    assert changed == {"training.png", "training.svg"}
+    for path in files:
+        path.unlink()
+    draw_figures(whole_report(), tmp_path)
+    assert {path: path.read_bytes() for path in files} == {path: data for path, (_, data) in files.items()}
+
+
+def test_the_report_lists_draws_and_shows_them(run, card, judge_pairs, write_answers):
+    card("j")
+    for name in ("emo", "mle"):
+        write_answers(name, 40)
+        log = [{"loss": 1.0, "step": step, "ce": 2.0 / step, "grad_norm": 0.5} for step in (1, 2, 3)]
+        write_atomically(run.adapters / name / "training_log.json", json.dumps(log))
+    judge_pairs([("first", "second")] * 30 + [("tie", "tie")] * 10)
+    path = write_report(run.folder)
+    report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
+    assert report["figures"] == build_report(run.folder)["figures"]
+    assert [figure["name"] for figure in report["figures"]] == [
+        "j",
+        "win_rates",
+        "length_difference",
+        "answer_lengths",
+        "training",
+    ]
+    markdown = path.read_text(encoding="utf-8")
+    for figure in report["figures"]:
+        assert markdown.count(f"]({figure['png']})") == 1
+        assert (run.report / figure["png"]).is_file()
+        assert (run.report / figure["svg"]).is_file()
+
+
+def test_the_figures_of_805_pairs_take_two_seconds(tmp_path):
+    """Two judges of one comparison, with everything else there is to draw, without matplotlib's own start."""
+    rng = random.Random(0)
+    lengths = [[round(rng.lognormvariate(6, 1)) for _ in range(805)] for _ in range(2)]
+    edges = histogram_edges(itertools.chain(*lengths))
+    policies = {policy: Tally(300, 105, 380, 20) for policy in ("strict", "single", "upstream")}
+    bins = [bin_of(100 * number, 100 * number + 99, n=161) for number in range(-2, 3)]
+    judges = [judge_of(comparison_of(policies, bins=bins), name=name) for name in ("one", "two")]
+    curve = [rng.random() for _ in range(500)]
+    curves = dict.fromkeys(("ce", "cost", "ratio", "grad_norm"), curve)
+    trainings = [training_of(name, list(range(500)), **curves) for name in ("emo", "mle")]
+    systems = [system_of(name, each, edges) for name, each in zip(("emo", "mle"), lengths, strict=True)]
+    draw_figures(whole_report(), tmp_path / "start")
+    begun = time.process_time()
+    draw_figures(report_of(*judges, systems=systems, trainings=trainings), tmp_path)
+    assert time.process_time() - begun < 2
