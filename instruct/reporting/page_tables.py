@@ -8,7 +8,7 @@ from typing import Any
 
 from instruct.errors import one_line
 from instruct.reporting.schema import Comparison, Panel, Report, TallyFigures
-from instruct.reporting.text import number, span
+from instruct.reporting.text import number, probability, span
 
 _COUNTS = ("n", "win", "tie", "loss", "unparsed", "failed")
 _POLICIES = {
@@ -54,7 +54,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 def report_tables(report: Report) -> list[Table]:
     """What belongs to no single comparison: panels, systems, training."""
     tables = [table for panel in report["panels"] for table in _panel(panel)]
-    tables += [_systems(report), _trainings(report)]
+    tables += [_paired(report), _systems(report), _trainings(report)]
     return [table for table in tables if table.rows]
 
 
@@ -116,27 +116,28 @@ def _policies(comparison: Comparison) -> Table:
 
 
 def _intervals(comparison: Comparison) -> Table:
+    methods = ("standard_error", "bootstrap", "wilson")
     rows = []
     for policy, figures in comparison["policies"].items():
         more: Mapping[str, Any] = figures
-        found = more.get("intervals") or {}
-        rows += [(policy, clean(name).replace("_", " "), span(values)) for name, values in found.items()]
-    return Table("95 % intervals of the win rate", ("policy", "method", "interval"), rows, left=2)
+        if "intervals" in more:
+            rows.append((policy, *(span(more["intervals"][name]) for name in methods)))
+    note = "By three methods: where they differ much, the pairs are few or one-sided."
+    header = ("policy", "by standard error", "bootstrap", "Wilson")
+    return Table("95 % intervals of the win rate", header, rows, note=note)
 
 
 def _tests(significance: Mapping[str, Any], power: Mapping[str, Any]) -> Table:
     rows = []
-    for name, found in significance.items():
-        if isinstance(found, Mapping):
-            n = found.get("n", found.get("resamples"))
-            what = f"{name.replace('_', ' ')} ({'n' if 'n' in found else 'resamples'} = {_value(n)})"
-            rows.append((clean(what), _probability(found.get("p"))))
+    if significance:
+        sign, permutation = significance["sign_test"], significance["permutation_test"]
+        rows.append((f"sign test p, over {sign['n']} pairs that are no tie", probability(sign["p"])))
+        rows.append((f"permutation test p, {permutation['resamples']} resamples", probability(permutation["p"])))
     if power:
-        rows.append(
-            ("smallest difference this many pairs could show", f"{number(power.get('smallest_difference'))} points")
-        )
-        rows.append(("pairs needed to show the difference seen", _value(power.get("pairs_needed"))))
-    return Table("Significance and power", ("test", "value"), rows, note=clean(power.get("note") or "", 600))
+        smallest = number(power["smallest_difference"])
+        rows.append(("smallest difference that so many pairs show in four of five cases, points", smallest))
+        rows.append(("pairs needed for the difference seen", _value(power["pairs_needed"])))
+    return Table("Significance and power", ("figure", "value"), rows, note=clean(power.get("note") or "", 600))
 
 
 def _positions(comparison: Comparison) -> Table:
@@ -219,6 +220,19 @@ def _panel(panel: Panel) -> list[Table]:
     ]
 
 
+def _paired(report: Report) -> Table:
+    more: Mapping[str, Any] = report
+    names = ("judge", "policy", "first", "second", "baseline")
+    rows = [
+        [*(clean(each[name]) for name in names), str(each["n"]), number(each["difference"]), span(each["interval"]),
+         probability(each["p"])]
+        for each in more.get("paired") or []
+    ]  # fmt: skip
+    note = "The first's win rate minus the second's, in points, over the prompts judged for both."
+    header = (*names, "prompts", "difference", "95 % interval", "p")
+    return Table("Systems with one baseline, pair by pair", header, rows, left=5, note=note)
+
+
 def _systems(report: Report) -> Table:
     """The answers' health; what nobody measured has no column."""
     columns: dict[str, list[str]] = {}
@@ -256,9 +270,3 @@ def _trainings(report: Report) -> Table:
 
 def _value(value: Any) -> str:
     return "-" if value is None else clean(f"{value:g}" if isinstance(value, float) else value)
-
-
-def _probability(p: float | None) -> str:
-    if p is None:
-        return "-"
-    return "p < 0.0001" if p < 0.0001 else f"p = {p:.4f}"

@@ -19,6 +19,7 @@ from instruct.reporting.judges import card_of, changed_card, describe
 from instruct.reporting.lengths import lengths_of
 from instruct.reporting.lineage import answers_path, lineage_warnings
 from instruct.reporting.markdown import render_markdown
+from instruct.reporting.page import write_page
 from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.panel import Outcomes, agreements, majority
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
@@ -28,7 +29,7 @@ from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 
 def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
-    """Write report/report.json, report.md, figures/*.{png,svg} and exports/; each file whole or not at all.
+    """Write report/report.{json,html,md}, figures/*.{png,svg} and exports/; each file whole or not at all.
 
     The same run gives the same bytes, and a figure that would be the same is not drawn again.
 
@@ -46,6 +47,7 @@ def write_report(run_folder: str | Path, report: Report | None = None) -> Path:
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     write_exports(run, report)
+    write_page(run, report, answer_files(run, run.manifest()))
     path = run.report / "report.md"
     write_atomically(path, render_markdown(report))
     return path
