@@ -69,7 +69,7 @@ def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
     folder = wide_model.with_name("without-end")
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    done = replies(TransformersJudge(make_card("pandalm", folder, {"beams": 4, "max_tokens": 24})), PROMPTS)
+    done = replies(TransformersJudge(make_card("pandalm", folder, {"max_tokens": 24})), PROMPTS)
     expected, greedy = [], []
     network.config.pad_token_id, network.config.bos_token_id, network.config.eos_token_id = 0, 1, 2
     for prompt in PROMPTS:
@@ -123,7 +123,7 @@ def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_
 
 
 def test_the_engine_is_in_every_key_and_greedy_in_place_of_beams_is_said(wide_model, make_card):
-    card = make_card("pandalm", wide_model, {"beams": 4})
+    card = make_card("pandalm", wide_model)
     beams, greedy = TransformersJudge(card), VLLMJudge(card)
     assert beams.identity != greedy.identity
     assert beams.identity["model"] == greedy.identity["model"] != str(wide_model)  # what is in the folder

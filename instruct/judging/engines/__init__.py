@@ -62,6 +62,7 @@ def check_available(card: JudgeCard, base_url: str | None = None, engine: Engine
     else:
         from instruct.judging.engines.local import local_model
 
+        _made(card, base_url, engine, None).close()
         local_model(card)
 
 
