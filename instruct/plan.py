@@ -80,9 +80,7 @@ def check_evaluation(config: ExperimentConfig) -> None:
         check_available(card, judge.base_url, judge.engine)
         endpoint = judge.base_url or (OPENAI if card.annotator else None)
         if judge.budget_usd is None and (price_of(card.model, endpoint) or not is_free(endpoint)):
-            raise InputError(
-                f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run"
-            )
+            raise InputError(f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run")
         orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
         comparisons = len(judge.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)

@@ -102,7 +102,7 @@ def read_reply(card: JudgeCard, data: bytes) -> Completion:
         raise Fault("malformed reply: no JSON", answered=True) from None
     if b"\\u" in data:  # only an escape can stand for a lone surrogate
         reply = _well_formed_throughout(reply)
-    usage = (None, None)
+    usage: tuple[int | None, int | None] = (None, None)
     try:
         counts = reply.get("usage") or {}
         usage = (_count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
