@@ -180,6 +180,22 @@ def test_the_forest_names_every_judge_comparison_and_policy(tmp_path):
     assert texts.count("20.0 (12.1 to 27.9), n = 100") == 2  # 20 ± 1.96 · 100 · sqrt(0.2 · 0.8 / 99)
 
 
+def test_the_forest_says_what_its_rates_cannot(tmp_path):
+    comparison = comparison_of({"strict": Tally(2), "single": Tally(2, 0, 0, 0, 9)}, partial=True)
+    draw_figures(report_of(judge_of(comparison, warning="proves the plumbing")), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "win_rates.svg")
+    assert "WARNING: proves the plumbing" in texts
+    assert texts.count("100.0, too few, n = 2, PARTIAL") == 2
+
+
+def test_spikes_of_the_gradient_norm_leave_the_rest_to_be_seen(tmp_path):
+    curve = [1.0 + step / 100 for step in range(60)]
+    log = training_of("emo", list(range(60)), ce=curve, grad_norm=[*curve[:-1], 900.0])
+    draw_figures(report_of(trainings=[log]), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "training.svg")
+    assert {"1", "10", "100"} <= {*texts}
+
+
 def test_a_forest_of_very_many_is_of_the_leading_policies():
     policies = {"strict": Tally(5, 2, 3), "single": Tally(6, 0, 4), "upstream": Tally(6, 1, 3)}
     judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
-from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
 from instruct.reporting.schema import Judge
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _ROW = 0.27
 # A page holds so many; of more comparisons the leading policies alone are drawn.
 _MOST_ROWS = 60
+_WARNING = "WARNING: "
 
 
 def win_rates(judges: list[Judge]) -> Drawing | None:
@@ -23,10 +24,12 @@ def win_rates(judges: list[Judge]) -> Drawing | None:
     rows = [
         {
             "judge": judge["name"],
+            "warning": judge["warning"],
             "names": [comparison["candidate"], comparison["baseline"]],
             "policy": policy,
             "leads": policy == comparison["leading"],
-            **{key: figures[key] for key in ("win_rate", "interval", "n_judged")},
+            "partial": comparison["partial"],
+            **{key: figures[key] for key in ("win_rate", "interval", "n_judged", "finding")},
         }
         for judge in judges
         for comparison in judge["comparisons"]
@@ -56,19 +59,20 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     axes.locator_params(axis="x", nbins=5)
     beyond: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline", "clip_on": False}
+    style: dict[str, Any]
     for place, (text, row) in enumerate(lines):
         if row is None:
-            axes.text((0.15 - left) / width, place, text, ha="left", weight="bold", size=9, **beyond)
+            style = {"color": ALERT, "size": 8} if text.startswith(_WARNING) else {"color": INK, "size": 9}
+            axes.text((0.15 - left) / width, place, text, ha="left", weight="bold", **style, **beyond)
             continue
-        style: Any = {"color": INK if row["leads"] else FAINT, **beyond}
+        style = {"color": INK if row["leads"] else FAINT, **beyond}
         axes.text((0.3 - left) / width, place, text, ha="left", size=9, **style)
         axes.text(-0.15 / width, place, row["policy"], ha="right", size=8, **style)
         axes.text(1 + 0.15 / width, place, _said(row), ha="left", size=8, **style)
         _mark(axes, place, row)
-    handles = [
-        Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy"),
-        Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"),
-    ]
+    handles = [Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy")]
+    if not all(row["leads"] for row in rows):
+        handles.append(Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"))
     picture.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.1 / height), ncols=2, frameon=False,
         fontsize=8, columnspacing=1.5, borderaxespad=0,
@@ -77,13 +81,15 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
-    """A line for each judge, and below it one for each of its rows; a comparison is named where it begins."""
+    """A line for each judge, its warning, and one for each of its rows; a comparison is named where it begins."""
     lines: list[tuple[str, dict[str, Any] | None]] = []
     judge, names = None, None
     for row in rows:
         if row["judge"] != judge:
             judge, names = row["judge"], None
-            lines.append((one_line(judge, 70), None))
+            lines.append((one_line(judge, 50), None))
+            if row["warning"]:
+                lines.append((one_line(_WARNING + row["warning"], 105), None))
         lines.append(("" if row["names"] == names else " vs ".join(one_line(name, 16) for name in row["names"]), row))
         names = row["names"]
     return lines
@@ -99,15 +105,21 @@ def _limits(rows: list[dict[str, Any]]) -> tuple[float, float]:
 def _said(row: dict[str, Any]) -> str:
     if row["win_rate"] is None:
         return "no verdict"
-    interval = "" if row["interval"] is None else f" ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})"
-    return f"{row['win_rate']:.1f}{interval}, n = {row['n_judged']}"
+    interval = f" ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})" if _has_interval(row) else ", too few"
+    partial = ", PARTIAL" if row["partial"] else ""
+    return f"{row['win_rate']:.1f}{interval}, n = {row['n_judged']}{partial}"
+
+
+def _has_interval(row: dict[str, Any]) -> bool:
+    """Of too few pairs it would be too short: that of two wins has no length at all."""
+    return row["interval"] is not None and row["finding"] != "too few"
 
 
 def _mark(axes: Axes, place: int, row: dict[str, Any]) -> None:
     if row["win_rate"] is None:
         return
     colour = BLUE if row["leads"] else FAINT
-    if row["interval"] is not None:
+    if _has_interval(row):
         axes.plot(row["interval"], [place, place], color=colour, linewidth=2 if row["leads"] else 1.2)
     axes.plot(
         row["win_rate"], place, "o", color=colour, markerfacecolor=colour if row["leads"] else "white", markersize=5,
