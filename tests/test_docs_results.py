@@ -1,0 +1,67 @@
+"""docs/results: the figures are those of the data, and no text of it stands there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instruct.judging.exchange import import_into_run
+from instruct.reporting.report import build_report
+
+PUBLISHED = Path(__file__).resolve().parent.parent / "docs" / "results" / "alpaca_7b"
+# As AlpacaEval's leaderboards have them: wins, draws, losses, win rate, standard error, discrete win rate.
+FIGURES = {
+    "alpaca_eval_gpt4": (205, 16, 584, 26.459627, 1.535711, 26.459627),
+    "weighted_alpaca_eval_gpt4_turbo": (17, 3, 785, 2.591451, 0.487086, 2.298137),
+}
+KEYS = ("win", "tie", "loss", "win_rate", "standard_error", "discrete_win_rate")
+
+
+@pytest.fixture(scope="module")
+def committed() -> dict:
+    return json.loads((PUBLISHED / "report.json").read_text(encoding="utf-8"))
+
+
+def test_the_report_has_the_published_figures(committed):
+    found = {judge["name"]: judge["comparisons"][0]["policies"]["single"] for judge in committed["judges"]}
+    assert {name: tuple(figures[key] for key in KEYS) for name, figures in found.items()} == FIGURES
+    parts = {judge["name"]: judge["comparisons"][0]["parts"] for judge in committed["judges"]}
+    for judge in FIGURES:
+        assert {part["dataset"]: part["n"] for part in parts[judge]} == {
+            "selfinstruct": 252, "oasst": 188, "koala": 156, "helpful_base": 129, "vicuna": 80,
+        }  # fmt: skip
+    readme = (PUBLISHED / "README.md").read_text(encoding="utf-8")
+    for figures in FIGURES.values():
+        assert f"{figures[3]:.6f}" in readme
+        assert f"{figures[4]:.6f}" in readme
+
+
+def test_the_same_call_gives_the_same_figures(committed, shared_data, tmp_path):
+    folder = shared_data / "alpaca_eval"
+    for judge, reference in (
+        ("alpaca_eval_gpt4", None),
+        ("weighted_alpaca_eval_gpt4_turbo", folder / "reference_gpt4_1106_preview.json"),
+    ):
+        run = import_into_run(folder / f"alpaca-7b.{judge}.annotations.json", tmp_path / "run", reference=reference)
+    again = build_report(run.folder)
+    for ours, theirs in zip(again["judges"], committed["judges"], strict=True):
+        (now,), (then,) = ours["comparisons"], theirs["comparisons"]
+        assert {key: now["policies"]["single"][key] for key in KEYS} == {
+            key: then["policies"]["single"][key] for key in KEYS
+        }
+    assert again["sha256"] == committed["sha256"]
+
+
+def test_no_prompt_and_no_answer_stands_there(shared_data):
+    files = [path for path in PUBLISHED.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= {".md", ".json", ".csv", ".tex", ".png", ".svg"}  # no page with the pairs
+    shown = " ".join(path.read_text(encoding="utf-8") for path in files if path.suffix != ".png")
+    texts = set()
+    for file in (shared_data / "alpaca_eval").glob("*.json"):
+        for row in json.loads(file.read_text(encoding="utf-8")):
+            texts |= {str(row.get(key) or "").strip()[:60] for key in ("instruction", "output", "output_1", "output_2")}
+    long = {text for text in texts if len(text) > 25}
+    assert len(long) > 2000
+    assert [text for text in long if text in shown] == []
