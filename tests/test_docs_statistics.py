@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from instruct.reporting import schema, schema_statistics
+from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
 from instruct.reporting.lengths import LEAST_PAIRS, MODEL
 from instruct.reporting.schema import Comparison, Panel, TallyFigures
 from instruct.reporting.statistics import LEAST_PAIRS as LEAST_VERDICTS
@@ -21,7 +22,7 @@ NO_FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, schema.LengthControl])
+@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, schema.LengthControl, schema.Health])
 def test_every_figure_is_explained(part):
     assert part.__annotations__.keys() - NO_FIGURES - NAMED == set()
 
@@ -40,6 +41,10 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert "fewer\nthan six verdicts" in TEXT
     assert "HC0" in MODEL
     assert "HC0" in TEXT
+    assert f"at least {FAULTY_PERCENT} %" in TEXT
+    assert f"{LONGER_PERCENT} % or more above" in TEXT
+    assert REPEATED_ABOVE == 0.5
+    assert "distinct 4-grams / 4-grams > ½" in TEXT
     assert "a + b tanh(d / std(d))" in MODEL
     assert "a + b · tanh(d / std(d))" in TEXT
 

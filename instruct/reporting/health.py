@@ -25,8 +25,8 @@ _MOST_BARS = 30
 # From here on a fault, or a difference in length, is a warning; below it stands in the table alone. Judges prefer the
 # longer answer: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
 # (Dubois et al. 2024, arXiv 2404.04475).
-_FAULTY_PERCENT = 5
-_LONGER_PERCENT = 20
+FAULTY_PERCENT = 5
+LONGER_PERCENT = 20
 
 
 def repeated_fraction(text: str, n: int = _N_GRAM) -> float:
@@ -100,7 +100,7 @@ def _faults(system: System) -> list[str]:
     said = [
         f"{count} of {n} ({100 * count / n:.0f} %) are {fault}"
         for fault, count in parts.items()
-        if 100 * count >= _FAULTY_PERCENT * n
+        if 100 * count >= FAULTY_PERCENT * n
     ]
     return [f"the answers of {one_line(system['name'], 60)}: {', '.join(said)}"] if said else []
 
@@ -109,7 +109,7 @@ def _longer(both: Sequence[System], comparison: Comparison) -> list[str]:
     """The longer side, where it is much longer: a win by verbosity shows here."""
     shorter, longer = sorted(both, key=lambda system: system["health"]["mean_characters"])
     least, most = shorter["health"]["mean_characters"], longer["health"]["mean_characters"]
-    if most == least or 100 * (most - least) < _LONGER_PERCENT * least:
+    if most == least or 100 * (most - least) < LONGER_PERCENT * least:
         return []
     finding = comparison["policies"][comparison["leading"]]["finding"]
     winner = comparison[finding] if finding in ("candidate", "baseline") else None  # type: ignore[literal-required]
