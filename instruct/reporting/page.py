@@ -152,7 +152,7 @@ def _view(judge: Judge, comparison: Comparison) -> View:
         interval=figures["interval"],
         facts=_facts(judge, comparison, figures),
         cautions=[clean(text, 1000) for text in cautions(judge, comparison)],
-        notes=[clean(text, 1000) for text in ([controlled] if controlled else []) + comparison["notes"]],
+        notes=[clean(text[:1].upper() + text[1:], 1000) for text in [controlled, *comparison["notes"]] if text],
         tables=comparison_tables(comparison),
     )
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pages
 import pytest
+from PIL import Image
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
@@ -243,3 +249,12 @@ def test_the_first_filtered_pair_is_there_within_a_second(browser, address):
     seconds = time.monotonic() - begun
     page.context.close()
     assert seconds < 1
+
+
+def test_the_readmes_picture_is_made_by_its_command(address, tmp_path):
+    run = Path(unquote(urlparse(address).path)).parent.parent
+    output = tmp_path / "report.png"
+    subprocess.run([sys.executable, ROOT / "docs" / "screenshot.py", run, "--output", output], check=True)
+    with Image.open(output) as image:
+        assert image.width == 2400
+        assert image.height > 1200

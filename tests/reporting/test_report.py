@@ -197,7 +197,8 @@ def test_the_files_are_whole_and_the_same_each_time(judged):
     names = [str(file.relative_to(judged.report)) for file in files]
     figures = ("answer_lengths", "j", "length_difference", "win_rates")
     drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")]
-    assert [name for name in names if not name.startswith("exports/")] == [*drawn, "report.json", "report.md"]
+    reports = ["report.html", "report.json", "report.md"]
+    assert [name for name in names if not name.startswith("exports/")] == [*drawn, *reports]
     before = {file: file.read_bytes() for file in files}
     assert json.loads(before[judged.report / "report.json"]) == build_report(judged.folder)
     assert "](figures/j.png)" in path.read_text(encoding="utf-8")

@@ -182,7 +182,7 @@
       if (alone) box.append(element("p", "text", `On ${shown[place]}'s answer:`));
       box.append(element("div", "words", null, ...textBox(number)));
     });
-    if (!each.w && each.o !== "failed") box.append(element("p", "cut", "The judge's words are not kept."));
+    if (!each.w && each.o !== "failed") box.append(element("p", "note", "The judge's words are not kept."));
     return box;
   }
 
