@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 import re
-import time
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib as mpl
@@ -284,21 +282,3 @@ def test_the_report_lists_draws_and_shows_them(run, card, judge_pairs, write_ans
         assert markdown.count(f"]({figure['png']})") == 1
         assert (run.report / figure["png"]).is_file()
         assert (run.report / figure["svg"]).is_file()
-
-
-def test_the_figures_of_805_pairs_take_two_seconds(tmp_path):
-    """Two judges of one comparison, with everything else there is to draw, without matplotlib's own start."""
-    rng = random.Random(0)
-    lengths = [[round(rng.lognormvariate(6, 1)) for _ in range(805)] for _ in range(2)]
-    edges = histogram_edges(itertools.chain(*lengths))
-    policies = {policy: Tally(300, 105, 380, 20) for policy in ("strict", "single", "upstream")}
-    bins = [bin_of(100 * number, 100 * number + 99, n=161) for number in range(-2, 3)]
-    judges = [judge_of(comparison_of(policies, bins=bins), name=name) for name in ("one", "two")]
-    curve = [rng.random() for _ in range(500)]
-    curves = dict.fromkeys(("ce", "cost", "ratio", "grad_norm"), curve)
-    trainings = [training_of(name, list(range(500)), **curves) for name in ("emo", "mle")]
-    systems = [system_of(name, each, edges) for name, each in zip(("emo", "mle"), lengths, strict=True)]
-    draw_figures(whole_report(), tmp_path / "start")
-    begun = time.process_time()
-    draw_figures(report_of(*judges, systems=systems, trainings=trainings), tmp_path)
-    assert time.process_time() - begun < 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import subprocess
 import sys
 
@@ -67,42 +66,33 @@ def complete_run(run, tmp_path) -> RunDirectory:
 
 
 def reported(run, verb, *flags):
-    """A verb's output as a process, the heavy packages it loaded, and the CPU seconds it took.
-
-    Its own CPU seconds: a wall clock would measure who else is on the machine.
-    """
+    """The heavy packages that a verb loaded, as a process."""
     heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "scipy", "statsmodels")
     code = (
         "import sys\nfrom instruct.cli import main\n"
         f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", code, verb, str(run.folder), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert f"report: {run.report / 'report.md'}" in done.stdout
     assert "majority of 2 judges" in done.stdout
-    loaded = done.stdout.rsplit("loaded: ", 1)[1].strip()
-    return loaded, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout.rsplit("loaded: ", 1)[1].strip()
 
 
 @pytest.mark.parametrize("verb", ["report", "judge"])
-def test_a_complete_run_is_reported_in_under_two_seconds_without_a_request(complete_run, verb):
+def test_a_complete_run_is_reported_without_a_request_and_without_heavy_packages(complete_run, verb):
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]
     build_report(complete_run.folder)  # what scipy and statsmodels computed is kept
-    loaded, seconds = reported(complete_run, verb, *(flags if verb == "judge" else []))
-    assert loaded == "[]"  # nothing that could ask anybody
-    assert seconds < 2
+    # Nothing that could ask anybody, and nothing that takes seconds to import.
+    assert reported(complete_run, verb, *(flags if verb == "judge" else [])) == "[]"
 
 
-def test_a_run_is_reported_for_the_first_time_in_under_five_seconds(complete_run):
-    loaded, seconds = reported(complete_run, "report")
-    assert "statsmodels" in loaded
-    assert seconds < 5
+def test_what_heavy_packages_computed_is_kept_for_the_next_report(complete_run):
+    assert "statsmodels" in reported(complete_run, "report")
     kept = (complete_run.folder / ".statistics.json").read_bytes()
     figures = (complete_run.report / "report.json").read_bytes()
-    assert reported(complete_run, "report")[0] == "[]"
+    assert reported(complete_run, "report") == "[]"
     assert (complete_run.folder / ".statistics.json").read_bytes() == kept
     assert (complete_run.report / "report.json").read_bytes() == figures
 
