@@ -45,6 +45,14 @@ def test_judge_speed_asks_alike_and_prints_every_ratio():
 
 
 @pytest.mark.e2e
+def test_report_speed_prints_every_row_beside_its_aim():
+    printed = run("benchmarks.report_speed", "--pairs", "6", "--verdicts", "20", "--rounds", "1", "--no-write")
+    for row in ("help", "pairs", "pairs again", "verdicts"):
+        assert re.search(rf"^{row} +.*seconds [\d.]+, cpu_seconds [\d.]+, gib [\d.]+, aim", printed, re.MULTILINE)
+    assert re.search(r"^page +(pairs 6, seconds [\d.]+|not measured)", printed, re.MULTILINE)
+
+
+@pytest.mark.e2e
 def test_the_objective_takes_less_memory_than_the_logits_alone():
     """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
     tokens, vocabulary = 8192, 8000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 
 import pytest
@@ -58,6 +59,12 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     assert [first[key] for key in ("win", "tie", "loss", "unparsed", "failed", "n", "n_judged")] == list("4211087")
     assert float(first["win_rate"]) == pytest.approx(100 * 5 / 7, abs=1e-6)
     assert float(first["bound_low"]) == pytest.approx(100 * 5 / 8)
+    comparison = build_report(judged.folder)["judges"][0]["comparisons"][0]
+    intervals = comparison["policies"]["strict"]["intervals"]
+    for name, end in itertools.product(("bootstrap", "wilson"), (0, 1)):
+        assert float(first[f"{name}_{('low', 'high')[end]}"]) == intervals[name][end]
+    assert float(first["sign_test_p"]) == comparison["significance"]["sign_test"]["p"] == 0.375  # 4 against 1
+    assert rows[1]["sign_test_p"] == ""  # of another policy than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
     assert first["warnings"] == "a judge for tests, not for figures"
 

@@ -13,13 +13,15 @@ from instruct.reporting.text import judge_warnings
 
 # What makes a cell a formula to a spreadsheet (OWASP, CSV injection); tabs and line breaks are gone by then.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_ENDS = ("low", "high")
 
 
 def figures_csv(report: Report) -> str:
     """A row per judge, comparison and policy; RFC 4180 with line feeds.
 
-    Rates, errors, interval and bounds in percent, empty where they are not defined; `leading` tells the policy that
-    the judge's card puts first. Foreign names are one line, and cannot be formulas: see `cell`.
+    Rates, errors, intervals and bounds in percent, empty where they are not defined; `leading` tells the policy that
+    the judge's card puts first, of which alone tests and the length-adjusted rate are. Foreign names are one
+    line, and cannot be formulas: see `cell`.
     """
     return csv_text(
         _row(report, judge, comparison, policy)
@@ -53,10 +55,16 @@ def cell(value: object) -> object:
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 
+def _end(values: list[float] | None, end: str) -> float | None:
+    return values[_ENDS.index(end)] if values else None
+
+
 def _row(report: Report, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
     figures = comparison["policies"][policy]
-    low, high = figures["interval"] or (None, None)
-    lowest, highest = figures["bounds"] or (None, None)
+    spans = {"interval": figures["interval"], "bootstrap": figures["intervals"]["bootstrap"]}
+    spans |= {"wilson": figures["intervals"]["wilson"], "bound": figures["bounds"]}
+    leads = policy == comparison["leading"]
+    significance, length = comparison["significance"], comparison["length"]
     controlled = comparison["length_control"]
     return {
         "run": report["run"],
@@ -65,17 +73,17 @@ def _row(report: Report, judge: Judge, comparison: Comparison, policy: str) -> d
         "candidate": comparison["candidate"],
         "baseline": comparison["baseline"],
         "policy": policy,
-        "leading": policy == comparison["leading"],
+        "leading": leads,
         "kind": figures["kind"],
         **{key: figures[key] for key in ("n", "n_judged", "win", "tie", "loss", "unparsed", "failed")},
         "win_rate": figures["win_rate"],
         "discrete_win_rate": figures["discrete_win_rate"],
         "standard_error": figures["standard_error"],
-        "interval_low": low,
-        "interval_high": high,
-        "bound_low": lowest,
-        "bound_high": highest,
+        **{f"{name}_{end}": _end(values, end) for name, values in spans.items() for end in _ENDS},
         "finding": figures["finding"],
+        "sign_test_p": significance["sign_test"]["p"] if leads else None,
+        "permutation_test_p": significance["permutation_test"]["p"] if leads else None,
+        "length_adjusted_win_rate": length["adjusted"]["win_rate"] if leads and length else None,
         "length_controlled_win_rate": controlled["win_rate"] if controlled else None,
         "pairs_judged": comparison["pairs_judged"],
         "pairs_expected": comparison["pairs_expected"],

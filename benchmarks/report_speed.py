@@ -1,0 +1,160 @@
+"""How long a report takes: of 805 pairs, of 100,000 verdicts, its help, and its page in a browser.
+
+    python -m benchmarks.report_speed
+
+Each row is a process from its start, as a user would call it: `seconds`, the processor's seconds, and the most memory
+that it had in GiB (never below what this process has, which starts it); medians over the rounds. `pairs` and `verdicts`
+begin with a run that was never reported on, so that every statistic with its 10,000 bootstrap resamples, every figure
+and the page are made; `pairs again` finds them made. The answers are AlpacaEval's where `INSTRUCT_SHARED_DATA` has
+them, else words of as many characters; verdicts are drawn. `page` is from navigation to the first filtered pair in
+Chromium, the file on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import write_results
+from benchmarks.judge_speed import BASELINE, CANDIDATE, write_answers
+
+JUDGES = ("autoj", "pandalm")
+PAIRS, VERDICTS = 805, 100_000
+# Seconds; GiB.
+AIMS = {"help": 0.5, "pairs": 5.0, "pairs again": 5.0, "verdicts": 60.0, "page": 1.0}
+MEMORY_AIM = 2.0
+
+
+def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
+    """A run whose pairs each judge has compared in both orders, a reply to each; whose answers they are."""
+    from instruct.judging.store import Completion, Judgment, JudgmentStore
+    from instruct.runs import RunDirectory, sha256_of
+
+    run = RunDirectory(folder)
+    run.start({"name": folder.name, "systems": {}, "comparisons": []})
+    run.outputs.mkdir()
+    source = write_answers(run.outputs, min(pairs, PAIRS))
+    names = (CANDIDATE, BASELINE)
+    if pairs > PAIRS:  # the same answers to as many prompts
+        for name in names:
+            path = run.outputs / f"{name}.json"
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            more = [
+                {**rows[number % len(rows)], "instruction": f"{number}: {rows[number % len(rows)]['instruction']}"}
+                for number in range(pairs)
+            ]
+            path.write_text(json.dumps(more), encoding="utf-8")
+    prompts = json.loads((run.outputs / f"{CANDIDATE}.json").read_text(encoding="utf-8"))
+    answers = {name: sha256_of(run.outputs / f"{name}.json") for name in names}
+    draw = random.Random(0)
+    for judge in judges:
+        judgments = [
+            Judgment(
+                judge, *names, number, row["instruction"], row["dataset"], position, f"{judge} {number} {position}",
+                draw.choices(["first", "second", "tie", "unparsed"], [45, 40, 14, 1])[0],
+            )
+            for number, row in enumerate(prompts)
+            for position in ("first", "second")
+        ]  # fmt: skip
+        reply = "Response 1 answers the question in full, and Response 2 leaves out what matters. " * 8
+        with JudgmentStore(run.store) as store:
+            store.add_replies(judge, [(judgment.key, Completion(reply), 0.0) for judgment in judgments])
+            store.add_judgments(judgments)
+        with run.step(f"judge/{judge}/{names[0]}_vs_{names[1]}", {"answers": answers, "judge": {"card": judge}}):
+            pass
+    return source
+
+
+def measure(*arguments: str) -> dict[str, float]:
+    """`instruct ARGUMENTS` as a process: seconds, the processor's seconds, and the most memory it had, in GiB."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([sys.executable, "-m", "instruct.cli", *arguments], stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        assert process.returncode == 0, said.read()[-2000:]
+    return {"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime, "gib": used.ru_maxrss / 2**20}
+
+
+def page_seconds(page: Path, rounds: int) -> dict[str, float] | None:
+    """From navigation to the first pair that a filter leaves; None without Chromium or playwright."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    if chromium is None:
+        return None
+    found = []
+    with sync_playwright() as playwright:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+        for _ in range(rounds + 1):
+            tab = browser.new_context().new_page()
+            begun = time.perf_counter()
+            tab.goto(page.as_uri())
+            tab.wait_for_selector("#list button")
+            tab.select_option("#outcome", "loss")
+            tab.wait_for_selector("#pair .badge.loss")
+            found.append(time.perf_counter() - begun)
+            tab.context.close()
+        browser.close()
+    return {"seconds": statistics.median(found[1:]), "megabytes": page.stat().st_size / 1e6}
+
+
+def median(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.median(each[name] for each in found), 3) for name in found[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--verdicts", type=int, default=VERDICTS, help="of one judge, two a pair")
+    parser.add_argument("--no-write", action="store_true", help="leave benchmarks/results as it is")
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+
+    def add(name: str, found: dict[str, float], **about: Any) -> None:
+        rows.append({"row": name, **about, **found, "aim_seconds": AIMS[name]})
+        print(f"{name:12} " + ", ".join(f"{key} {value}" for key, value in rows[-1].items() if key != "row"))
+
+    measure("report", "--help")  # what is read from disk for the first time is not what is measured
+    add("help", median([measure("report", "--help") for _ in range(arguments.rounds)]))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, first, again = Path(temporary), [], []
+        for number in range(arguments.rounds):
+            run = folder / f"pairs-{number}"
+            source = make_run(run, arguments.pairs, JUDGES)
+            first.append(measure("report", str(run)))
+            again.append(measure("report", str(run)))
+        about = {"pairs": arguments.pairs, "judges": len(JUDGES), "verdicts": 2 * len(JUDGES) * arguments.pairs}
+        add("pairs", median(first), **about)
+        add("pairs again", median(again), **about)
+        page = page_seconds(run / "report" / "report.html", arguments.rounds)
+        if page:
+            add("page", {name: round(value, 3) for name, value in page.items()}, pairs=arguments.pairs)
+        else:
+            print("page         not measured: Chromium or playwright is not here")
+        large = folder / "verdicts"
+        make_run(large, arguments.verdicts // 2, JUDGES[:1])
+        once = {name: round(value, 3) for name, value in measure("report", str(large)).items()}
+        add("verdicts", once, verdicts=arguments.verdicts, aim_gib=MEMORY_AIM)
+    if not arguments.no_write:
+        write_results("report-speed", rows, rounds=arguments.rounds, answers=source)
+
+
+if __name__ == "__main__":
+    main()
