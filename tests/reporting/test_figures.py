@@ -194,6 +194,13 @@ def test_spikes_of_the_gradient_norm_leave_the_rest_to_be_seen(tmp_path):
     assert {"1", "10", "100"} <= {*texts}
 
 
+def test_names_are_cut_only_where_both_are_too_long(tmp_path):
+    names = [("a", "b" * 29), ("c" * 9, "d" * 99)]
+    draw_figures(report_of(judge_of(*(comparison_of({"single": Tally(7, 0, 3)}, *each) for each in names))), tmp_path)
+    texts = texts_of(tmp_path / "figures" / "win_rates.svg")
+    assert {f"a vs {'b' * 29}", f"{'c' * 9} vs {'d' * 15}…"} <= {*texts}
+
+
 def test_a_forest_of_very_many_is_of_the_leading_policies():
     policies = {"strict": Tally(5, 2, 3), "single": Tally(6, 0, 4), "upstream": Tally(6, 1, 3)}
     judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]

@@ -100,6 +100,14 @@ def axes_at(picture: Picture, left: float, top: float, width: float, height: flo
     return axes
 
 
+def abreast(candidate: str, baseline: str, *, most: int) -> str:
+    """The two names of a comparison on one line; each is cut to half of `most` where they are longer together."""
+    first, second = (one_line(name, most) for name in (candidate, baseline))
+    if len(first + second) > most:
+        first, second = (one_line(name, most // 2) for name in (first, second))
+    return f"{first} vs {second}"
+
+
 def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> str:
     """The two names of a comparison; on two lines where they are longer than `line` together."""
     first, second = (one_line(name, limit) for name in (candidate, baseline))

@@ -14,6 +14,7 @@ from instruct.reporting.figures.canvas import (
     ORANGE,
     WIDTH,
     Drawing,
+    abreast,
     axes_at,
     left_margin,
     picture_of,
@@ -80,8 +81,7 @@ def _draw_differences(panels: list[dict[str, Any]]) -> Picture:
 
 def _draw_panel(axes: Axes, panel: dict[str, Any], limit: int) -> None:
     bins = panel["bins"]
-    candidate, baseline = (one_line(name, limit // 2) for name in panel["names"])
-    axes.set_title(f"{candidate} vs {baseline}", loc="left", size=9, weight="bold", color=INK, pad=15)
+    axes.set_title(abreast(*panel["names"], most=limit), loc="left", size=9, weight="bold", color=INK, pad=15)
     axes.text(0, 1.04, f"by {one_line(panel['judge'], limit + 10)}", transform=axes.transAxes, size=8, color=FAINT)
     axes.axhline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
     for place, each in enumerate(bins):

@@ -6,7 +6,18 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
-from instruct.reporting.figures.canvas import ALERT, BLUE, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import (
+    ALERT,
+    BLUE,
+    FAINT,
+    INK,
+    LINE,
+    WIDTH,
+    Drawing,
+    abreast,
+    axes_at,
+    picture_of,
+)
 from instruct.reporting.schema import Judge
 
 if TYPE_CHECKING:
@@ -90,7 +101,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]
             lines.append((one_line(judge, 50), None))
             if row["warning"]:
                 lines.append((one_line(_WARNING + row["warning"], 105), None))
-        lines.append(("" if row["names"] == names else " vs ".join(one_line(name, 16) for name in row["names"]), row))
+        lines.append(("" if row["names"] == names else abreast(*row["names"], most=32), row))
         names = row["names"]
     return lines
 
