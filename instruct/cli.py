@@ -28,7 +28,8 @@ def run_guarded(work: Callable[[], None]) -> int:
     """Run `work`; an error that the user can act on becomes one line on stderr and its exit code.
 
     Returns:
-        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 130 interrupted.
+        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
+        4 a report is below `--fail-under`, 130 interrupted.
     """
     # Nobody asked for telemetry, and libraries' chatter hides the lines that matter.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

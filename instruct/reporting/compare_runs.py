@@ -16,7 +16,7 @@ from instruct.reporting.judges import card_of
 from instruct.reporting.report import answer_files, build_report
 from instruct.reporting.schema import Comparison
 from instruct.reporting.terminal import columns
-from instruct.reporting.text import escape_markdown, escape_terminal, number, span
+from instruct.reporting.text import escape_markdown, escape_terminal, number, probability, span
 from instruct.runs import RunDirectory, write_atomically
 
 
@@ -240,7 +240,7 @@ def _shown(row: Row) -> list[str]:
         f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
         if difference
         else "-",
-        f"{difference.p:.3f}" if difference and difference.p is not None else "-",
+        probability(difference.p if difference else None),
     ]
 
 

@@ -94,6 +94,9 @@ def test_table_markdown_and_csv_say_the_same(two, tmp_path):
     assert "| j | second | emo | mle | strict | 19 | 76.3 |" in markdown
     assert "+23.7 (" in table
     assert "+23.7 (" in markdown
+    p = compare_runs([run.folder for run in two])[1].difference.p
+    assert 0.001 < p < 0.2
+    assert table.split("\n")[3].endswith(f"  {p:.3f}")
     assert "WARNING" not in table
     write_comparison(rows, tmp_path / "c.csv")
     first, second = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
@@ -196,3 +199,12 @@ def test_runs_without_a_judge_in_common_are_refused(two):
     store_verdicts(two[1], [WIN], judge="another")
     with pytest.raises(InputError, match=r"no judge has judged in two of these runs \(j, another\)"):
         compare_runs([run.folder for run in two])
+
+
+def test_a_p_value_that_is_tiny_is_not_zero(two):
+    store_verdicts(two[0], [LOSS] * 20)
+    store_verdicts(two[1], [WIN] * 20)
+    rows = compare_runs([run.folder for run in two])
+    assert 0 < rows[1].difference.p < 0.001
+    assert render_table(rows).split("\n")[3].endswith("  < 0.001")
+    assert "| &lt; 0.001 |" in render_markdown(rows)
