@@ -99,6 +99,7 @@ def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
     path = write_report(folder, built)
     print(render_summary(built))
     print(f"report: {path}")
+    print(f"page: {path.with_suffix('.html')}")
     return built
 
 

@@ -104,8 +104,10 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         run=clean(report["run"]),
         created=clean(report["created"])[:10],
         views=views,
-        panels=[majority_headline(panel, clean) for panel in report["panels"]],
-        agreements=[kappas(each, clean) for panel in report["panels"] for each in panel["agreements"]],
+        panels=[
+            (_capital(majority_headline(panel, clean)), [kappas(each, clean) for each in panel["agreements"]])
+            for panel in report["panels"]
+        ],
         unjudged=unjudged(report, clean),
         spent=spent(report, clean),
         judges=[judge for judge in report["judges"] if judge["description"] or judge["notes"]],
@@ -137,7 +139,7 @@ def _view(judge: Judge, comparison: Comparison) -> View:
     names = {"\ue000": candidate, "\ue001": baseline}  # stand-ins: what `clean` leaves of a name has none of these
     claim, _ = verdict(figures, *names)
     # A sentence begins with a capital, a name as its owner writes it.
-    claim = claim if claim[0] in names else claim[0].upper() + claim[1:]
+    claim = claim if claim[0] in names else _capital(claim)
     controlled = length_control(comparison)
     return View(
         judge=clean(judge["name"], 80),
@@ -152,7 +154,7 @@ def _view(judge: Judge, comparison: Comparison) -> View:
         interval=figures["interval"],
         facts=_facts(judge, comparison, figures),
         cautions=[clean(text, 1000) for text in cautions(judge, comparison)],
-        notes=[clean(text[:1].upper() + text[1:], 1000) for text in [controlled, *comparison["notes"]] if text],
+        notes=[clean(_capital(text), 1000) for text in [controlled, *comparison["notes"]] if text],
         tables=comparison_tables(comparison),
     )
 
@@ -192,6 +194,10 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
     if not found and judge["agreement"] != "not measured":
         trusted, detail = "unknown", clean(judge["agreement"], 300)
     return [*facts, ("Agreement with people", trusted, detail)]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _json(views: list[View], pairs: str) -> str:

@@ -244,6 +244,7 @@ def test_a_page_is_made_of_a_report_alone(judged, tmp_path):
 def test_the_command_writes_the_page_with_its_figures(judged, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["instruct", "report", str(judged.folder)])
     assert main() == 0
+    assert f"page: {judged.report / 'report.html'}" in capsys.readouterr().out
     text = (judged.report / "report.html").read_text(encoding="utf-8")
     images = [attrs["src"] for tag, attrs in Outline(text).tags if tag == "img"]
     assert images
