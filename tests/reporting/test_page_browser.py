@@ -261,3 +261,13 @@ def test_the_readmes_picture_is_made_by_its_command(address, tmp_path):
     with Image.open(output) as image:
         assert image.width == 2400
         assert image.height > 1200
+
+
+def test_the_chosen_colours_are_kept_for_the_next_visit(visit):
+    page = visit(color_scheme="light")
+    page.click("#theme")
+    page.reload()
+    page.wait_for_selector("#list button")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    page.emulate_media(color_scheme="light")
+    assert page.inner_text("#theme") == "Light"

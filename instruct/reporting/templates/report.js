@@ -7,7 +7,7 @@
   // Light and dark: the system's choice until the reader makes one, which is kept where the browser allows it.
   const toggle = byId("theme");
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
-  const remembered = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
+  const remembered = () => { try { return localStorage.getItem("instruct-report-theme"); } catch { return null; } };
   function showTheme(theme) {
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches;
@@ -17,7 +17,7 @@
   }
   toggle.addEventListener("click", () => {
     const theme = toggle.getAttribute("aria-pressed") === "true" ? "light" : "dark";
-    try { localStorage.setItem("theme", theme); } catch { /* a page from disk may not keep anything */ }
+    try { localStorage.setItem("instruct-report-theme", theme); } catch { /* a page from disk may not keep anything */ }
     showTheme(theme);
   });
   systemDark.addEventListener("change", () => showTheme());
