@@ -153,7 +153,7 @@ def main() -> None:
         once = {name: round(value, 3) for name, value in measure("report", str(large)).items()}
         add("verdicts", once, verdicts=arguments.verdicts, aim_gib=MEMORY_AIM)
     if not arguments.no_write:
-        load = round(os.getloadavg()[1], 1)  # of five minutes: on a machine that others use, seconds say less than CPU's
+        load = round(os.getloadavg()[1], 1)  # of five minutes: a busy machine's clock says little
         write_results("report-speed", rows, rounds=arguments.rounds, answers=source, load_average=load)
 
 
