@@ -7,7 +7,7 @@ import math
 import warnings
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
@@ -21,6 +21,7 @@ OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(OUTCOMES[:3]), st.sampled_from(OUTCOMES[:3])), max_size=30))
+@settings(deadline=None)  # the first call imports
 def test_kappa_equals_scikit_learn(pairs):
     ours = cohen_kappa(pairs)
     if not pairs:

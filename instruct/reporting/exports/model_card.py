@@ -27,7 +27,9 @@ def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
     cards = {}
     for candidate in candidates:
         path = run.adapters / candidate / "README.md"
-        card = path.read_text(encoding="utf-8") if candidate in _trained(run) and path.is_file() else ""
+        card = (
+            path.read_text(encoding="utf-8", errors="replace") if candidate in _trained(run) and path.is_file() else ""
+        )
         cards[candidate] = _with_evaluation(card, report, candidate)
     return cards
 
