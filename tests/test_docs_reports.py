@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from instruct.cli import make_parser
+from instruct.arguments import make_parser
 from instruct.reporting import judges, lineage
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "reports.md").read_text(encoding="utf-8")

@@ -116,7 +116,7 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
 def test_the_command_knows_every_objective():
     from typing import get_args
 
-    from instruct.cli import OBJECTIVES
+    from instruct.arguments import OBJECTIVES
     from instruct.config import SystemSection
     from instruct.training import emo_config
 
