@@ -60,6 +60,15 @@ def test_the_objective_takes_less_memory_than_the_logits_alone():
     assert json.loads(printed.splitlines()[-1])["peak"] < 0.5 * tokens * vocabulary * 2
 
 
+@pytest.mark.e2e
+@pytest.mark.integration
+def test_judging_in_vllm_is_held_to_generate_alone():
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    printed = run("benchmarks.judge_vllm", "--pairs", "2", "--max-tokens", "4", "--rounds", "1", "--no-write")
+    assert "judging/generate" in printed
+    assert printed.count("tokens a second, 8 a round") == 2  # both write as much
+
+
 def test_the_page_is_made_from_the_results(benchmarks):
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert benchmarks.summary.page(page) == page

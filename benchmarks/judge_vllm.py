@@ -1,0 +1,150 @@
+"""How fast a judge in vLLM in process writes its verdicts, against `LLM.generate` alone on the same prompts.
+
+    python -m benchmarks.judge_vllm
+
+SmolLM2-135M is asked with Auto-J's prompt, as a chat, about answers to real instructions, other ones in each round: no
+prompt is in a prefix cache. `judging` is a whole comparison: prompts rendered and tokenized, every reply and verdict
+committed to the store as it is finished. `generate` is one call with all prompts, as token ids and otherwise as vLLM
+has it by default. Both engines hold the model in a process of its own, which is asked in turn; their start is not
+measured. A rate is tokens written a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import ROOT, alternate, ratio, real_rows, write_results
+
+AIM = 0.95  # of the rate of LLM.generate
+CONTEXT = 2048
+
+
+def generate_alone(model: str) -> None:
+    """A process with a vLLM engine: a line of prompts in, a line with the number of tokens written out."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not stand between the replies
+    import vllm
+    from vllm.platforms import current_platform
+
+    on_a_cpu = {"dtype": "bfloat16", "enforce_eager": True} if current_platform.is_cpu() else {}
+    llm = vllm.LLM(model, max_model_len=CONTEXT, generation_config="vllm", **on_a_cpu)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        params = vllm.SamplingParams(temperature=0, max_tokens=asked["max_tokens"])
+        outputs = llm.generate([{"prompt_token_ids": ids} for ids in asked["prompts"]], params, use_tqdm=False)
+        replies.write(f"{sum(len(output.outputs[0].token_ids) for output in outputs)}\n")
+        replies.flush()
+
+
+def answers(count: int, rounds: int) -> tuple[list[tuple[Any, Any]], str]:
+    """`count` pairs of answers for each round, no instruction twice, and whose they are: the longest are left out."""
+    from instruct.judging.showings import Answers
+
+    rows, source = real_rows()
+    first = {row["instruction"]: row["output"] for row in rows if not row.get("input") and len(row["output"]) < 600}
+    second = list(first.values())[1:] + list(first.values())[:1]  # an answer to another question
+    pairs = []
+    for start in range(0, count * rounds, count):
+        chosen = list(zip(first.items(), second, strict=True))[start : start + count]
+        sides = [[(text, own) for (text, own), _ in chosen], [(text, other) for (text, _), other in chosen]]
+        named = [
+            Answers(name, [{"dataset": "", "instruction": text, "output": output} for text, output in side])
+            for name, side in zip(("ours", "theirs"), sides, strict=True)
+        ]
+        pairs.append((named[0], named[1]))
+    return pairs, source
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=64, help="a round")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    parser.add_argument("--generate-alone", metavar="MODEL", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.generate_alone:
+        generate_alone(arguments.generate_alone)
+        return
+
+    from instruct.judging.cards import load_judge_card
+    from instruct.judging.engines.vllm import VLLMJudge
+    from instruct.judging.judge import judge_comparison
+    from instruct.judging.showings import Options, plan_comparison
+    from instruct.judging.store import JudgmentStore
+    from instruct.models import EMBEDDED_MODEL, resolve_model
+
+    card = load_judge_card("autoj", model=EMBEDDED_MODEL)
+    decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})
+    # In its own chat the model writes on to the limit; after the bare text it would stop at once.
+    card = card.model_copy(update={"decoding": decoding, "context_length": CONTEXT, "prompt_form": "chat"})
+    judge, options = VLLMJudge(card), Options(orders="one")
+    pairs, source = answers(arguments.pairs, arguments.rounds + 1)
+    plans = [plan_comparison(card, candidate=a, baseline=b, engine=judge, options=options) for a, b in pairs]
+    prompts = [[judge._token_ids(showing.requests[0].prompt) for showing in plan.showings] for plan in plans]
+    settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
+    alone = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.judge_vllm", "--generate-alone", resolve_model(EMBEDDED_MODEL)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        # The engine in the process itself, as in ours: where a second process held it, that would take a core of few.
+        env={**settings, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+    )
+    assert alone.stdin is not None
+    assert alone.stdout is not None
+    asked, answered = alone.stdin, alone.stdout
+    tokens: dict[str, list[int]] = {"judging": [], "generate": []}
+
+    def judging() -> None:
+        ours, theirs = pairs[len(tokens["judging"])]
+        with tempfile.TemporaryDirectory() as folder, JudgmentStore(Path(folder) / "judgments.sqlite") as store:
+            judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=judge, options=options)
+            keys = [judged.key for judged in store.judgments(card.name, ours.name, theirs.name)]
+            replies = store.completions(keys).values()
+        assert len(replies) == arguments.pairs
+        tokens["judging"].append(sum(reply.completion_tokens or 0 for reply in replies))
+
+    def generate() -> None:
+        request = {"prompts": prompts[len(tokens["generate"])], "max_tokens": arguments.max_tokens}
+        print(json.dumps(request), file=asked, flush=True)
+        tokens["generate"].append(int(answered.readline()))
+
+    try:
+        seconds = alternate({"judging": judging, "generate": generate}, arguments.rounds)
+    finally:
+        judge.close()
+        asked.close()
+        alone.wait()
+    a_token = {
+        name: [took / count for took, count in zip(seconds[name], tokens[name][1:], strict=True)] for name in seconds
+    }
+    row = {
+        "model": "SmolLM2-135M",
+        "pairs_a_round": arguments.pairs,
+        "max_tokens": arguments.max_tokens,
+        "tokens_a_round": {name: round(statistics.mean(counts[1:])) for name, counts in tokens.items()},
+        "tokens_a_second": {name: round(1 / statistics.median(values), 1) for name, values in a_token.items()},
+        # A rate's ratio is that of the seconds a token, turned over.
+        "ratios": {"judging/generate": ratio(a_token, "generate", "judging")},
+        "aim": AIM,
+    }
+    for name, rate in row["tokens_a_second"].items():
+        print(f"{name:10} {rate:8.1f} tokens a second, {row['tokens_a_round'][name]} a round")
+    found = row["ratios"]["judging/generate"]
+    print(f"judging/generate {found['median']:.3f}  ({found['low']:.3f} to {found['high']:.3f}); the aim is {AIM}")
+    if not arguments.no_write:
+        write_results("judge_vllm", [row], data=source, rounds=arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
