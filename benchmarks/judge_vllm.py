@@ -143,7 +143,7 @@ def main() -> None:
     found = row["ratios"]["judging/generate"]
     print(f"judging/generate {found['median']:.3f}  ({found['low']:.3f} to {found['high']:.3f}); the aim is {AIM}")
     if not arguments.no_write:
-        write_results("judge_vllm", [row], data=source, rounds=arguments.rounds)
+        write_results("judge-vllm", [row], data=source, rounds=arguments.rounds)
 
 
 if __name__ == "__main__":

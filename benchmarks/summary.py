@@ -118,7 +118,8 @@ def _gpu_lines() -> list[str]:
 def about() -> list[str]:
     """What was measured where, a line a results file."""
     lines = []
-    for path in sorted(RESULTS.glob("*.json")):
+    of_objectives = ("alternatives", "memory", "objective_speed", "step_speed")
+    for path in sorted(path for name in of_objectives for path in RESULTS.glob(f"{name}-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, versions = content["machine"], content["versions"]
         where = ", ".join(machine["gpus"]) or f"{machine['processor']}, {content['threads']} threads"
