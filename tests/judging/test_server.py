@@ -274,6 +274,15 @@ def test_leaving_early_hangs_up_and_leaves_nothing_behind(fake_server, caplog):
     assert len(sent(requests, "slow")) <= CONCURRENCY
 
 
+@pytest.fixture
+def _interruptible():
+    """SIGINT interrupts, also in a shell's background job, which is started with the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_ends_the_wait(fake_server):
     url, _ = fake_server({"": "hang"})
     engine = judge_at(url)
