@@ -410,4 +410,4 @@ def test_the_endpoint_is_the_one_that_is_asked(monkeypatch):
     assert ServerJudge(card, None).identity["endpoint"] == "api.openai.com"
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(InputError, match="judge pandalm: needs"):
-        ServerJudge(card, None)
+        ServerJudge(card, None).check()
