@@ -136,7 +136,10 @@ def _read_store(
     # Looked for first: to open a store makes one.
     if run.store.is_file():
         with JudgmentStore(run.store) as store:
-            found = {names: store.judgments(*names) for names in store.comparisons()}
+            # In the order in which they were judged, which is the config's.
+            place = {step: number for number, step in enumerate(manifest["steps"])}
+            names = sorted(store.comparisons(), key=lambda n: place.get(f"judge/{n[0]}/{n[1]}_vs_{n[2]}", len(place)))
+            found = {each: store.judgments(*each) for each in names}
             usd = {name: round(store.spent_usd(name), 6) for name, _, _ in found}
             usd[""] = round(store.spent_usd(), 6)
         if found or _begun(manifest):

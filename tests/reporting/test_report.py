@@ -312,3 +312,11 @@ def test_reporting_imports_nothing_heavy():
     code = f"import sys, instruct.reporting.report; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pairs, add_step):
+    for candidate, baseline in (("mle", "baseline"), ("emo", "mle")):
+        judge_pairs([WIN] * 4, candidate=candidate, baseline=baseline)
+        add_step(f"judge/j/{candidate}_vs_{baseline}")
+    comparisons = build_report(run.folder)["judges"][0]["comparisons"]
+    assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]
