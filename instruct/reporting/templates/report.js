@@ -258,7 +258,7 @@
     let wait = 0;
     byId("search").addEventListener("input", () => { clearTimeout(wait); wait = setTimeout(() => filter(), 120); });
     for (const id of fields) byId(id).addEventListener("change", () => filter());
-    byId("clear").addEventListener("click", () => clear());
+    byId("clear").addEventListener("click", () => { clearTimeout(wait); clear(); });
     byId("earlier").addEventListener("click", () => { firstShown = Math.max(0, firstShown - PAGE); listPage(); });
     byId("later").addEventListener("click", () => { firstShown += PAGE; listPage(); });
     addEventListener("hashchange", follow);
