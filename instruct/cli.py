@@ -143,7 +143,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import judge_answers
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.money import OPENAI, is_free, price_of
+    from instruct.judging.engines import costs_money
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
@@ -151,8 +151,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise InputError("--judge-model goes with one --judge; judge once for each model")
     for name in arguments.judge:  # a wrong name is told before anything else is looked for
         card = load_judge_card(name, arguments.judge_model)
-        endpoint = arguments.base_url or (OPENAI if card.annotator else None)
-        if arguments.run is None and (price_of(card.model, endpoint) or not is_free(endpoint)):
+        if arguments.run is None and costs_money(card, arguments.base_url, arguments.engine):
             raise InputError(f"judge {card.name} costs money: name the run that it is to judge")
     run = _run(arguments.run, "outputs/*.json")
     if (arguments.candidate is None) != (arguments.baseline is None):

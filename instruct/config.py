@@ -102,6 +102,10 @@ class JudgeSection(_Section):
     budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     comparisons: list[tuple[str, str]] | None = None
 
+    def made_from(self) -> dict[str, Any]:
+        """What of this section the verdicts are made from: not how fast they were asked for, or for how much."""
+        return self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+
 
 class ExperimentConfig(_Section):
     """A whole experiment: systems trained alike but for the objective, answers, judges, comparisons.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,11 +94,6 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
 
 
-def answers_path(run: RunDirectory, name: str) -> Path:
-    """The file of a system's answers: a path that ends in .json is itself."""
-    return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
-
-
 def read_answers(run: RunDirectory, name: str) -> Answers:
     """The answers of a system of the run, of its `baseline`, or of any model_outputs.json.
 
@@ -106,7 +102,7 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
     """
     from instruct.judging.showings import Answers
 
-    path = answers_path(run, name)
+    path = run.answers_path(name)
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
         raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
@@ -145,8 +141,8 @@ def judge_answers(
     for names in comparisons:
         candidate, baseline = (read_answers(run, name) for name in names)
         inputs = {
-            "answers": {name: sha256_of(answers_path(run, name)) for name in names},
-            "judge": judge.model_dump(mode="json", exclude={"budget_usd", "concurrency"}),
+            "answers": {name: sha256_of(run.answers_path(name)) for name in names},
+            "judge": judge.made_from(),
             "card": card.sha256(),
         }
         step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
@@ -205,17 +201,17 @@ def ask_judge(
                 )
                 gate(estimate, price, judge.budget_usd, yes)
         for (step, inputs, _, _), plan in zip(todo, plans, strict=True):
+            earlier = store.judgments(card.name, plan.candidate, plan.baseline)
+            # What is read again while replies are missing is no finished step.
+            results: dict[str, Any] = {}
+            unrecorded = contextlib.nullcontext(results)
+            with unrecorded if reparse and plan.missing(store) else run.step(step, inputs) as results:
+                counts = judge_plan(plan, store=store, engine=engine, options=options)
+                results |= vars(counts)
             if reparse:
-                earlier = store.judgments(card.name, plan.candidate, plan.baseline)
-                judge_plan(plan, store=store, engine=engine, options=options)
                 now = store.judgments(card.name, plan.candidate, plan.baseline)
                 verdicts = {(j.instruction, j.position): j.verdict for j in earlier}
                 changed = sum(verdicts.get((j.instruction, j.position)) != j.verdict for j in now)
                 print(f"{step}: {len(now)} verdicts read again, {changed} of them are others")
-                if plan.missing(store):
-                    continue
-            with run.step(step, inputs) as results:
-                counts = judge_plan(plan, store=store, engine=engine, options=options)
-                results |= vars(counts)
             if counts.stopped:
                 raise StoppedError(counts.stopped)

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from instruct.errors import InputError
 
@@ -60,11 +61,17 @@ def embedded_model_folder() -> Path:
         source, gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
+    save_whole(folder, model, tokenizer)
+    return folder
+
+
+def save_whole(folder: Path, *parts: Any) -> None:
+    """Save a model and its tokenizer (`save_pretrained`) as `folder`, whole or not at all, whoever else makes it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        model.save_pretrained(making)
-        tokenizer.save_pretrained(making)
+        for part in parts:
+            part.save_pretrained(making)
         making.chmod(0o755)
         os.replace(making, folder)
     except OSError:
@@ -72,4 +79,3 @@ def embedded_model_folder() -> Path:
             raise
     finally:
         shutil.rmtree(making, ignore_errors=True)
-    return folder

@@ -9,8 +9,7 @@ from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.experiment import evaluation_set
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines import check_available
-from instruct.judging.money import OPENAI, is_free, price_of
+from instruct.judging.engines import check_available, costs_money
 from instruct.training.estimate import (
     GIB,
     ModelShape,
@@ -78,8 +77,7 @@ def check_evaluation(config: ExperimentConfig) -> None:
     for judge in config.judges:
         card = load_judge_card(judge.card, model=judge.model)
         check_available(card, judge.base_url, judge.engine)
-        endpoint = judge.base_url or (OPENAI if card.annotator else None)
-        if judge.budget_usd is None and (price_of(card.model, endpoint) or not is_free(endpoint)):
+        if judge.budget_usd is None and costs_money(card, judge.base_url, judge.engine):
             raise InputError(f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run")
         orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
         comparisons = len(judge.comparisons or config.comparisons)

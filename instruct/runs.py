@@ -66,6 +66,10 @@ class RunDirectory:
                 {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
             )
 
+    def answers_path(self, name: str) -> Path:
+        """The file of a system's answers: a path that ends in .json is itself."""
+        return Path(name) if name.endswith(".json") else self.outputs / f"{name}.json"
+
     def config(self) -> dict[str, Any]:
         """The resolved config that the run was started with."""
         path = self.folder / "config.yaml"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,22 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data is absent: {folder} (set INSTRUCT_SHARED_DATA)")
     return folder
+
+
+@pytest.fixture
+def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    """`instruct(...)`, the command in this process: exit code, stdout, stderr."""
+    from instruct.cli import main
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
+        try:
+            code = main()
+        except SystemExit as end:  # argparse's own
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from instruct.cli import SECTIONS, main, split_overrides
+from instruct.cli import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.judging.cards import load_judge_card
@@ -27,20 +27,11 @@ GOOD = {"instruction": "Say hello.", "input": "", "output": "Hello."}
 
 
 @pytest.fixture
-def instruct(monkeypatch, capsys, tmp_path):
-    """`instruct(...)` in an empty folder: exit code, stdout, stderr."""
+def instruct(instruct, monkeypatch, tmp_path):
+    """`instruct(...)` in an empty folder, without a key: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
-        try:
-            code = main()
-        except SystemExit as exit_:
-            code = int(exit_.code or 0)
-        return code, *capsys.readouterr()
-
-    return call
+    return instruct
 
 
 def refused(result: tuple[int, str, str]) -> str:

@@ -14,6 +14,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
 
 from instruct.judging.human_sets import HumanPair, HumanSet
+from instruct.judging.policies import EXCHANGED, strict
 
 CLASSES = ("tie", "first", "second")  # PandaLM's 0, 1 and 2
 CONFIDENCE = 0.95
@@ -21,7 +22,6 @@ RESAMPLES = 2000
 SEED = 0
 
 _CODES = {"tie": 0, "first": 1, "second": 2, "unparsed": 3, "failed": 3}
-_EXCHANGED = {"first": "second", "second": "first"}
 
 
 class Rate(TypedDict):
@@ -120,14 +120,14 @@ def measure_agreement(
     pairs = human.pairs
     if not pairs or len(listed) != len(pairs) or (swapped is not None and len(swapped) != len(pairs)):
         raise ValueError("needs pairs, and one verdict for each of them")
-    back = None if swapped is None else [_EXCHANGED.get(verdict, verdict) for verdict in swapped]
-    strict = None if back is None else [_strict(*both) for both in zip(listed, back, strict=True)]
+    back = None if swapped is None else [EXCHANGED.get(verdict, verdict) for verdict in swapped]
+    both = None if back is None else [strict(*pair) for pair in zip(listed, back, strict=True)]
     agreement: Agreement = {
         "pairs": len(pairs),
         "people": _people(pairs, human.annotators),
         "listed": _figures(pairs, listed),
         "swapped": None if back is None else _figures(pairs, back),
-        "strict": None if strict is None else _figures(pairs, strict),
+        "strict": None if both is None else _figures(pairs, both),
         "both_orders": None if back is None else _both_orders(pairs, listed, back),
         "consistency": None if back is None else _consistency(listed, back),
         "first_position_rate": _first_position(listed, swapped) if positions_known else None,
@@ -150,13 +150,6 @@ def measure_agreement(
             }
         )
     return agreement
-
-
-def _strict(one: str, other: str) -> str:
-    for missing in ("failed", "unparsed"):
-        if missing in (one, other):
-            return missing
-    return one if one == other else "tie"
 
 
 def _figures(pairs: Sequence[HumanPair], verdicts: Sequence[str]) -> Figures:
@@ -220,7 +213,7 @@ def _first_position(listed: Sequence[str], swapped: Sequence[str] | None) -> Rat
     """Of all verdicts in the order shown that are no tie; a pair's two verdicts are resampled together."""
     shown = list(zip(listed, *([] if swapped is None else [swapped]), strict=True))
     first = [sum(verdict == "first" for verdict in verdicts) for verdicts in shown]
-    return _rate(first, [sum(verdict in _EXCHANGED for verdict in verdicts) for verdicts in shown])
+    return _rate(first, [sum(verdict in EXCHANGED for verdict in verdicts) for verdicts in shown])
 
 
 def _longer(pairs: Sequence[HumanPair], orders: Sequence[Sequence[str]]) -> Rate:
@@ -229,7 +222,7 @@ def _longer(pairs: Sequence[HumanPair], orders: Sequence[Sequence[str]]) -> Rate
         difference = len(pair.first) - len(pair.second)
         choice = "first" if difference > 0 else "second"
         longer.append(sum(verdict == choice for verdict in verdicts) if difference else 0)
-        decided.append(sum(verdict in _EXCHANGED for verdict in verdicts) if difference else 0)
+        decided.append(sum(verdict in EXCHANGED for verdict in verdicts) if difference else 0)
     return _rate(longer, decided)
 
 

@@ -12,14 +12,12 @@ from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
 from instruct.judging.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.json_lines import Line, check_same, read_lines, store_lines
-from instruct.judging.policies import candidate_is_second
+from instruct.judging.policies import PREFERENCES, candidate_is_second
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
     from instruct.judging.showings import Answers
-
-_PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
 
 def _import(file: AnnotationFile, store: JudgmentStore) -> Imported:
     names = (file.judge, file.candidate, file.baseline)
-    weighted = any(row.preference not in (None, *_PREFERENCES.values()) for row in file.rows)
+    weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
     judgments, completions = [], []
     for pair, row in enumerate(file.rows):
         key = ""
@@ -250,7 +248,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
     }
     rows = []
     for judgment in drawn:
-        shown = _PREFERENCES.get(judgment.verdict)
+        shown = PREFERENCES.get(judgment.verdict)
         if shown is not None and judgment.preference is not None:
             shown = judgment.preference
         done = completions.get(judgment.key)

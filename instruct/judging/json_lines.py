@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,9 +13,10 @@ from instruct.cards import validated
 from instruct.data.sources import read_file
 from instruct.errors import InputError, one_line
 from instruct.judging.store import Completion, Judgment, JudgmentStore
+from instruct.judging.verdicts import Verdict
 from instruct.runs import write_atomically
 
-_VALUES = {"position": ("first", "second"), "verdict": ("first", "second", "tie", "unparsed", "failed")}
+_VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 
 
 class Line(BaseModel):

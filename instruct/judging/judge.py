@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from instruct.errors import InstructError, StoppedError, one_line
@@ -70,9 +70,8 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
     store.add_judgments(judgment_of(plan, showing, "tie", "identical outputs") for showing in plan.same)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     work = _Work(plan, store, options.price, skipped=set() if options.retry_failed else failed)
-    stopped = None
+    stopped, spent = None, store.spent_usd()
     if options.ask and work.unjudged:
-        spent = store.spent_usd()
         with _renewed_leases(store), _progress(len(plan.showings), plan.card.name) as advance:
             advance(len(plan.showings) - sum(map(len, work.unjudged.values())))
             try:
@@ -81,16 +80,13 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
                 stopped = str(error)
             finally:
                 store.end_leases()
-        usd = store.spent_usd() - spent
-    else:
-        usd = 0.0
     verdicts = store.judgments(plan.card.name, plan.candidate, plan.baseline)
     return ComparisonCounts(
         asked=work.asked,
         stored=len({request.key for showing in plan.showings for request in showing.requests}) - work.asked,
         without_request=len(plan.same),
         trimmed=sum(showing.trimmed for showing in plan.showings),
-        usd=usd,
+        usd=store.spent_usd() - spent,
         stopped=stopped,
         notes=list(engine.notes),
         verdicts=dict(Counter(judgment.verdict for judgment in verdicts)),
@@ -253,14 +249,8 @@ def _renewed_leases(store: JudgmentStore) -> Iterator[None]:
         thread.join()
 
 
-def _progress(total: int, judge: str) -> AbstractContextManager[Callable[[int], None]]:
-    if not total:
-        return nullcontext(lambda count: None)
-    return _shown_progress(total, judge)
-
-
 @contextmanager
-def _shown_progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
+def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 from instruct.judging.cards import Policy
 from instruct.judging.store import Judgment
 
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
+
+# AlpacaEval's coding of a verdict, in the order shown.
+PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
+# A verdict, had the answers been shown the other way round; the others stay.
+EXCHANGED = {"first": "second", "second": "first"}
 
 
 def candidate_is_second(instruction: str, seed: int = 0) -> bool:
@@ -50,11 +55,19 @@ def _outcome(orders: dict[str, Judgment], policy: Policy, judge_rule: str | None
         instruction = next(iter(orders.values())).instruction
         return outcome_of(orders["second" if candidate_is_second(instruction) else "first"])
     first, second = outcome_of(orders["first"]), outcome_of(orders["second"])
-    missing: Outcome
-    for missing in ("failed", "unparsed"):
-        if missing in (first, second):
-            return missing
-    if policy == "upstream" and judge_rule == "pandalm":
+    both = cast(Outcome, strict(first, second))
+    if policy == "upstream" and judge_rule == "pandalm" and both not in ("failed", "unparsed"):
         same_label = orders["first"].verdict == orders["second"].verdict
         return "tie" if same_label else first
-    return first if first == second else "tie"
+    return both
+
+
+def strict(one: str, other: str) -> str:
+    """What two orders of a pair say together, of the same answer: where they disagree a tie.
+
+    A verdict that is missing is never a tie: `failed` before `unparsed`.
+    """
+    for missing in ("failed", "unparsed"):
+        if missing in (one, other):
+            return missing
+    return one if one == other else "tie"

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from instruct.data.sources import RawRow, read_file
 from instruct.errors import InputError, one_line
 from instruct.judging.human_sets import HumanPair
+from instruct.judging.policies import EXCHANGED
+from instruct.judging.verdicts import Verdict
 
 Order = Literal["first", "swapped"]
 
-_VERDICTS = ("first", "second", "tie", "unparsed", "failed")
 # The authors count what they could not read ("garbage") as a tie; here it is unparsed.
 _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "unparsed"}
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
-_EXCHANGED = {"first": "second", "second": "first"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _own(rows: list[RawRow], path: Path, pairs: int) -> dict[Order, list[str]]:
         if order not in ("first", "swapped"):
             raise InputError(f"{row.place}: order: {one_line(repr(order), 60)} is none; write first or swapped")
         by_order.setdefault(order, []).append(row)
-    known = {verdict: verdict for verdict in _VERDICTS}
+    known = {verdict: verdict for verdict in get_args(Verdict)}
     return {
         order: _by_index(some, path, pairs, "pair", lambda row: _word(row, "verdict", known))
         for order, some in by_order.items()
@@ -140,11 +140,11 @@ def _alpaca_eval(rows: list[RawRow], path: Path, pairs: Sequence[HumanPair], ord
             free = next((index for index in exchanged if index not in verdicts), None)
         if free is None:
             raise InputError(f"{row.place}: its pair has a verdict already; remove one of the annotations")
-        verdicts[free] = _EXCHANGED.get(verdict, verdict) if turned else verdict
+        verdicts[free] = EXCHANGED.get(verdict, verdict) if turned else verdict
     if len(verdicts) != len(pairs):
         raise _other_length(path, len(verdicts), len(pairs))
     in_set = [verdicts[index] for index in range(len(pairs))]
-    return in_set if order == "first" else [_EXCHANGED.get(verdict, verdict) for verdict in in_set]
+    return in_set if order == "first" else [EXCHANGED.get(verdict, verdict) for verdict in in_set]
 
 
 def _preference(row: RawRow) -> str:

@@ -141,7 +141,7 @@ def _asked(
     inputs = {
         "set": human.sha256,
         "pairs": len(human.pairs),
-        "judge": section.model_dump(mode="json", exclude={"budget_usd", "concurrency"}),
+        "judge": section.made_from(),
         "card": card.sha256(),
     }
     stopped: StoppedError | None = None

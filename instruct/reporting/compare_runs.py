@@ -89,9 +89,8 @@ def _entries(run: RunDirectory, label: str) -> list[Entry]:
                 names = (judge["name"], each["candidate"], each["baseline"])
                 step = manifest["steps"].get(f"judge/{names[0]}/{names[1]}_vs_{names[2]}", {})
                 card, _ = card_of(judge["name"], step)
-                points = {"win": 1.0, "tie": 0.5, "loss": 0.0}
                 scores = {
-                    pair.instruction: points.get(pair.outcome) if pair.score is None else pair.score
+                    pair.instruction: pair.score
                     for pair in results_under(card, store.judgments(*names), each["leading"])  # type: ignore[arg-type]
                 }
                 baseline = files.get(each["baseline"])

@@ -15,11 +15,6 @@ from instruct.runs import RunDirectory, sha256_of
 _LARGEST = 2**30
 
 
-def answers_path(run: RunDirectory, name: str) -> Path:
-    """The file of a system's answers: a path that ends in .json is itself."""
-    return Path(name) if name.endswith(".json") else run.outputs / f"{name}.json"
-
-
 def lineage_warnings(
     run: RunDirectory, manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]
 ) -> list[str]:
@@ -31,7 +26,7 @@ def lineage_warnings(
     """
     found = _package(manifest, card, step)
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
-        path = answers_path(run, name)
+        path = run.answers_path(name)
         shown = one_line(path.stem, 60)
         digest = sha256_of(path) if path.is_file() else None
         if digest is not None and digest != judged:

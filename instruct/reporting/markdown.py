@@ -9,6 +9,8 @@ from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.markdown_statistics import paired_section, statistics_section, table
 from instruct.reporting.schema import Comparison, Figure, Judge, Panel, Report, TallyFigures
 from instruct.reporting.text import (
+    POLICIES,
+    POSITIONS,
     escape_markdown,
     evidence,
     headline,
@@ -22,12 +24,6 @@ from instruct.reporting.text import (
     trust,
     unjudged,
 )
-
-_POLICIES = {
-    "single": "one order a pair",
-    "strict": "both orders, disagreement is a tie",
-    "upstream": "as the judge's authors count",
-}
 
 
 def render_markdown(report: Report) -> str:
@@ -123,7 +119,7 @@ def _policies(comparisons: Sequence[Comparison]) -> list[str]:
             rows.append(([*_names(comparison), label], figures))
     lines = _tallies(["candidate", "baseline", "policy"], rows)
     used = dict.fromkeys(policy for comparison in comparisons for policy in comparison["policies"])
-    meanings = "; ".join(f"{policy}: {_POLICIES[policy]}" for policy in used)
+    meanings = "; ".join(f"{policy}: {POLICIES[policy]}" for policy in used)
     kinds = {figures["kind"] for comparison in comparisons for figures in comparison["policies"].values()}
     weighted = _WEIGHTED if "weighted" in kinds else ""
     return [*lines, "", f"Policies: {meanings}; the leading one is bold. {_RATES}{weighted}", ""]
@@ -146,8 +142,7 @@ def _positions(comparisons: Sequence[Comparison]) -> list[str]:
     return [
         *table([*header, "first position %", "of verdicts"], rows, left=3),
         "",
-        "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
-        "other than ties that went to the answer shown first; without a preference for a place it is 50.",
+        POSITIONS,
         "",
     ]
 

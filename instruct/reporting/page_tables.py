@@ -8,14 +8,9 @@ from typing import Any
 
 from instruct.errors import one_line
 from instruct.reporting.schema import Comparison, Panel, Report, TallyFigures
-from instruct.reporting.text import number, probability, span
+from instruct.reporting.text import POLICIES, POSITIONS, number, probability, span
 
 _COUNTS = ("n", "win", "tie", "loss", "unparsed", "failed")
-_POLICIES = {
-    "single": "single: one order a pair",
-    "strict": "strict: both orders, disagreement is a tie",
-    "upstream": "upstream: as the judge's authors count",
-}
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ def _policies(comparison: Comparison) -> Table:
         [f"{policy} (leads)" if policy == comparison["leading"] else policy, *_tally(figures, weighted)]
         for policy, figures in policies.items()
     ]
-    note = "; ".join(_POLICIES.get(policy, policy) for policy in policies)
+    note = "; ".join(f"{policy}: {POLICIES[policy]}" if policy in POLICIES else policy for policy in policies)
     note += (
         ". The win rate is over the pairs with a verdict, a tie is half a win. Bounds: the win rate had every unparsed "
         "and failed pair been lost, or been won."
@@ -152,11 +147,7 @@ def _positions(comparison: Comparison) -> Table:
         str(comparison["requests"]),
     )
     header = ("orders", "pairs judged", "consistency %", "of pairs", "first position %", "of verdicts", "trimmed")
-    note = (
-        "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
-        "other than ties that went to the answer shown first; without a preference for a place it is 50."
-    )
-    return Table("Orders", (*header, "requests"), [row], note=note)
+    return Table("Orders", (*header, "requests"), [row], note=POSITIONS)
 
 
 def _ratings(comparison: Comparison) -> Table:

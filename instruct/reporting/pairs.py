@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from instruct.judging.cards import Policy
-from instruct.judging.policies import Outcome, candidate_is_second, outcomes
+from instruct.judging.policies import PREFERENCES, Outcome, candidate_is_second, outcomes
 from instruct.judging.store import Judgment
 
-_PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
 _POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
@@ -29,7 +28,7 @@ class PairResult:
 
 def is_weighted(judgments: Sequence[Judgment]) -> bool:
     """Whether the judge said how sure it was: a preference that is no plain win, draw or loss."""
-    return any(judgment.preference not in (None, *_PREFERENCES.values()) for judgment in judgments)
+    return any(judgment.preference not in (None, *PREFERENCES.values()) for judgment in judgments)
 
 
 def pair_results(judgments: Sequence[Judgment], policy: Policy, judge_rule: str | None = None) -> list[PairResult]:
@@ -58,5 +57,5 @@ def pair_results(judgments: Sequence[Judgment], policy: Policy, judge_rule: str 
 def _score(judgment: Judgment) -> float:
     """A readable verdict's preference for the candidate, 0 to 1."""
     # A pair that needed no request, such as two equal answers, has a verdict alone.
-    preference = _PREFERENCES[judgment.verdict] if judgment.preference is None else judgment.preference
+    preference = PREFERENCES[judgment.verdict] if judgment.preference is None else judgment.preference
     return 2.0 - preference if judgment.position == "first" else preference - 1.0

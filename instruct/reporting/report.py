@@ -17,7 +17,7 @@ from instruct.reporting.figures import draw_figures, figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe
 from instruct.reporting.lengths import lengths_of
-from instruct.reporting.lineage import answers_path, lineage_warnings
+from instruct.reporting.lineage import lineage_warnings
 from instruct.reporting.markdown import render_markdown
 from instruct.reporting.page import write_page
 from instruct.reporting.paired import paired_comparisons
@@ -170,7 +170,7 @@ def answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]
     files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
     for step, record in manifest["steps"].items():
         for name in record["inputs"].get("answers", {}) if step.startswith("judge/") else ():
-            path = answers_path(run, name)
+            path = run.answers_path(name)
             if path.is_file():
                 files.setdefault(path.stem, path)
     return files

@@ -1,4 +1,4 @@
-"""Sentences that report.md and the terminal share, and the escaping of foreign text."""
+"""Sentences that report.md, the page and the terminal share, and the escaping of foreign text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from instruct.errors import one_line
 from instruct.reporting.schema import Comparison, Judge, PairAgreement, Panel, Report, TallyFigures
 
 Escape = Callable[[object], str]
+
+POLICIES = {
+    "single": "one order a pair",
+    "strict": "both orders, disagreement is a tie",
+    "upstream": "as the judge's authors count",
+}
+POSITIONS = (
+    "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
+    "other than ties that went to the answer shown first; without a preference for a place it is 50."
+)
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//", "www.": "www&#46;"}

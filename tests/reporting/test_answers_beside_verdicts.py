@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from instruct.cli import main
 from instruct.runs import write_atomically
-
-
-@pytest.fixture
-def instruct(monkeypatch, capsys):
-    """`instruct(...)`: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
-        return main(), *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

@@ -6,13 +6,11 @@ import csv
 import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
-from instruct.cli import main
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
@@ -21,17 +19,6 @@ from instruct.runs import RunDirectory, write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")
-
-
-@pytest.fixture
-def instruct(monkeypatch, capsys):
-    """`instruct(...)`: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
-        return main(), *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import yaml
 
-from instruct.cli import main
 from instruct.reporting.report import build_report
 from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")
-
-
-@pytest.fixture
-def instruct(monkeypatch, capsys):
-    """`instruct(...)`: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
-        try:
-            code = main()
-        except SystemExit as end:  # argparse's own
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from instruct.cli import main
 from instruct.config import JudgeSection
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Completion, Judgment, JudgmentStore
@@ -17,17 +16,6 @@ from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 PAIRS = 805
-
-
-@pytest.fixture
-def instruct(monkeypatch, capsys):
-    """`instruct(...)`: exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
-        return main(), *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
@@ -53,7 +41,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
         with JudgmentStore(run.store) as store:
             store.add_replies(name, [(judgment.key, Completion("reply " * 100), 0.0) for judgment in judgments])
             store.add_judgments(judgments)
-        judge = JudgeSection(card=name).model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+        judge = JudgeSection(card=name).made_from()
         manifest["steps"][f"judge/{name}/emo_vs_mle"] = {
             "status": "done",
             "minutes": 1.0,

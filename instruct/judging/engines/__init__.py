@@ -12,7 +12,7 @@ from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines.base import Engine, Failure, Reply, Request
 
-__all__ = ["Engine", "EngineName", "Failure", "Reply", "Request", "check_available", "judge_engine"]
+__all__ = ["Engine", "EngineName", "Failure", "Reply", "Request", "check_available", "costs_money", "judge_engine"]
 
 EngineName = Literal["vllm", "transformers", "server"]
 
@@ -64,6 +64,21 @@ def check_available(card: JudgeCard, base_url: str | None = None, engine: Engine
 
         _made(card, base_url, engine, None).close()
         local_model(card)
+
+
+def costs_money(card: JudgeCard, base_url: str | None = None, engine: EngineName | None = None) -> bool:
+    """Whether asking may cost money: where it would be asked has a price, or is not one's own.
+
+    Raises:
+        InputError: no address, or a price table that is not as it should be.
+    """
+    if _name(card, base_url, engine) != "server":
+        return False
+    from instruct.judging.engines.server import ServerJudge
+    from instruct.judging.money import is_free, price_of
+
+    endpoint = ServerJudge(card, base_url).identity["endpoint"]
+    return price_of(card.model, endpoint) is not None or not is_free(endpoint)
 
 
 def _name(card: JudgeCard, base_url: str | None, engine: EngineName | None) -> EngineName:

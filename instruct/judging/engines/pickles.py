@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from instruct.errors import InputError, one_line
-from instruct.models import cache_folder
+from instruct.models import cache_folder, save_whole
 
 
 def safetensors_folder(model: str, revision: str | None, identity: str) -> Path:
@@ -40,18 +37,8 @@ def safetensors_folder(model: str, revision: str | None, identity: str) -> Path:
         )
     except Exception as error:  # a pickle that holds code, a torn file, an unknown architecture, ...
         raise unreadable(model, error) from error
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
-        loaded.save_pretrained(making)
-        AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False).save_pretrained(making)
-        making.chmod(0o755)
-        os.replace(making, folder)
-    except OSError:
-        if not (folder / "config.json").is_file():  # not lost to another process that finished first
-            raise
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+    tokenizer = AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False)
+    save_whole(folder, loaded, tokenizer)
     return folder
 
 
