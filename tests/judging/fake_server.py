@@ -55,6 +55,8 @@ def reply_text(prompt: str, decided: str) -> str:
         return f"Both are answers.\nSo, the final decision is {'Tie' if decided == 'Tie' else f'Response {decided}'}"
     if "'rank'" in prompt or '"rank"' in prompt:
         return str([{"model": f"model_{place}", "rank": rank} for place, rank in enumerate(RANKS[decided], start=1)])
+    if '"golden_verdict"' in prompt:
+        return "<think>1 or 2?</think>\n" + json.dumps({"golden_verdict": decided})
     if "[[rating]]" in prompt:
         return f"It answers. Rating: [[{hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % 10 + 1}]]"
     return f"{decided}\n### Reason: so\n### Reference: none"
