@@ -37,7 +37,8 @@ MEMORY_AIM = 2.0
 
 def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     """A run whose pairs each judge has compared in both orders, a reply to each; whose answers they are."""
-    from instruct.judging.store import Completion, Judgment, JudgmentStore
+    from instruct.engines.base import Completion
+    from instruct.judging.store import Judgment, JudgmentStore
     from instruct.runs import RunDirectory, sha256_of
 
     run = RunDirectory(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from instruct.errors import InputError, one_line
 
@@ -17,6 +17,12 @@ Kind = Literal["data", "data/human", "judges"]
 Model = TypeVar("Model", bound=BaseModel)
 
 PACKAGE = Path(__file__).resolve().parent
+
+
+class Options(BaseModel):
+    """A part of a configuration: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
 @dataclass(frozen=True)

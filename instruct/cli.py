@@ -15,7 +15,8 @@ from instruct.arguments import make_parser
 from instruct.errors import InputError, InstructError, StoppedError, one_line
 
 if TYPE_CHECKING:
-    from instruct.config import ExperimentConfig, JudgeSection
+    from instruct.config import ExperimentConfig
+    from instruct.judging.options import JudgeOptions
     from instruct.reporting.report import Difficulty
     from instruct.reporting.schema import Report
 
@@ -90,8 +91,8 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
 
 def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
     """Write a run's report; print its first lines and where it is."""
+    from instruct.reporting.render.terminal import render_summary
     from instruct.reporting.report import build_report, write_report
-    from instruct.reporting.terminal import render_summary
 
     built = build_report(folder, difficulty)
     path = write_report(folder, built)
@@ -112,14 +113,14 @@ def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
 
 
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.preview import print_preview
+    from instruct.training.preview import print_preview
 
     print_preview(_config(arguments, overrides), shown=arguments.rows)
 
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import open_run, run_folder
-    from instruct.plan import check_training
+    from instruct.preflight import check_training
     from instruct.training.train import train_system
 
     config = _config(arguments, overrides)
@@ -141,8 +142,8 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import judge_answers
     from instruct.judging.cards import load_judge_card
+    from instruct.judging.comparisons import judge_answers
     from instruct.judging.engines import costs_money
 
     _no_overrides(overrides)
@@ -182,7 +183,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.judging.validate import validate as validate_judge
+    from instruct.validation.validate import validate as validate_judge
 
     _no_overrides(overrides)
     text, stopped = validate_judge(
@@ -201,9 +202,9 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise stopped
 
 
-def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeSection:
+def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeOptions:
     from instruct.cards import validated
-    from instruct.config import JudgeSection
+    from instruct.judging.options import JudgeOptions
 
     given = {
         "card": name,
@@ -215,7 +216,7 @@ def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None)
         "trim": arguments.trim,
         "budget_usd": arguments.budget_usd,
     }
-    return validated(JudgeSection, given, "command line")
+    return validated(JudgeOptions, given, "command line")
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -236,7 +237,7 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
             )
         run = _run(arguments.run, "judgments.sqlite")
     else:
-        from instruct.judging.exchange import import_into_run
+        from instruct.judging.interchange.exchange import import_into_run
 
         if arguments.run or not arguments.output:
             raise InputError("--annotations takes no RUN but --output DIR, the run directory that is made of the file")
@@ -263,8 +264,8 @@ def compare(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.judging.exchange import export_from_run
-    from instruct.judging.json_lines import export_jsonl
+    from instruct.judging.interchange.exchange import export_from_run
+    from instruct.judging.interchange.json_lines import export_jsonl
     from instruct.judging.store import JudgmentStore
 
     _no_overrides(overrides)
@@ -281,7 +282,7 @@ def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None
 
 
 def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.judging.exchange import import_into_run
+    from instruct.judging.interchange.exchange import import_into_run
 
     _no_overrides(overrides)
     names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}

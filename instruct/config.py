@@ -5,127 +5,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
 from instruct.cards import packaged_folder, read_yaml, validated
 from instruct.errors import InputError, one_line
-from instruct.generation.config import GenerationConfig
-from instruct.models import EMBEDDED_MODEL
+from instruct.generation.options import AnswerOptions
+from instruct.judging.options import JudgeOptions
+from instruct.training.options import SystemOptions, TrainingOptions
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+class ExperimentConfig(TrainingOptions):
+    """A whole experiment: training, answers, judges, comparisons.
 
-
-class ModelSection(_Section):
-    """The base model. `quantization: 4bit` is QLoRA (bitsandbytes, a GPU)."""
-
-    name: str = EMBEDDED_MODEL
-    revision: str | None = None
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
-    attn_implementation: str | None = None
-    quantization: Literal["4bit"] | None = None
-    trust_remote_code: bool = False
-
-
-class DataSection(_Section):
-    """What is trained on. `files` overrides the card's source; without a card the format is read off the first row."""
-
-    card: str | None = None
-    files: list[str] | None = None
-    template: Literal["alpaca", "chat"] | None = None
-    limit: int | None = Field(default=None, ge=1)
-
-
-class LoraSection(_Section):
-    """The adapter (peft.LoraConfig). `lora: null` trains the whole model."""
-
-    r: int = Field(default=16, ge=1)
-    alpha: int = Field(default=32, ge=1)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    target_modules: str | list[str] = "all-linear"
-    use_dora: bool = False
-
-
-class SystemSection(_Section):
-    """One thing that is trained: an objective, with what EMOConfig takes for it.
-
-    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or a table's path) are EMO's; `gamma` MixCE's
-    and TaiLr's.
+    In `comparisons`, `baseline` stands for the evaluation set's own answers.
     """
 
-    objective: Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
-    variant: Literal["paper", "official", "pypi"] = "official"
-    emphasis: Literal["mle", "emo"] = "mle"
-    transport_cost: str = "fixed"
-    gamma: float = Field(default=0.8, ge=0, le=1)
-    tailr_variant: Literal["paper", "official"] = "paper"
-    ent_threshold: float = 1.3
-    goldfish_k: int = Field(default=4, ge=2)
-    goldfish_context: int = Field(default=13, ge=1)
-
-    def emo_config(self) -> dict[str, Any]:
-        """The arguments of EMOConfig that this section sets."""
-        names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
-        return {names.get(name, name): value for name, value in self.model_dump().items()}
-
-
-class AnswerSection(_Section):
-    """The evaluation set that is answered, and how."""
-
-    eval_set: str = "starter_eval"
-    files: list[str] | None = None
-    limit: int | None = Field(default=None, ge=1)
-    template: Literal["alpaca", "chat"] | None = None
-    generation: GenerationConfig = GenerationConfig()
-
-
-class JudgeSection(_Section):
-    """One judge, by its card's name.
-
-    `model`: another model under the card's prompt; `base_url`: an OpenAI-compatible server that serves it, with
-    `concurrency` requests at a time; `engine`: who is asked, None: by what there is; `trim`: answers that do not fit
-    the judge's context are cut, both to the same length; `budget_usd`: what the whole run may cost, which a judge that
-    costs money needs; `comparisons`: its own.
-    """
-
-    card: str
-    model: str | None = None
-    base_url: str | None = None
-    engine: Literal["vllm", "transformers", "server"] | None = None
-    concurrency: int = Field(default=64, ge=1)
-    orders: Literal["both", "one"] | None = None
-    trim: bool = False
-    budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    comparisons: list[tuple[str, str]] | None = None
-
-    def made_from(self) -> dict[str, Any]:
-        """What of this section the verdicts are made from: not how fast they were asked for, or for how much."""
-        return self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
-
-
-class ExperimentConfig(_Section):
-    """A whole experiment: systems trained alike but for the objective, answers, judges, comparisons.
-
-    `train` takes any argument of EMOConfig and TRL's SFTConfig. In `comparisons`, `baseline` stands for the
-    evaluation set's own answers.
-    """
-
-    name: str
-    needs_gpu: bool = False
-    model: ModelSection = ModelSection()
-    data: DataSection = DataSection()
-    lora: LoraSection | None = LoraSection()
-    train: dict[str, Any] = {}
-    systems: dict[str, SystemSection] = {
-        "mle": SystemSection(objective="mle"),
-        "emo": SystemSection(objective="emo"),
-    }
-    answers: AnswerSection = AnswerSection()
-    judges: list[JudgeSection] = []
+    answers: AnswerOptions = AnswerOptions()
+    judges: list[JudgeOptions] = []
     comparisons: list[tuple[str, str]] = []
 
     @model_validator(mode="after")
@@ -239,7 +138,7 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     from instruct.training.emo_config import EMOConfig
 
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
-    ours = {"output_dir", "model_init_kwargs", *SystemSection(objective="mle").emo_config()}
+    ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
     for key, value in arguments.items():
         if key in ours:
             raise InputError(f"{where}: train.{key} is set elsewhere (systems, model, --out); remove it")

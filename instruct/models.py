@@ -7,12 +7,24 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from instruct.cards import Options
 from instruct.errors import InputError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+class ModelOptions(Options):
+    """The base model. `quantization: 4bit` is QLoRA (bitsandbytes, a GPU)."""
+
+    name: str = EMBEDDED_MODEL
+    revision: str | None = None
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    attn_implementation: str | None = None
+    quantization: Literal["4bit"] | None = None
+    trust_remote_code: bool = False
 
 
 def cache_folder() -> Path:

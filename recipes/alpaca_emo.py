@@ -29,8 +29,9 @@ def run_recipe(gpu_config: str, description: str | None) -> None:
     from accelerate import PartialState
 
     from instruct.config import load_config
-    from instruct.experiment import answer_prompts, judge_answers, open_run, run_folder
-    from instruct.plan import check_evaluation, check_training
+    from instruct.experiment import answer_prompts, open_run, run_folder
+    from instruct.judging.comparisons import judge_answers
+    from instruct.preflight import check_evaluation, check_training
     from instruct.training.train import train_system
 
     if arguments.name:

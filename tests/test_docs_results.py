@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from instruct.judging.exchange import import_into_run
+from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.report import build_report
 
 PUBLISHED = Path(__file__).resolve().parent.parent / "docs" / "results" / "alpaca_7b"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from instruct.reporting import schema, schema_statistics
+from instruct.analysis import results as schema_statistics
+from instruct.analysis.statistics import LEAST_PAIRS as LEAST_VERDICTS
+from instruct.reporting import schema
 from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
 from instruct.reporting.lengths import LEAST_PAIRS, MODEL
 from instruct.reporting.schema import Comparison, Panel, TallyFigures
-from instruct.reporting.statistics import LEAST_PAIRS as LEAST_VERDICTS
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 NAMED = {word for part in re.findall(r"`([^`]+)`", TEXT) for word in re.findall(r"\w+", part)}

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.weights import adapter_identity, check_model, is_adapter, model_identity
 from instruct.errors import InputError, one_line
-from instruct.generation.config import GenerationConfig
 from instruct.generation.engines import start_engine
 from instruct.generation.journal import Batch, Journal
-from instruct.generation.serving import Engine, Serving, stop_token_ids
-from instruct.generation.weights import adapter_identity, check_model, is_adapter, model_identity
+from instruct.generation.options import GenerationConfig
+from instruct.generation.serving import Engine, Serving
 from instruct.models import resolve_model
 from instruct.runs import write_atomically
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from instruct.errors import InputError
-from instruct.generation.config import GenerationConfig
+from instruct.generation.options import GenerationConfig
 from instruct.generation.serving import Completion, Engine, Serving
 from instruct.generation.transformers_engine import TransformersEngine
 from instruct.generation.vllm_engine import VLLMEngine

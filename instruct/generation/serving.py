@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from instruct.generation.config import GenerationConfig
+from instruct.generation.options import GenerationConfig
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,6 @@ class Engine(Protocol):
     def close(self) -> None:
         """Give the memory back."""
         ...
-
-
-def stop_token_ids(tokenizer: Any, model: str, revision: str | None = None) -> tuple[int, ...]:
-    """The ids that end an answer: of the tokenizer, of the generation config, and the chat template's end of a turn."""
-    from transformers import GenerationConfig as ModelGenerationConfig
-
-    ids = {tokenizer.eos_token_id}
-    try:
-        ends = ModelGenerationConfig.from_pretrained(model, revision=revision).eos_token_id
-        ids |= set(ends) if isinstance(ends, list) else {ends}
-    except OSError:  # a model need not have one
-        pass
-    if tokenizer.chat_template:
-        turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
-        text = tokenizer.apply_chat_template(turns, tokenize=False)
-        tail = tokenizer(text.rpartition("answer")[2].lstrip(), add_special_tokens=False)["input_ids"]
-        if tail and tokenizer.added_tokens_decoder.get(tail[0]) is not None:
-            ids.add(tail[0])
-    return tuple(sorted(ids - {None}))
 
 
 def completion_of(serving: Serving, ids: list[int]) -> Completion:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.errors import InputError, one_line
-from instruct.generation.config import GenerationConfig
+from instruct.generation.options import GenerationConfig
 from instruct.generation.serving import Completion, Serving, answer_limits, completion_of, prompt_seed
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from instruct.engines.vllm_client import VLLMClient
+from instruct.engines.weights import lora_rank
 from instruct.errors import InputError
-from instruct.generation.config import GenerationConfig
+from instruct.generation.options import GenerationConfig
 from instruct.generation.serving import Completion, Serving, answer_limits, completion_of, prompt_seed
-from instruct.generation.weights import lora_rank
-from instruct.vllm_client import VLLMClient
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 

@@ -24,8 +24,8 @@ from instruct.cards import nearest, read_yaml
 from instruct.errors import InputError, one_line
 
 if TYPE_CHECKING:
+    from instruct.engines.base import Completion
     from instruct.judging.cards import JudgeCard
-    from instruct.judging.store import Completion
     from instruct.judging.verdicts import Reading
 
 # What these do comes after the verdict: they copy fields of the reply into columns.

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import TypedDict
 
+from instruct.analysis.outcomes import Policy
 from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.errors import InputError, one_line
 
-Policy = Literal["single", "strict", "upstream"]
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
 
 # What a card says beside what makes the verdicts.

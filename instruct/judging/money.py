@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.cards import packaged_folder, read_yaml, validated
+from instruct.engines.base import Prompt
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
-from instruct.judging.prompts import JudgePrompt
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
@@ -111,7 +111,7 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
         return "", None
 
 
-def most_tokens(prompt: JudgePrompt, also: Any = None) -> int:
+def most_tokens(prompt: Prompt, also: Any = None) -> int:
     """An upper bound of a prompt's tokens without the judge's tokenizer: a byte-level BPE has at most one a byte.
 
     Args:
@@ -120,17 +120,17 @@ def most_tokens(prompt: JudgePrompt, also: Any = None) -> int:
     return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + (0 if isinstance(prompt, str) else len(prompt)))
 
 
-def most_usage(card: JudgeCard, prompt: JudgePrompt) -> tuple[int, int]:
+def most_usage(card: JudgeCard, prompt: Prompt) -> tuple[int, int]:
     """The most tokens of the prompt and of the reply that a server can charge for one attempt."""
     return most_tokens(prompt, also=[card.decoding.extra, card.response_schema]), card.decoding.max_tokens
 
 
-def likely_tokens(prompt: JudgePrompt, also: Any = None) -> int:
+def likely_tokens(prompt: Prompt, also: Any = None) -> int:
     """About how many tokens a prompt has: right within a quarter for English text, too few for most others."""
     return math.ceil(_bytes(prompt, also) / _BYTES_A_TOKEN)
 
 
-def _bytes(prompt: JudgePrompt, also: Any) -> int:
+def _bytes(prompt: Prompt, also: Any) -> int:
     texts = [prompt] if isinstance(prompt, str) else [text for message in prompt for text in message.values()]
     if also is not None:
         texts.append(json.dumps(also))
@@ -166,7 +166,7 @@ class Estimate:
 
 
 def estimate_of(
-    prompts: Iterable[JudgePrompt], max_tokens: int, price: Price | None, concurrency: int, also: Any = None
+    prompts: Iterable[Prompt], max_tokens: int, price: Price | None, concurrency: int, also: Any = None
 ) -> Estimate:
     """What asking these prompts will take, each answered with up to `max_tokens`."""
     likely = [likely_tokens(prompt, also) for prompt in prompts]

@@ -6,11 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from instruct.engines.base import Message, Prompt
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
-
-Message = dict[str, str]
-JudgePrompt = str | list[Message]
 
 # The placeholders of the judges' authors, so that their prompts stand here to the byte, and this project's.
 _NAMES = {
@@ -43,7 +41,7 @@ class PromptTemplate:
         if card.prompt_with_input:
             self._texts[True] = self._read(with_input=True)
 
-    def render(self, row: dict[str, Any], first: str, second: str) -> JudgePrompt:
+    def render(self, row: dict[str, Any], first: str, second: str) -> Prompt:
         """The prompt for one pair, in the order shown.
 
         A row's `input` goes where the prompt says {input}; where it says that nowhere, after the instruction and a
@@ -52,17 +50,17 @@ class PromptTemplate:
         """
         return self._rendered(row, {"first": self._cleaned(first), "second": self._cleaned(second)})
 
-    def render_single(self, row: dict[str, Any], answer: str) -> JudgePrompt:
+    def render_single(self, row: dict[str, Any], answer: str) -> Prompt:
         """The prompt for one answer that is rated alone."""
         return self._rendered(row, {"first": self._cleaned(answer)})
 
-    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[JudgePrompt, ...]:
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
         """All that is asked about two answers: the pair's prompt, or one for each where answers are rated alone."""
         if self._card.protocol == "single":
             return self.render_single(row, first), self.render_single(row, second)
         return (self.render(row, first, second),)
 
-    def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> JudgePrompt:
+    def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> Prompt:
         context = str(row.get("input") or "")
         text = self._texts.get(bool(context), self._texts[False])
         values = {"instruction": row["instruction"], "input": context, **answers}
@@ -106,8 +104,8 @@ class PromptTemplate:
 
 
 def trimmed(
-    template: PromptTemplate, row: dict[str, Any], first: str, second: str, fits: Callable[[JudgePrompt], bool]
-) -> tuple[tuple[JudgePrompt, ...], bool]:
+    template: PromptTemplate, row: dict[str, Any], first: str, second: str, fits: Callable[[Prompt], bool]
+) -> tuple[tuple[Prompt, ...], bool]:
     """The prompts for two answers, and whether these were cut to fit.
 
     Both are cut to the same largest length, in characters, with which every prompt fits: a shorter answer is cut only

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from instruct.analysis.outcomes import candidate_is_second
+from instruct.engines.base import Completion, Prompt
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.engines import Engine, Failure, Reply, Request
 from instruct.judging.money import Price, likely_tokens, most_usage
-from instruct.judging.policies import candidate_is_second
-from instruct.judging.prompts import JudgePrompt, PromptTemplate, trimmed
-from instruct.judging.store import Completion, Judgment, JudgmentStore, completion_key
+from instruct.judging.prompts import PromptTemplate, trimmed
+from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.judging.verdicts import read_rating, read_verdict
 
 Orders = Literal["both", "one"]
@@ -146,11 +147,11 @@ def _prompts(
     shown: tuple[str, str],
     engine: Engine,
     options: Options,
-) -> tuple[tuple[JudgePrompt, ...], bool]:
+) -> tuple[tuple[Prompt, ...], bool]:
     if not options.trim:
         return template.render_all(row, *shown), False
 
-    def fits(prompt: JudgePrompt) -> bool:
+    def fits(prompt: Prompt) -> bool:
         tokens = engine.tokens(prompt)
         if tokens is None:  # only the server knows: a quarter more than is likely
             tokens = math.ceil(1.25 * likely_tokens(prompt))
@@ -159,7 +160,7 @@ def _prompts(
     return trimmed(template, row, *shown, fits)
 
 
-def _request(card: JudgeCard, prompt: JudgePrompt, engine: Engine, price: Price | None) -> Request:
+def _request(card: JudgeCard, prompt: Prompt, engine: Engine, price: Price | None) -> Request:
     asked = {
         "prompt": prompt,
         **engine.identity,

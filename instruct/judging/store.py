@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError, InstructError
 
 VERSION = 2
@@ -60,23 +61,6 @@ CREATE TABLE leases (key TEXT PRIMARY KEY, holder TEXT NOT NULL, expires REAL NO
 """
 
 LeaseState = Literal["granted", "stored", "held", "unaffordable"]
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A judge's reply. `label_logprobs`: a label's text to its log-probability (natural) as the first token.
-
-    `choice` is the server's whole choice in OpenAI's form, kept where the card's reader wants it; `model` is what the
-    server says answered.
-    """
-
-    text: str
-    label_logprobs: dict[str, float] | None = None
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    choice: dict[str, Any] | None = None
-    model: str | None = None
 
 
 @dataclass(frozen=True)

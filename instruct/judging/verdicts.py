@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from instruct.engines.base import Completion
 from instruct.judging.cards import JudgeCard, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
-from instruct.judging.store import Completion
 
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
 

@@ -13,10 +13,10 @@ from instruct.judging.store import JudgmentStore
 from instruct.reporting.comparison import results_under
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.judges import card_of
+from instruct.reporting.render.terminal import columns
+from instruct.reporting.render.text import escape_markdown, escape_terminal, number, probability, span
 from instruct.reporting.report import answer_files, build_report
 from instruct.reporting.schema import Comparison
-from instruct.reporting.terminal import columns
-from instruct.reporting.text import escape_markdown, escape_terminal, number, probability, span
 from instruct.runs import RunDirectory, write_atomically
 
 

@@ -8,16 +8,17 @@ from typing import Any, get_args
 
 import numpy as np
 
-from instruct.judging.cards import JudgeCard, Policy
+from instruct.analysis.outcomes import Policy
+from instruct.analysis.pairs import PairResult, pair_results
+from instruct.analysis.power import power
+from instruct.analysis.results import LengthFigures, Part, PermutationTest, Significance, SignTest
+from instruct.analysis.statistics import Tally, position_statistics, tally
+from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.intervals import intervals, rounded_interval, values_of, wilson_interval
 from instruct.reporting.lengths import length_figures
-from instruct.reporting.pairs import PairResult, pair_results
-from instruct.reporting.power import power
 from instruct.reporting.schema import Comparison, Ratings, ReasonCount, TallyFigures
-from instruct.reporting.schema_statistics import LengthFigures, Part, PermutationTest, Significance, SignTest
 from instruct.reporting.significance import sign_flip_test, sign_test
-from instruct.reporting.statistics import Tally, position_statistics, tally
 
 # A server's words may differ from reply to reply: beyond so many reasons the rest is one line.
 _MOST_REASONS = 20

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.results import Intervals
+from instruct.analysis.statistics import Tally
 from instruct.reporting.remembered import remembered
-from instruct.reporting.schema_statistics import Intervals
-from instruct.reporting.statistics import Tally
 
 RESAMPLES = 10_000
 SEED = 0

@@ -43,7 +43,7 @@ def length_controlled_win_rate(
     """The length-controlled win rate of one comparison (alpaca_eval.metrics.glm_winrate).
 
     Args:
-        rows: in AlpacaEval's schema, as `instruct.judging.exchange.annotation_rows` gives them: `instruction`,
+        rows: in AlpacaEval's schema, as judging.interchange.exchange.annotation_rows gives them: `instruction`,
             `output_1` (the baseline's), `output_2`, `preference` (1 the baseline, 2 the candidate, None: no verdict).
         difficulty_file: CSV in the layout of the hub's df_gamed.csv, which also holds the answers that were gamed to be
             long or short and that the model is held to; or any CSV with `instruction` and `instruction_difficulty`.

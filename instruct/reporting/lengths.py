@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
 from instruct.reporting.intervals import rounded_interval, wilson_interval
 from instruct.reporting.remembered import remembered
-from instruct.reporting.schema_statistics import LengthAdjusted, LengthBin, LengthFigures
 
 MODEL = (
     "fractional logistic regression: logit E[score] = a + b tanh(d / std(d)), d the candidate's characters minus the "

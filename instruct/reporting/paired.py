@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from instruct.judging.cards import JudgeCard, Policy
+from instruct.analysis.outcomes import Policy
+from instruct.analysis.results import Paired
+from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import leading_policy, results_under, rounded
 from instruct.reporting.intervals import bootstrap_interval, rounded_interval
-from instruct.reporting.schema_statistics import Paired
 from instruct.reporting.significance import sign_flip_test
 
 

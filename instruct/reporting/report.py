@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.panel import Outcomes, agreements, majority
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
@@ -18,12 +19,11 @@ from instruct.reporting.health import answers_health, health_warnings, histogram
 from instruct.reporting.judges import card_of, changed_card, describe
 from instruct.reporting.lengths import lengths_of
 from instruct.reporting.lineage import lineage_warnings
-from instruct.reporting.markdown import render_markdown
-from instruct.reporting.page import write_page
 from instruct.reporting.paired import paired_comparisons
-from instruct.reporting.panel import Outcomes, agreements, majority
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
 from instruct.reporting.remembered import remembering
+from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.page import write_page
 from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
@@ -209,7 +209,7 @@ def _length_control(
     if difficulty is None or absent:
         why = f"the answers of {absent[0]} are not at hand" if absent else "no instruction-difficulty file was given"
         return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
-    from instruct.judging.exchange import annotation_rows
+    from instruct.judging.interchange.exchange import annotation_rows
     from instruct.judging.showings import Answers
     from instruct.reporting.length_control import length_controlled_win_rate
 

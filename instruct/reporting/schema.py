@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import TypedDict  # pydantic cannot read typing's before Python 3.12
 
-from instruct.reporting.schema_statistics import Intervals, LengthFigures, Paired, Part, Power, Significance
+from instruct.analysis.results import Intervals, LengthFigures, PairAgreement, Paired, Part, Power, Significance
 
 # Raised when a key of report.json changes its meaning or goes; a new key leaves it.
 SCHEMA_VERSION = 3
@@ -164,15 +164,6 @@ class Judge(TypedDict):
     notes: str | None
     usd: float
     comparisons: list[Comparison]
-
-
-class PairAgreement(TypedDict):
-    """How two judges agree over the `n` pairs that both read: percent, and Cohen's kappa (None: undefined)."""
-
-    judges: list[str]
-    n: int
-    agreement: float | None
-    kappa: float | None
 
 
 class Panel(TypedDict):

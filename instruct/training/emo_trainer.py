@@ -48,7 +48,7 @@ class EMOTrainer(SFTTrainer):
         NonFiniteLossError: while training or evaluating, the loss or the gradient is NaN or infinite.
     """
 
-    _tag_names = ["trl", "sft", "emo"]  # noqa: RUF012
+    _tag_names = ["trl", "sft", "emo"]
     _name = "EMO"
 
     def __init__(self, model: Any, args: SFTConfig | None = None, *positional: Any, **kwargs: Any) -> None:

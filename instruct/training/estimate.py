@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.models import resolve_model
+from instruct.training.options import TrainingOptions
 
 GIB = 2**30
 # The share of a matrix product's speed that a whole training step reaches: low on a CPU, whose elementwise work and
@@ -26,7 +26,7 @@ class ModelShape:
     vocabulary: int
 
 
-def check_gpu(config: ExperimentConfig) -> None:
+def check_gpu(config: TrainingOptions) -> None:
     """Refuse a config that asks for a GPU on a machine without one."""
     import torch
 
@@ -37,7 +37,7 @@ def check_gpu(config: ExperimentConfig) -> None:
         )
 
 
-def model_shape(config: ExperimentConfig) -> ModelShape:
+def model_shape(config: TrainingOptions) -> ModelShape:
     """The base model's sizes, from its config alone: no weights are read.
 
     Raises:
@@ -71,7 +71,7 @@ def model_shape(config: ExperimentConfig) -> ModelShape:
     )
 
 
-def memory_gib(config: ExperimentConfig, shape: ModelShape, arguments: Any) -> dict[str, float]:
+def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any) -> dict[str, float]:
     """Peak training memory by part, in GiB.
 
     Activations: some 80 bytes a token, layer and hidden unit without recomputation (read off a LoRA step of

@@ -6,14 +6,14 @@ import os
 import shutil
 from pathlib import Path
 
-from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory
+from instruct.training.options import TrainingOptions
 from instruct.training.train import load_tokenizer, model_arguments, unreachable_model
 
 
-def merge_adapter(config: ExperimentConfig, run: RunDirectory, system: str | None = None) -> list[Path]:
+def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
     The adapter is merged in float32 and the sum rounded once to the base model's dtype.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instruct.config import ExperimentConfig
+from instruct.training.options import TrainingOptions
 
 
-def model_card(config: ExperimentConfig, name: str, counts: dict[str, int]) -> str:
+def model_card(config: TrainingOptions, name: str, counts: dict[str, int]) -> str:
     """README.md of an adapter: what it is, from what it was made, how to load it.
 
     Args:

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from instruct.config import ExperimentConfig, SystemSection
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import RowSet, load_rows
 from instruct.data.tokens import EncodedRows, encode_rows
@@ -18,13 +17,14 @@ from instruct.errors import InputError, one_line
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.training.model_card import model_card
+from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.processes import from_main, save_whole
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, is 512.
 DEFAULT_MAX_LENGTH = 512
 
 
-def load_tokenizer(config: ExperimentConfig) -> Any:
+def load_tokenizer(config: TrainingOptions) -> Any:
     """The base model's tokenizer.
 
     Raises:
@@ -63,7 +63,7 @@ def unreachable_model(name: str, error: Exception) -> InputError:
     )
 
 
-def training_rows(config: ExperimentConfig) -> tuple[RowSet, str]:
+def training_rows(config: TrainingOptions) -> tuple[RowSet, str]:
     """The experiment's rows in TRL's prompt-completion form, and the template they were rendered with."""
     if config.data.card is None and not config.data.files:
         raise InputError("data: neither a card nor files; give data.card (see `instruct list data`) or --data.files")
@@ -72,7 +72,7 @@ def training_rows(config: ExperimentConfig) -> tuple[RowSet, str]:
     return load_rows(card, files=config.data.files, template=template, limit=config.data.limit), template
 
 
-def encoded_rows(config: ExperimentConfig, tokenizer: Any, rows: RowSet) -> EncodedRows:
+def encoded_rows(config: TrainingOptions, tokenizer: Any, rows: RowSet) -> EncodedRows:
     """The rows as token ids with labels.
 
     Raises:
@@ -87,7 +87,7 @@ def encoded_rows(config: ExperimentConfig, tokenizer: Any, rows: RowSet) -> Enco
     return encoded
 
 
-def trainer_arguments(config: ExperimentConfig, system: SystemSection, output: Path) -> Any:
+def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path) -> Any:
     """EMOConfig for one system: the experiment's `train` section over this package's defaults.
 
     Raises:
@@ -128,7 +128,7 @@ def trainer_arguments(config: ExperimentConfig, system: SystemSection, output: P
         raise InputError(f"train: {one_line(error)}") from None
 
 
-def model_arguments(config: ExperimentConfig) -> dict[str, Any]:
+def model_arguments(config: TrainingOptions) -> dict[str, Any]:
     """What from_pretrained gets."""
     arguments: dict[str, Any] = {
         "dtype": config.model.dtype,
@@ -142,7 +142,7 @@ def model_arguments(config: ExperimentConfig) -> dict[str, Any]:
     return arguments
 
 
-def make_trainer(config: ExperimentConfig, arguments: Any, tokenizer: Any, rows: EncodedRows) -> Any:
+def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: EncodedRows) -> Any:
     """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to the arguments' `output_dir`."""
     import torch
 
@@ -185,7 +185,7 @@ def make_trainer(config: ExperimentConfig, arguments: Any, tokenizer: Any, rows:
         raise InputError(f"train: {one_line(error)}") from error
 
 
-def train_system(config: ExperimentConfig, name: str, run: RunDirectory) -> dict[str, Any]:
+def train_system(config: TrainingOptions, name: str, run: RunDirectory) -> dict[str, Any]:
     """Train the system `name` of an experiment into `run`, or find it trained.
 
     A killed training goes on at its last complete checkpoint: the rows, their order, the optimizer and the random

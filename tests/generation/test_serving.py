@@ -10,10 +10,11 @@ from transformers import AutoTokenizer
 
 from instruct.data.evaluation import eval_prompt
 from instruct.data.tokens import encode_row
+from instruct.engines.stop_tokens import stop_token_ids
 from instruct.errors import InputError
-from instruct.generation.config import GenerationConfig
 from instruct.generation.engines import TransformersEngine, start_engine
-from instruct.generation.serving import Completion, Serving, completion_of, prompt_seed, stop_token_ids
+from instruct.generation.options import GenerationConfig
+from instruct.generation.serving import Completion, Serving, completion_of, prompt_seed
 
 
 def serving_of(model: Path) -> Serving:

@@ -10,9 +10,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from instruct.generation.config import GenerationConfig
+from instruct.engines.stop_tokens import stop_token_ids
 from instruct.generation.engines import TransformersEngine
-from instruct.generation.serving import Completion, Serving, stop_token_ids
+from instruct.generation.options import GenerationConfig
+from instruct.generation.serving import Completion, Serving
 
 TEXTS = ["One", "Two and three", "Four, five and six of them"]
 LIMIT = 12

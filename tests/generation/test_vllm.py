@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.engines.vllm_client import VLLMClient
 from instruct.generation import vllm_engine
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.vllm_client import VLLMClient
 
 PROMPTS = [
     EvalPrompt(text, "tiny")

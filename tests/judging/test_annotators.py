@@ -13,15 +13,16 @@ import pandas as pd
 import pytest
 from alpaca_eval.annotators import PairwiseAnnotator
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.annotators import EQUAL_RANKS, annotator_card, annotator_names, annotator_preference
 from instruct.judging.cards import load_judge_card
 from instruct.judging.engines.server import ServerJudge
-from instruct.judging.exchange import annotation_rows
+from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.judge import judge_comparison
 from instruct.judging.prompts import PromptTemplate
 from instruct.judging.showings import Answers
-from instruct.judging.store import Completion, JudgmentStore
+from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import read_verdict
 
 REFUSED = {
@@ -269,7 +270,7 @@ def test_reading_a_reply_leaves_logging_as_it_was():
     code = (
         "import logging\n"
         "from instruct.judging.annotators import annotator_card, annotator_preference\n"
-        "from instruct.judging.store import Completion\n"
+        "from instruct.engines.base import Completion\n"
         "assert annotator_preference(annotator_card('alpaca_eval_gpt4'), Completion('what?')) is None\n"
         "assert logging.getLogger().level == logging.WARNING and not logging.root.manager.disable"
     )

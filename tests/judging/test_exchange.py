@@ -11,19 +11,20 @@ import sys
 import pytest
 from alpaca_eval.metrics import get_winrate
 
+from instruct.analysis.outcomes import candidate_is_second, outcomes
+from instruct.analysis.statistics import tally
 from instruct.data.evaluation import load_answers
+from instruct.engines.base import Completion
 from instruct.errors import InputError
-from instruct.judging.exchange import (
+from instruct.judging.interchange.exchange import (
     annotation_rows,
     export_annotations,
     import_annotations,
     import_into_run,
 )
-from instruct.judging.json_lines import export_jsonl, import_jsonl
-from instruct.judging.policies import candidate_is_second, outcomes
+from instruct.judging.interchange.json_lines import export_jsonl, import_jsonl
 from instruct.judging.showings import Answers
-from instruct.judging.store import Completion, Judgment, JudgmentStore
-from instruct.reporting.statistics import tally
+from instruct.judging.store import Judgment, JudgmentStore
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from collections import Counter
 
 import pytest
 
+from instruct.analysis.outcomes import candidate_is_second, outcomes
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.engines import check_available, judge_engine
 from instruct.judging.engines.server import CONCURRENCY
 from instruct.judging.judge import judge_comparison
 from instruct.judging.money import Price
-from instruct.judging.policies import candidate_is_second, outcomes
 from instruct.judging.showings import Answers, Options, joined
 from instruct.judging.store import JudgmentStore
 

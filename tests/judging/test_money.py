@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.money import (
@@ -23,7 +24,7 @@ from instruct.judging.money import (
     price_of,
 )
 from instruct.judging.prompts import PromptTemplate
-from instruct.judging.store import Completion, JudgmentStore
+from instruct.judging.store import JudgmentStore
 
 CENT = Price(10_000, 20_000)  # a cent a prompt token, two a completion token
 

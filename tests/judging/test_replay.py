@@ -7,14 +7,15 @@ import json
 
 import pytest
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.engines import Failure, Request, judge_engine
 from instruct.judging.engines.replay import ReplayJudge, prompt_sha256
 from instruct.judging.engines.vllm import VLLMJudge
-from instruct.judging.json_lines import export_jsonl
+from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.judge import judge_comparison
-from instruct.judging.store import Completion, JudgmentStore
+from instruct.judging.store import JudgmentStore
 
 MISSING = Failure("not in the replay file")
 

@@ -12,12 +12,11 @@ from collections import Counter
 
 import pytest
 
+from instruct.engines.base import Completion, Failure, Request
 from instruct.errors import InputError, StoppedError
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines.base import Failure, Request
 from instruct.judging.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerJudge
 from instruct.judging.engines.server_replies import Fault, read_refusal, well_formed
-from instruct.judging.store import Completion
 
 KEY = "sk-secret-key"
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
-from instruct.judging.store import LEASE_SECONDS, Completion, Judgment, JudgmentStore, completion_key
+from instruct.judging.store import LEASE_SECONDS, Judgment, JudgmentStore, completion_key
 
 
 def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
@@ -134,7 +135,8 @@ def test_what_is_spent_and_what_is_under_way_stay_within_the_budget(tmp_path):
 FULL = """
 import resource, signal, sys
 from instruct.errors import InstructError
-from instruct.judging.store import Completion, JudgmentStore
+from instruct.engines.base import Completion
+from instruct.judging.store import JudgmentStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with JudgmentStore(sys.argv[1]) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
@@ -166,7 +168,8 @@ def test_a_full_disk_is_one_clear_error_and_the_store_stays_whole(tmp_path):
 
 WRITER = """
 import sys
-from instruct.judging.store import Completion, JudgmentStore
+from instruct.engines.base import Completion
+from instruct.judging.store import JudgmentStore
 with JudgmentStore(sys.argv[1]) as store:
     for number in range(100000):
         store.add_replies("j", [(str(number), Completion(f"reply {number}"), 0.0)])

@@ -11,12 +11,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.engines import Failure, Request, check_available, judge_engine
 from instruct.judging.engines.transformers import TransformersJudge
 from instruct.judging.engines.vllm import VLLMJudge
-from instruct.judging.store import Completion
 
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instruct.analysis.outcomes import candidate_is_second, outcome_of, outcomes
+from instruct.engines.base import Completion
 from instruct.judging.cards import JudgeCard
-from instruct.judging.policies import candidate_is_second, outcome_of, outcomes
-from instruct.judging.store import Completion, Judgment
+from instruct.judging.store import Judgment
 from instruct.judging.verdicts import (
     CUT_OFF,
     IN_THINKING,

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.engines import Failure, Request, judge_engine, vllm
 from instruct.judging.engines.pickles import safetensors_folder
 from instruct.judging.engines.vllm import VLLMJudge
 from instruct.judging.prompts import PromptTemplate
-from instruct.judging.store import Completion
 
 SCHEMA = {
     "type": "object",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.judging.policies import candidate_is_second
+from instruct.analysis.outcomes import candidate_is_second
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.runs import RunDirectory, write_atomically
 

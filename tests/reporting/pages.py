@@ -7,8 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from instruct.judging.store import Completion, Judgment, JudgmentStore
-from instruct.reporting.page import write_page
+from instruct.engines.base import Completion
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.render.page import write_page
 from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory, write_atomically
 

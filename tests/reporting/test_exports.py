@@ -11,7 +11,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from instruct.judging.exchange import import_into_run
+from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.csv_table import cell, figures_csv
 from instruct.reporting.exports.latex import escape_latex, latex_tables

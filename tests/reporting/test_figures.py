@@ -11,11 +11,11 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
+from instruct.analysis.statistics import Tally
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.statistics import Tally
 from instruct.runs import write_atomically
 
 HOSTILE = [

@@ -11,8 +11,8 @@ import pytest
 
 from instruct.data.evaluation import load_answers
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges, repeated_fraction
+from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.terminal import render_summary
 from instruct.runs import sha256_of, write_atomically
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from instruct.judging.exchange import import_into_run
+from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.json_schema import report_schema
 from instruct.reporting.report import build_report, write_report

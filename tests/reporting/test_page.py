@@ -15,10 +15,11 @@ import pages
 import pytest
 
 from instruct.cli import main
-from instruct.judging.store import Completion, JudgmentStore
-from instruct.reporting import page_pairs
-from instruct.reporting.page import render_page, write_page
-from instruct.reporting.page_pairs import run_pairs
+from instruct.engines.base import Completion
+from instruct.judging.store import JudgmentStore
+from instruct.reporting.render import page_pairs
+from instruct.reporting.render.page import render_page, write_page
+from instruct.reporting.render.page_pairs import run_pairs
 from instruct.reporting.report import build_report
 from instruct.runs import write_atomically
 

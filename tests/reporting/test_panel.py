@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from instruct.reporting.markdown import render_markdown
-from instruct.reporting.panel import agreements, cohen_kappa, majority
+from instruct.analysis.panel import agreements, cohen_kappa, majority
+from instruct.analysis.statistics import Tally
+from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.statistics import Tally
-from instruct.reporting.terminal import render_summary
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
 

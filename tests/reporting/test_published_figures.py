@@ -7,10 +7,10 @@ import json
 import pandas as pd
 import pytest
 
-from instruct.judging.exchange import import_into_run
+from instruct.analysis.statistics import position_statistics
+from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment
 from instruct.reporting.report import build_report
-from instruct.reporting.statistics import position_statistics
 
 
 @pytest.mark.parametrize(

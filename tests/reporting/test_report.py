@@ -14,8 +14,8 @@ from PIL import Image
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.terminal import render_summary
 from instruct.runs import sha256_of, write_atomically
 
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]

@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
-from instruct.config import JudgeSection
+from instruct.engines.base import Completion
 from instruct.judging.cards import load_judge_card
-from instruct.judging.store import Completion, Judgment, JudgmentStore
+from instruct.judging.options import JudgeOptions
+from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
@@ -41,7 +42,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
         with JudgmentStore(run.store) as store:
             store.add_replies(name, [(judgment.key, Completion("reply " * 100), 0.0) for judgment in judgments])
             store.add_judgments(judgments)
-        judge = JudgeSection(card=name).made_from()
+        judge = JudgeOptions(card=name).made_from()
         manifest["steps"][f"judge/{name}/emo_vs_mle"] = {
             "status": "done",
             "minutes": 1.0,

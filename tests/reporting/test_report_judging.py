@@ -9,8 +9,8 @@ import pytest
 
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Difficulty, build_report, write_report
-from instruct.reporting.terminal import render_summary
 from instruct.runs import write_atomically
 
 WIN = ("first", "second")

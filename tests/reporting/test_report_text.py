@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from instruct.analysis.statistics import Tally
 from instruct.errors import one_line
 from instruct.reporting.comparison import tally_figures
+from instruct.reporting.render.terminal import render_summary
+from instruct.reporting.render.text import escape_markdown, headline
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.statistics import Tally
-from instruct.reporting.terminal import render_summary
-from instruct.reporting.text import escape_markdown, headline
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.power import zt_ind_solve_power
 
+from instruct.analysis.power import power
+from instruct.analysis.statistics import Tally
 from instruct.reporting import intervals as intervals_module
 from instruct.reporting import significance as significance_module
 from instruct.reporting.intervals import bootstrap_interval, intervals, values_of, wilson_interval
-from instruct.reporting.power import power
 from instruct.reporting.remembered import remembered, remembering
 from instruct.reporting.report import build_report
 from instruct.reporting.significance import sign_flip_test, sign_test
-from instruct.reporting.statistics import Tally
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 

@@ -117,20 +117,20 @@ def test_the_command_knows_every_objective():
     from typing import get_args
 
     from instruct.arguments import OBJECTIVES
-    from instruct.config import SystemSection
     from instruct.training import emo_config
+    from instruct.training.options import SystemOptions
 
-    assert emo_config.OBJECTIVES == OBJECTIVES == get_args(SystemSection.model_fields["objective"].annotation)
+    assert emo_config.OBJECTIVES == OBJECTIVES == get_args(SystemOptions.model_fields["objective"].annotation)
 
 
 def test_a_system_defaults_to_what_the_trainer_does():
     import dataclasses
 
-    from instruct.config import SystemSection
     from instruct.training.emo_config import EMOConfig
+    from instruct.training.options import SystemOptions
 
     trainers = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
-    ours = SystemSection(objective="emo").emo_config()
+    ours = SystemOptions(objective="emo").emo_config()
     assert ours == {name: trainers[name] for name in ours}
 
 

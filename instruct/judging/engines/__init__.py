@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from instruct.engines.base import Engine, Failure, Reply, Request
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.base import Engine, Failure, Reply, Request
 
 __all__ = ["Engine", "EngineName", "Failure", "Reply", "Request", "check_available", "costs_money", "judge_engine"]
 

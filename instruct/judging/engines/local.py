@@ -7,11 +7,9 @@ from fnmatch import filter as matching
 from pathlib import Path
 from typing import Any
 
+from instruct.engines.base import Completion, Failure, Prompt
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.base import Failure
-from instruct.judging.prompts import JudgePrompt
-from instruct.judging.store import Completion
 from instruct.models import EMBEDDED_MODEL, resolve_model
 
 SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
@@ -49,7 +47,7 @@ class LocalJudge:
     def _load_tokenizer(self) -> None:
         from transformers import AutoTokenizer
 
-        from instruct.generation.serving import stop_token_ids
+        from instruct.engines.stop_tokens import stop_token_ids
 
         card = self._card
         self._model, self._pickled = local_model(card)
@@ -76,7 +74,7 @@ class LocalJudge:
             self._stops = [end]
         self._tokenizer = tokenizer
 
-    def tokens(self, prompt: JudgePrompt) -> int:
+    def tokens(self, prompt: Prompt) -> int:
         """The prompt's length in the judge's tokens.
 
         Raises:
@@ -84,7 +82,7 @@ class LocalJudge:
         """
         return len(self._token_ids(prompt))
 
-    def _token_ids(self, prompt: JudgePrompt) -> list[int]:
+    def _token_ids(self, prompt: Prompt) -> list[int]:
         if self._tokenizer is None:
             self._load_tokenizer()
         if isinstance(prompt, str):
@@ -114,7 +112,7 @@ class LocalJudge:
 
 def _identity(card: JudgeCard) -> str:
     """A model's name; for a folder a hash of what is in it, which another training would change."""
-    from instruct.generation.weights import model_identity
+    from instruct.engines.weights import model_identity
 
     folder = Path(card.model).expanduser()
     if card.model == EMBEDDED_MODEL or not (folder / "config.json").is_file():

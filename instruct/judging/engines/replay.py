@@ -13,10 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from instruct.cards import validated
 from instruct.data.sources import RawRow, read_file
+from instruct.engines.base import Completion, Failure, Prompt, Reply, Request
 from instruct.errors import InputError, one_line
-from instruct.judging.engines.base import Failure, Reply, Request
-from instruct.judging.prompts import JudgePrompt
-from instruct.judging.store import Completion
 from instruct.runs import sha256_of
 
 
@@ -45,7 +43,7 @@ class ReplayJudge:
         self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
         self.batch: int | None = None
 
-    def tokens(self, prompt: JudgePrompt) -> None:
+    def tokens(self, prompt: Prompt) -> None:
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
@@ -58,7 +56,7 @@ class ReplayJudge:
         """Nothing is open."""
 
 
-def prompt_sha256(prompt: JudgePrompt) -> str:
+def prompt_sha256(prompt: Prompt) -> str:
     """The SHA-256 of a prompt's text in UTF-8, or of its messages as JSON: keys sorted, ASCII, Python's separators."""
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
     # A lone surrogate in an answer is no UTF-8, and must not end the work.

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from instruct.engines.base import Completion, Failure, Prompt, Reply, Request
 from instruct.errors import InputError, InstructError, StoppedError
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.base import Failure, Reply, Request
 from instruct.judging.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.judging.money import most_usage
-from instruct.judging.prompts import JudgePrompt
-from instruct.judging.store import Completion
 
 # Requests under way at a server.
 CONCURRENCY = 64
@@ -100,7 +98,7 @@ class ServerJudge:
         if not (key.isascii() and key.isprintable()):
             raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
 
-    def tokens(self, prompt: JudgePrompt) -> None:
+    def tokens(self, prompt: Prompt) -> None:
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
@@ -183,7 +181,7 @@ class ServerJudge:
                 return _with_what_was_paid(completion, paid, most_usage(self._card, request.prompt))
         raise AssertionError
 
-    async def _attempt(self, prompt: JudgePrompt) -> Completion:
+    async def _attempt(self, prompt: Prompt) -> Completion:
         import httpx2
         import openai
 

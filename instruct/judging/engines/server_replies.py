@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from instruct.engines.base import Completion, Prompt
 from instruct.errors import InputError, InstructError, StoppedError
 from instruct.judging.cards import JudgeCard
-from instruct.judging.prompts import JudgePrompt
-from instruct.judging.store import Completion
 
 # What a server may keep as a whole number, and SQLite can.
 _LARGEST = 2**63 - 1
@@ -65,9 +64,7 @@ def well_formed(text: str) -> str:
     return text
 
 
-def request_body(
-    card: JudgeCard, prompt: JudgePrompt, max_tokens_name: str = "max_tokens"
-) -> tuple[str, dict[str, Any]]:
+def request_body(card: JudgeCard, prompt: Prompt, max_tokens_name: str = "max_tokens") -> tuple[str, dict[str, Any]]:
     """The path below the base URL, and what is sent there."""
     decoding, labels = card.decoding, card.verdict.labels
     body: dict[str, Any] = {"model": card.model, "temperature": decoding.temperature, "top_p": decoding.top_p}

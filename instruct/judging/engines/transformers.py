@@ -6,8 +6,8 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from instruct.engines.base import Reply, Request
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.base import Reply, Request
 from instruct.judging.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, LocalJudge
 from instruct.judging.engines.pickles import unreadable
 

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from instruct.engines.base import Failure, Reply, Request
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.base import Failure, Reply, Request
 from instruct.judging.engines.local import LocalJudge
 
 # Prompts whose log-probabilities are computed together, and always the same ones.
@@ -51,8 +51,8 @@ class VLLMJudge(LocalJudge):
             )
 
     def _start(self) -> None:
+        from instruct.engines.vllm_client import VLLMClient
         from instruct.judging.engines.pickles import safetensors_folder
-        from instruct.vllm_client import VLLMClient
 
         model, revision = self._model, self._revision
         if self._pickled:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from instruct.errors import one_line
+from instruct.reporting.render.text import judge_warnings
 from instruct.reporting.schema import Comparison, Judge, Report
-from instruct.reporting.text import judge_warnings
 
 # What makes a cell a formula to a spreadsheet (OWASP, CSV injection); tabs and line breaks are gone by then.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from instruct.errors import one_line
+from instruct.reporting.render.text import escape_markdown, headline, judge_warnings, number, span, trust
 from instruct.reporting.schema import Comparison, Judge, Report
-from instruct.reporting.text import escape_markdown, headline, judge_warnings, number, span, trust
 from instruct.runs import RunDirectory
 
 _HEADING = "## Evaluation"

@@ -1,0 +1,1 @@
+"""Numbers about verdicts: pure functions, no files, no torch."""

@@ -1,0 +1,65 @@
+"""Several judges of one comparison: how they agree with each other, and what most of them say."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from instruct.analysis.outcomes import Outcome
+from instruct.analysis.results import PairAgreement
+from instruct.analysis.statistics import Tally, tally
+
+READABLE = ("win", "tie", "loss")
+
+# A judge's outcome of each pair, by what identifies the pair.
+Outcomes = Mapping[str, Outcome]
+
+
+def agreements(judges: Mapping[str, Outcomes]) -> list[PairAgreement]:
+    """For every two judges: agreement in percent and Cohen's kappa, over the pairs that both read; ties are a class."""
+    found = []
+    for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
+        both = [(ours[pair], theirs[pair]) for pair in ours if ours[pair] in READABLE and theirs.get(pair) in READABLE]
+        same = 100 * sum(first == second for first, second in both) / len(both) if both else None
+        found.append(
+            PairAgreement(
+                judges=[one, other],
+                n=len(both),
+                agreement=None if same is None else round(same, 6),
+                kappa=None if (value := cohen_kappa(both)) is None else round(value, 6),
+            )
+        )
+    return found
+
+
+def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """(p_o - p_e) / (1 - p_e), p_e from each rater's own rates (Cohen 1960); None where p_e is 1, or without pairs.
+
+    Equal to sklearn.metrics.cohen_kappa_score, whose import alone takes longer than a report may.
+    """
+    n = len(pairs)
+    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    # In whole numbers up to the division: a kappa of 0 or 1 is exactly that.
+    observed = n * sum(one == other for one, other in pairs)
+    expected = sum(first[label] * second[label] for label in first)
+    return (observed - expected) / (n * n - expected) if n * n > expected else None
+
+
+def majority(judges: Mapping[str, Outcomes]) -> Tally:
+    """What most judges said of each pair that any of them was shown: a tie between outcomes is a tie.
+
+    A judge without a verdict on a pair abstains; a pair without any verdict is `failed` if one of them is, else
+    `unparsed`.
+    """
+    pairs = dict.fromkeys(pair for outcomes in judges.values() for pair in outcomes)
+    return tally(_majority([outcomes[pair] for outcomes in judges.values() if pair in outcomes]) for pair in pairs)
+
+
+def _majority(votes: Sequence[Outcome]) -> Outcome:
+    counts = Counter(vote for vote in votes if vote in READABLE)
+    if not counts:
+        return "failed" if "failed" in votes else "unparsed"
+    most = max(counts.values())
+    leaders = [outcome for outcome, count in counts.items() if count == most]
+    return leaders[0] if len(leaders) == 1 else "tie"

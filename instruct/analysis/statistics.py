@@ -1,0 +1,171 @@
+"""From the outcome of each pair to figures: win rate, standard error, bounds, and the judge's love of a position."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from instruct.analysis.outcomes import ShownVerdict
+
+# Of six coin tosses all fall alike in 2 of 64 cases: with fewer pairs than six no result is below 5 %.
+LEAST_PAIRS = 6
+
+Finding = Literal["candidate", "baseline", "no difference", "too few"]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict.
+
+    `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
+    1/2 a draw. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
+
+    Raises:
+        ValueError: another number of scores than of verdicts.
+    """
+
+    win: int = 0
+    tie: int = 0
+    loss: int = 0
+    unparsed: int = 0
+    failed: int = 0
+    scores: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scores is not None and len(self.scores) != self.n_judged:
+            raise ValueError(f"{len(self.scores)} scores for {self.n_judged} verdicts")
+
+    @property
+    def n(self) -> int:
+        """All pairs that were put to the judge."""
+        return self.n_judged + self.unread
+
+    @property
+    def n_judged(self) -> int:
+        """Pairs with a verdict: the denominator of the win rate."""
+        return self.win + self.tie + self.loss
+
+    @property
+    def unread(self) -> int:
+        """Pairs without a verdict."""
+        return self.unparsed + self.failed
+
+    @property
+    def points(self) -> float:
+        """The sum of the scores; without scores a win is 1 and a tie 1/2."""
+        return self.win + self.tie / 2 if self.scores is None else math.fsum(self.scores)
+
+    @property
+    def win_rate(self) -> float | None:
+        """Percent: 100 * mean(q), q the score or one of 1, 1/2, 0; None without a verdict (AlpacaEval's `win_rate`)."""
+        return 100 * self.points / self.n_judged if self.n_judged else None
+
+    @property
+    def discrete_win_rate(self) -> float | None:
+        """Percent, a win 1 and a tie 1/2 whatever the scores are (AlpacaEval's `discrete_win_rate`)."""
+        return 100 * (self.win + self.tie / 2) / self.n_judged if self.n_judged else None
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the win rate, in percentage points: 100 * std(q, ddof=1) / sqrt(n) (AlpacaEval).
+
+        None with fewer than two verdicts.
+        """
+        n = self.n_judged
+        if n < 2:
+            return None
+        if self.scores is not None:
+            return 100 * statistics.stdev(self.scores) / math.sqrt(n)
+        mean = self.points / n
+        squares = self.win * (1 - mean) ** 2 + self.tie * (0.5 - mean) ** 2 + self.loss * mean**2
+        return 100 * math.sqrt(squares / (n - 1) / n)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Win rate -/+ 1.96 standard errors, in percent and cut to 0..100; None without a standard error."""
+        rate, error = self.win_rate, self.standard_error
+        if rate is None or error is None:
+            return None
+        return max(0.0, rate - 1.96 * error), min(100.0, rate + 1.96 * error)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Win rate in percent had every pair without a verdict been lost, and had it been won; None without pairs."""
+        if not self.n:
+            return None
+        return 100 * self.points / self.n, 100 * (self.points + self.unread) / self.n
+
+    @property
+    def finding(self) -> Finding:
+        """Who won, by whether the interval includes 50; `too few` with fewer than six verdicts."""
+        interval = self.interval
+        if interval is None or self.n_judged < LEAST_PAIRS:
+            return "too few"
+        if interval[0] > 50:
+            return "candidate"
+        return "baseline" if interval[1] < 50 else "no difference"
+
+    @property
+    def reversible(self) -> bool:
+        """Whether the pairs without a verdict could put the win rate on the other side of 50."""
+        return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
+
+
+def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None) -> Tally:
+    """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores`: a weighted judge's, of the pairs with a verdict.
+
+    Raises:
+        ValueError: another word, or another number of scores than of verdicts.
+    """
+    counts = Counter(str(outcome) for outcome in outcomes)
+    unknown = counts.keys() - {"win", "tie", "loss", "unparsed", "failed"}
+    if unknown:
+        raise ValueError(f"unknown outcome {min(unknown)!r}")
+    return Tally(**counts, scores=None if scores is None else tuple(scores))
+
+
+@dataclass(frozen=True)
+class PositionStatistics:
+    """How much the order of showing decides.
+
+    `consistent` of `in_both` pairs that were readable in both orders got the same verdict for the same answer;
+    `first` of `decided` verdicts that are no tie went to the answer shown first.
+    """
+
+    in_both: int
+    consistent: int
+    decided: int
+    first: int
+
+    @property
+    def consistency(self) -> float | None:
+        """Percent of pairs readable in both orders; None where there is none."""
+        return 100 * self.consistent / self.in_both if self.in_both else None
+
+    @property
+    def first_position_rate(self) -> float | None:
+        """Percent of verdicts that are no tie; a judge without a preference for a place has 50. None without any."""
+        return 100 * self.first / self.decided if self.decided else None
+
+
+def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics:
+    """Consistency and first-position rate of one comparison's judgements (of one order or of both)."""
+    favoured: dict[str, dict[str, str]] = {}
+    shown: Counter[str] = Counter()
+    for judgment in judgments:
+        verdict, position = str(judgment.verdict), str(judgment.position)
+        shown[verdict] += 1
+        if verdict in {"first", "second", "tie"}:
+            answer = verdict if verdict == "tie" else "candidate" if verdict == position else "baseline"
+            favoured.setdefault(judgment.instruction, {})[position] = answer
+    both = [answers for answers in favoured.values() if len(answers) == 2]
+    return PositionStatistics(
+        in_both=len(both),
+        consistent=sum(answers["first"] == answers["second"] for answers in both),
+        decided=shown["first"] + shown["second"],
+        first=shown["first"],
+    )

@@ -1,0 +1,1 @@
+"""Asking a model: requests in, completions out. Knows no judge and no evaluation set."""

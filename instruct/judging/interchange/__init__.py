@@ -1,0 +1,1 @@
+"""Verdicts from and for elsewhere: AlpacaEval's annotations.json and JSON lines."""

@@ -1,0 +1,173 @@
+"""AlpacaEval's annotations.json, read and checked row by row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.data.evaluation import load_answers
+from instruct.data.formats import text_field
+from instruct.data.sources import RawRow, read_file
+from instruct.engines.base import Completion
+from instruct.errors import InputError, one_line
+
+# Where a reply stands: today's name, and that of the published files.
+RAW_FIELDS = ("preference_raw_completion", "raw_completion")
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One row. `preference`: 1 the baseline is better, 2 the candidate, 1.5 neither; None: the file has no verdict.
+
+    `output_1` is the baseline's answer, `output_2` the candidate's; None where the file leaves it out.
+    """
+
+    instruction: str
+    dataset: str
+    output_1: str | None
+    output_2: str | None
+    preference: float | None
+    completion: Completion | None
+
+
+@dataclass(frozen=True)
+class AnnotationFile:
+    """The rows of one comparison by one judge."""
+
+    path: Path
+    judge: str
+    candidate: str
+    baseline: str
+    rows: list[Annotation]
+
+
+def read_annotations(
+    path: str | Path,
+    *,
+    judge: str | None = None,
+    candidate: str | None = None,
+    baseline: str | None = None,
+    outputs: str | Path | None = None,
+    reference: str | Path | None = None,
+) -> AnnotationFile:
+    """An annotations.json as AlpacaEval writes and publishes it.
+
+    Args:
+        judge, candidate, baseline: names that take the place of the file's `annotator`, `generator_2`, `generator_1`.
+        outputs: a model_outputs.json with the candidate's answers, for a file that leaves `output_2` out.
+        reference: the same with the baseline's, for one that leaves `output_1` out.
+
+    Raises:
+        InputError: a row that is not as it should be (file, row and field), several judges or systems in one file,
+            an instruction that stands twice, prompts that only the file or only the answers have, other answers
+            than the file's.
+    """
+    path = Path(path).expanduser()
+    rows = list(read_file(path))
+    seen: dict[str, RawRow] = {}
+    annotations = []
+    for row in rows:
+        instruction = text_field(row, "instruction")
+        earlier = seen.setdefault(instruction, row)
+        if earlier is not row:
+            raise InputError(
+                f"{row.place}: instruction: {one_line(instruction, 60)!r} stands already in row {earlier.row}; "
+                "remove one of them"
+            )
+        annotations.append(
+            Annotation(
+                instruction,
+                text_field(row, "dataset", optional=True) or "unknown",
+                _output(row, "output_1"),
+                _output(row, "output_2"),
+                _preference(row),
+                _completion(row),
+            )
+        )
+    if reference is not None:
+        annotations = _with_answers(path, annotations, "output_1", Path(reference))
+    if outputs is not None:
+        annotations = _with_answers(path, annotations, "output_2", Path(outputs))
+    return AnnotationFile(
+        path,
+        judge=judge or _one_name(rows, "annotator", "--judge"),
+        candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
+        baseline=baseline or _one_name(rows, "generator_1", "--baseline"),
+        rows=annotations,
+    )
+
+
+def _with_answers(path: Path, annotations: list[Annotation], field: str, given: Path) -> list[Annotation]:
+    """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
+    answers = {row["instruction"]: row["output"] for row in load_answers(given)}
+    prompts = {row.instruction for row in annotations}
+    for place, missing in (
+        (given, [row.instruction for row in annotations if row.instruction not in answers]),
+        (path, [instruction for instruction in answers if instruction not in prompts]),
+    ):
+        if missing:
+            raise InputError(
+                f"{place}: {len(missing)} prompts of the other file are missing, first "
+                f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
+            )
+    for row in annotations:
+        if getattr(row, field) not in (None, answers[row.instruction]):
+            raise InputError(
+                f"{path}: {field}: is another answer to {one_line(row.instruction, 60)!r} than {given} has; "
+                f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
+            )
+    return [
+        Annotation(**vars(row) | {field: answers[row.instruction]})  # what was left out
+        for row in annotations
+    ]
+
+
+def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
+    first = text_field(rows[0], field, optional=True)
+    if not first:
+        raise InputError(f"{rows[0].place}: {field}: is missing; say whose it is with {flag}")
+    for row in rows:
+        if text_field(row, field, optional=True) != first:
+            raise InputError(
+                f"{row.place}: {field}: is not {one_line(first, 60)!r}, as in row {rows[0].row}; "
+                "put every judge and every system into a file of its own"
+            )
+    return first
+
+
+def _output(row: RawRow, field: str) -> str | None:
+    return text_field(row, field) if row.fields.get(field) is not None else None
+
+
+def _preference(row: RawRow) -> float | None:
+    if "preference" not in row.fields:
+        raise InputError(f"{row.place}: preference: is missing; give 1, 2, 1.5, a number between, or null")
+    value = row.fields["preference"]
+    # -1 stands for a missing one in the package's own cache.
+    if value is None or value == -1 or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (value == 0 or 1 <= value <= 2):
+        raise InputError(
+            f"{row.place}: preference: {one_line(repr(value), 40)} is no preference; give 1 (the baseline), "
+            "2 (the candidate), 1.5 (neither), a number between, or null"
+        )
+    return float(value) or 1.5  # the draw was once 0
+
+
+def _completion(row: RawRow) -> Completion | None:
+    field = next((name for name in RAW_FIELDS if row.fields.get(name) is not None), None)
+    if field is None:
+        return None
+    raw = row.fields[field]
+    if isinstance(raw, str):
+        return Completion(raw)
+    if not isinstance(raw, dict):
+        raise InputError(f"{row.place}: {field}: is neither the reply's text nor the server's choice")
+    message: Any = raw.get("message")
+    text = message.get("content") if isinstance(message, dict) else raw.get("text")
+    finish = raw.get("finish_reason")
+    return Completion(
+        text if isinstance(text, str) else "", finish_reason=finish if isinstance(finish, str) else None, choice=raw
+    )

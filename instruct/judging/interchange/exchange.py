@@ -1,0 +1,275 @@
+"""Verdicts to and from AlpacaEval's annotations.json, and whole runs of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.analysis.outcomes import PREFERENCES, candidate_is_second
+from instruct.data.evaluation import load_answers
+from instruct.errors import InputError, one_line
+from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
+from instruct.judging.interchange.json_lines import Line, check_same, read_lines, store_lines
+from instruct.judging.store import Judgment, JudgmentStore, completion_key
+from instruct.runs import RunDirectory, sha256_of, write_atomically
+
+if TYPE_CHECKING:
+    from instruct.judging.showings import Answers
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Whose verdicts came out of a file, and how many of each, in the order shown.
+
+    `answers`: a system's name to its rows in model_outputs form, for the sides whose answers the file holds.
+    """
+
+    judge: str
+    candidate: str
+    baseline: str
+    verdicts: dict[str, int]
+    answers: dict[str, list[dict[str, Any]]]
+
+
+def import_annotations(
+    path: str | Path,
+    store: JudgmentStore,
+    *,
+    judge: str | None = None,
+    candidate: str | None = None,
+    baseline: str | None = None,
+    outputs: str | Path | None = None,
+    reference: str | Path | None = None,
+) -> Imported:
+    """Read AlpacaEval's annotations.json into the store: one order a pair, drawn by the package's seed rule.
+
+    A missing preference is `unparsed` where the judge's reply is there, else `failed`. Where any preference is neither
+    a win nor a draw nor a loss, the judge is a weighted one, and every judgement keeps its preference. The arguments
+    are those of `read_annotations`.
+
+    Raises:
+        InputError: as `read_annotations`; or the store has other verdicts of this comparison.
+    """
+    file = read_annotations(
+        path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
+    )
+    return _import(file, store)
+
+
+def import_into_run(
+    path: str | Path,
+    folder: str | Path,
+    *,
+    judge: str | None = None,
+    candidate: str | None = None,
+    baseline: str | None = None,
+    outputs: str | Path | None = None,
+    reference: str | Path | None = None,
+) -> RunDirectory:
+    """Read an annotations.json, or JSON lines, into a run directory, made if need be, so that it can be reported on.
+
+    Answers that stand in the file go to outputs/. The arguments are those of `read_annotations`; JSON lines take none.
+
+    Raises:
+        InputError: as `import_annotations` and `import_jsonl`; a name that cannot be a file's, or one under which the
+            run has other answers.
+    """
+    path, run = Path(path).expanduser(), RunDirectory(folder)
+    lines: list[Line] = []
+    if path.suffix.lower() == ".jsonl":
+        if judge or candidate or baseline or outputs or reference:
+            raise InputError(f"{path}: JSON lines carry their own names; leave the flags out")
+        lines = read_lines(path)
+        step = f"import/{path.name}"
+    else:
+        file = read_annotations(
+            path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
+        )
+        for name, rows in _answers(file).items():
+            _check_answers(run, name, rows)
+        step = f"import/{file.judge}/{file.candidate}_vs_{file.baseline}"
+    if not run.manifest_path.is_file():
+        run.start({"name": run.folder.resolve().name, "systems": {}, "comparisons": []})
+    with JudgmentStore(run.store) as store, run.step(step, {"file": sha256_of(path)}) as results:
+        if lines:
+            store_lines(path, lines, store)
+            results["judgments"] = len(lines)
+        else:
+            imported = _import(file, store)
+            results |= imported.verdicts
+            for name, rows in imported.answers.items():
+                text = json.dumps(rows, indent=1, ensure_ascii=True)
+                write_atomically(run.outputs / f"{name}.json", text + "\n")
+    return run
+
+
+def export_from_run(
+    run: RunDirectory, judge: str, path: str | Path, *, candidate: str | None = None, baseline: str | None = None
+) -> int:
+    """Write a run's verdicts of one comparison as an annotations.json; returns the number of rows.
+
+    Args:
+        candidate, baseline: which comparison, where the judge made several; a system of the run, or a file of answers.
+
+    Raises:
+        InputError: the run has none, or several of them.
+    """
+    from instruct.judging.showings import Answers
+
+    wanted = [
+        None if name is None else Path(name).stem if name.endswith(".json") else name for name in (candidate, baseline)
+    ]
+    with JudgmentStore(run.store) as store:
+        made = store.comparisons()
+        found = [
+            names
+            for names in made
+            if names[0] == judge and all(w in (None, n) for w, n in zip(wanted, names[1:], strict=True))
+        ]
+        if len(found) != 1:
+            known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in found or made)
+            raise InputError(
+                f"{run.store}: holds {len(found) or 'no'} such comparisons of {one_line(judge, 60)!r}; name one with "
+                f"--judge, --candidate and --baseline (judge, candidate, baseline: {known or 'none'})"
+            )
+        ours, theirs = (Answers(name, _answers_in(run, name)) for name in found[0][1:])
+        return export_annotations(store, judge, ours, theirs, path)
+
+
+def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
+    """The answers that stand under a name in the store: the run's own, or a file's that judging was given; or none."""
+    given = [
+        Path(file)
+        for step, record in run.manifest()["steps"].items()
+        if step.startswith("judge/")
+        for file in record["inputs"].get("answers", {})
+        if file.endswith(".json") and Path(file).stem == name
+    ]
+    for path in (run.outputs / f"{name}.json", *given):
+        if path.is_file():
+            return load_answers(path)
+    return []
+
+
+def _import(file: AnnotationFile, store: JudgmentStore) -> Imported:
+    names = (file.judge, file.candidate, file.baseline)
+    weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
+    judgments, completions = [], []
+    for pair, row in enumerate(file.rows):
+        key = ""
+        if row.completion is not None:
+            key = completion_key({"imported": asdict(row.completion), "instruction": row.instruction, "of": names})
+            completions.append((key, row.completion, 0.0))
+        position = "second" if candidate_is_second(row.instruction) else "first"
+        shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
+        verdict, reason = _verdict(row, shown)
+        judgments.append(
+            Judgment(
+                *names, pair, row.instruction, row.dataset, position, key, verdict, reason, shown if weighted else None
+            )
+        )
+    check_same(file.path, store, judgments)
+    store.add_replies(file.judge, completions)
+    store.add_judgments(judgments)
+    return Imported(*names, dict(Counter(judgment.verdict for judgment in judgments)), _answers(file))
+
+
+def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
+    """The verdict of a preference in the order shown, and why there is none."""
+    if shown is None:
+        if row.completion is not None:
+            return "unparsed", "the file has the judge's reply and no preference"
+        return "failed", "the file has neither a reply of the judge nor a preference"
+    if shown == 1.5:
+        same = row.completion is None and row.output_1 is not None and row.output_1 == row.output_2
+        return "tie", "identical outputs" if same else None
+    return ("first" if shown < 1.5 else "second"), None
+
+
+def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
+    sides = {
+        file.baseline: [row.output_1 for row in file.rows],
+        file.candidate: [row.output_2 for row in file.rows],
+    }
+    return {
+        name: [
+            {"dataset": row.dataset, "instruction": row.instruction, "output": output, "generator": name}
+            for row, output in zip(file.rows, outputs, strict=True)
+        ]
+        for name, outputs in sides.items()
+        if None not in outputs
+    }
+
+
+def _check_answers(run: RunDirectory, name: str, rows: list[dict[str, Any]]) -> None:
+    """Refuse a name that is no file's, and to write over answers that are others."""
+    if not name.isprintable() or Path(name).name != name or name.startswith(".") or len(name) > 100:
+        raise InputError(
+            f"{one_line(name, 60)!r} cannot be the name of a file of answers; give --candidate or --baseline a name"
+        )
+    path = run.outputs / f"{name}.json"
+    if path.is_file() and load_answers(path) != rows:
+        raise InputError(f"{path}: holds other answers of that name; import into another run, or give another name")
+
+
+def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers) -> list[dict[str, Any]]:
+    """A comparison's verdicts in AlpacaEval's schema: `preference` is 1 for the baseline, 2 for the candidate.
+
+    AlpacaEval knows one order a pair: of a pair that was shown in both, this is the one that its seed rule draws. A
+    pair without a readable verdict has a preference of None, which the package's metrics leave out. An answer that is
+    not among the rows of `candidate` or `baseline` is left out.
+
+    Raises:
+        InputError: the store has no verdict on this comparison.
+    """
+    judgments = store.judgments(judge, candidate.name, baseline.name)
+    if not judgments:
+        known = "; ".join(
+            f"{one_line(j, 60)}: {one_line(c, 60)} against {one_line(b, 60)}" for j, c, b in store.comparisons()
+        )
+        raise InputError(
+            f"{store.path}: holds no verdict of {one_line(judge, 60)} on {one_line(candidate.name, 60)} against "
+            f"{one_line(baseline.name, 60)}; it has {known or 'none at all'}"
+        )
+    orders = Counter(judgment.instruction for judgment in judgments)
+    drawn = [
+        judgment
+        for judgment in judgments
+        if orders[judgment.instruction] == 1
+        or judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
+    ]
+    completions = store.completions(judgment.key for judgment in drawn if judgment.key)
+    outputs = {
+        number: {row["instruction"]: row["output"] for row in side.rows}
+        for number, side in ((1, baseline), (2, candidate))
+    }
+    rows = []
+    for judgment in drawn:
+        shown = PREFERENCES.get(judgment.verdict)
+        if shown is not None and judgment.preference is not None:
+            shown = judgment.preference
+        done = completions.get(judgment.key)
+        rows.append(
+            {"instruction": judgment.instruction, "dataset": judgment.dataset}
+            | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
+            | {
+                f"output_{n}": known[judgment.instruction]
+                for n, known in outputs.items()
+                if judgment.instruction in known
+            }
+            | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}
+            | {RAW_FIELDS[0]: None if done is None else done.choice or done.text}
+        )
+    return rows
+
+
+def export_annotations(
+    store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers, path: str | Path
+) -> int:
+    """Write `annotation_rows` as an annotations.json, whole or not at all; returns the number of rows."""
+    rows = annotation_rows(store, judge, candidate, baseline)
+    write_atomically(Path(path), json.dumps(rows, indent=2) + "\n")
+    return len(rows)

@@ -1,0 +1,110 @@
+"""Verdicts to and from JSON lines, which keep all that they were read from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from instruct.cards import validated
+from instruct.data.sources import read_file
+from instruct.engines.base import Completion
+from instruct.errors import InputError, one_line
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import Verdict
+from instruct.runs import write_atomically
+
+_VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
+
+
+class Line(BaseModel):
+    """A judgement, and the completions that it was read from by their keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    judgment: Judgment
+    completions: dict[str, Completion]
+
+
+def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = None) -> int:
+    """Write every judgement, or one judge's, with the completions it was read from, one a line; returns their number.
+
+    Raises:
+        InputError: there is none.
+    """
+    lines = []
+    for names in store.comparisons():
+        if judge in (None, names[0]):
+            judgments = store.judgments(*names)
+            completions = store.completions(key for judgment in judgments for key in judgment.key.split())
+            for judgment in judgments:
+                found = {key: vars(completions[key]) for key in judgment.key.split() if key in completions}
+                lines.append(json.dumps({"judgment": vars(judgment), "completions": found}) + "\n")
+    if not lines:
+        raise InputError(f"{store.path}: holds no verdict{f' of {one_line(judge, 60)}' if judge else ''}; judge first")
+    write_atomically(Path(path), "".join(lines))
+    return len(lines)
+
+
+def import_jsonl(path: str | Path, store: JudgmentStore) -> int:
+    """Read what `export_jsonl` wrote into the store; returns the number of judgements.
+
+    Raises:
+        InputError: a line that is not as it should be (file, row and field); or the store has other verdicts of a
+            comparison.
+    """
+    lines = read_lines(Path(path).expanduser())
+    store_lines(Path(path), lines, store)
+    return len(lines)
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The lines of a file, checked.
+
+    Raises:
+        InputError: as `import_jsonl`.
+    """
+    lines = []
+    for row in read_file(path):
+        line = validated(Line, row.fields, row.place)
+        for name, known in _VALUES.items():
+            if getattr(line.judgment, name) not in known:
+                raise InputError(f"{row.place}: judgment.{name}: must be one of {', '.join(known)}")
+        lines.append(line)
+    return lines
+
+
+def store_lines(path: Path, lines: Sequence[Line], store: JudgmentStore) -> None:
+    """Put a file's lines into the store.
+
+    Raises:
+        InputError: as `check_same`.
+    """
+    judgments = [line.judgment for line in lines]
+    check_same(path, store, judgments)
+    for judge in dict.fromkeys(judgment.judge for judgment in judgments):
+        found = {key: done for line in lines if line.judgment.judge == judge for key, done in line.completions.items()}
+        store.add_replies(judge, [(key, done, 0.0) for key, done in found.items()])
+    store.add_judgments(judgments)
+
+
+def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) -> None:
+    """Refuse to put a file's verdicts beside or over others of the same comparison.
+
+    Raises:
+        InputError: the store has other verdicts of it.
+    """
+    ours: dict[tuple[str, str, str], list[Judgment]] = {}
+    for judgment in judgments:
+        ours.setdefault((judgment.judge, judgment.candidate, judgment.baseline), []).append(judgment)
+    for names, wanted in ours.items():
+        stored = store.judgments(*names)
+        if stored and stored != sorted(wanted, key=lambda judgment: (judgment.pair, judgment.position)):
+            judge, candidate, baseline = (one_line(name, 60) for name in names)
+            raise InputError(
+                f"{path}: {store.path} holds other verdicts of {judge} on {candidate} against {baseline}; "
+                "import into another run"
+            )

@@ -1,0 +1,119 @@
+"""What an experiment needs and will cost, checked and printed before anything is made."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from instruct.config import ExperimentConfig
+from instruct.errors import InputError
+from instruct.generation.prompts import evaluation_set
+from instruct.judging.cards import load_judge_card
+from instruct.judging.engines import check_available, costs_money
+from instruct.training.estimate import (
+    GIB,
+    ModelShape,
+    available_gib,
+    check_gpu,
+    matrix_flops,
+    memory_gib,
+    model_shape,
+    training_minutes,
+)
+from instruct.training.train import encoded_rows, load_tokenizer, trainer_arguments, training_rows
+
+
+def check_training(config: ExperimentConfig, folder: Path) -> None:
+    """Check access, data, memory and disk, and print what will be trained and for how long. `folder`: the run's.
+
+    Raises:
+        InputError: no GPU for a GPU config, a model without access, rows that cannot be read, little memory or disk.
+    """
+    check_gpu(config)
+    tokenizer = load_tokenizer(config)
+    shape = model_shape(config)
+    rows, template = training_rows(config)
+    encoded = encoded_rows(config, tokenizer, rows)
+    first = next(iter(config.systems.values()))
+    arguments = trainer_arguments(config, first, folder / "checkpoints")
+
+    needed = sum(memory_gib(config, shape, arguments).values())
+    available = available_gib()
+    if needed > available:
+        raise InputError(
+            f"config {config.name}: training needs some {needed:.0f} GiB of memory and {available:.0f} GiB are free; "
+            "lower train.per_device_train_batch_size or train.max_length, use lora, or model.quantization 4bit"
+        )
+    disk = _disk_gib(config, shape)
+    existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(existing).free / GIB
+    if disk > free:
+        raise InputError(f"{folder}: the run needs some {disk:.1f} GiB of disk and {free:.1f} GiB are free")
+
+    minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in encoded.trainable])
+    print(f"run       {folder}")
+    print(f"disk      some {disk:.1f} GiB of {free:.0f} GiB free")
+    print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
+    print(f"data      {_data(config)}: {_counts(encoded.counts)}; template {template}")
+    systems = ", ".join(config.systems)
+    print(
+        f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
+    )
+
+
+def check_evaluation(config: ExperimentConfig) -> None:
+    """Check that the prompts and every judge can be had, and print what will be answered and who will judge.
+
+    Raises:
+        InputError: a judge that cannot be asked here, or answers that cannot be read; the line says what is needed.
+    """
+    if config.lora and config.lora.use_dora and config.answers.generation.engine != "transformers":
+        raise InputError(
+            f"config {config.name}: vLLM serves no DoRA adapter; set answers.generation.engine transformers"
+        )
+    evaluation = evaluation_set(config.answers)
+    limit = config.answers.generation.max_new_tokens
+    print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
+    for judge in config.judges:
+        card = load_judge_card(judge.card, model=judge.model)
+        check_available(card, judge.base_url, judge.engine)
+        if judge.budget_usd is None and costs_money(card, judge.base_url, judge.engine):
+            raise InputError(f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run")
+        orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
+        comparisons = len(judge.comparisons or config.comparisons)
+        print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
+    if not config.judges:
+        print("judge     none: name one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
+
+
+def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:
+    mean = sum(lengths) / len(lengths)
+    steps_rows = len(lengths) * float(getattr(arguments, "num_train_epochs", 1))
+    max_steps = int(getattr(arguments, "max_steps", -1))
+    if max_steps > 0:
+        per_step = int(getattr(arguments, "per_device_train_batch_size", 8))
+        steps_rows = max_steps * per_step * int(getattr(arguments, "gradient_accumulation_steps", 1))
+    return training_minutes(int(steps_rows * mean), shape, config.lora is not None, matrix_flops())
+
+
+def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
+    # A checkpoint and the final weights of each system; an adapter is small, a full model with Adam's moments is not.
+    if config.lora:
+        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        return len(config.systems) * trained * 16 / GIB + 0.1
+    return shape.parameters * (len(config.systems) * 2 + 12) / GIB
+
+
+def _adapter(config: ExperimentConfig) -> str:
+    if not config.lora:
+        return "full fine-tuning"
+    kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
+    return f"{kind} rank {config.lora.r}"
+
+
+def _data(config: ExperimentConfig) -> str:
+    return ", ".join(config.data.files) if config.data.files else str(config.data.card)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number)

@@ -1,0 +1,152 @@
+"""The pairs behind the numbers, for the page: prompts, answers, verdicts and the judge's own words, packed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from instruct.analysis.outcomes import outcome_of
+from instruct.data.evaluation import load_answers
+from instruct.engines.base import Completion
+from instruct.judging.cards import JudgeCard
+from instruct.judging.showings import identity
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.comparison import results_under
+from instruct.reporting.judges import card_of
+from instruct.reporting.schema import Comparison, Report
+from instruct.runs import RunDirectory
+
+# A page holds so many pairs of a comparison at most, the first ones, and says how many there are beyond them.
+MOST_PAIRS = 2000
+# So many characters of an answer, and of a judge's reply, tried in turn until the packed texts stay within _MOST_BYTES:
+# a judge's words give way first.
+_LIMITS = ((20_000, 8_000), (20_000, 2_000), (20_000, 600), (6_000, 300), (2_000, 300), (700, 200), (200, 100))
+_MOST_BYTES = 2_300_000
+
+
+@dataclass
+class _Texts:
+    """Texts by number, each once; one that is cut stands with its whole length."""
+
+    numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def number(self, text: str | None, kind: int) -> int | None:
+        """The text's number; `kind`: which limit it is cut to, 0 an answer's, 1 a reply's."""
+        return None if text is None else self.numbers.setdefault((text, kind), len(self.numbers))
+
+    def cut(self, limits: tuple[int, int]) -> list[str | list[Any]]:
+        return [text if len(text) <= limits[kind] else [text[: limits[kind]], len(text)] for text, kind in self.numbers]
+
+
+@dataclass(frozen=True)
+class JudgedPairs:
+    """One comparison's verdicts, with the judge's card (None: it is gone) that says how its authors count."""
+
+    comparison: Comparison
+    card: JudgeCard | None
+    judgments: Sequence[Judgment]
+
+
+def run_pairs(run: RunDirectory, report: Report, answers: dict[str, Path]) -> str | None:
+    """The pairs of a run in the order of the report's comparisons; None where the run has no store of verdicts."""
+    if not run.store.is_file():  # to open one makes one
+        return None
+    steps = run.manifest()["steps"]
+    judged = []
+    with JudgmentStore(run.store) as store:
+        for judge in report["judges"]:
+            for comparison in judge["comparisons"]:
+                names = (judge["name"], comparison["candidate"], comparison["baseline"])
+                card, _ = card_of(names[0], steps.get(f"judge/{names[0]}/{names[1]}_vs_{names[2]}", {}))
+                judged.append(JudgedPairs(comparison, card, store.judgments(*names)))
+        return packed_pairs(judged, answers, store)
+
+
+def packed_pairs(judged: Sequence[JudgedPairs], answers: dict[str, Path], store: JudgmentStore) -> str:
+    """The pairs as JSON, compressed (zlib) and in base64: letters, digits and `+/=` alone.
+
+    `comparisons` holds, in the order given, `pairs` and the number `more` that were left out; texts stand in `texts`
+    and are named by their place there. Where all do not fit into a page, each is cut to the same length.
+
+    Args:
+        answers: a system's name to its file of answers; of one that is not there, the page says so.
+        store: where the judges' replies are.
+    """
+    texts = _Texts()
+    rows = {name: {identity(row): row for row in load_answers(path)} for name, path in answers.items()}
+    comparisons = [_comparison(each, rows, store, texts) for each in judged]
+    packed = b""
+    for limits in _LIMITS:
+        content = {"comparisons": comparisons, "texts": texts.cut(limits)}
+        packed = base64.b64encode(zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6))
+        if len(packed) <= _MOST_BYTES:
+            break
+    return packed.decode()
+
+
+def _comparison(
+    judged: JudgedPairs, rows: dict[str, dict[str, dict[str, Any]]], store: JudgmentStore, texts: _Texts
+) -> dict[str, Any]:
+    comparison = judged.comparison
+    leading: Any = comparison["leading"]
+    results = {result.instruction: result for result in results_under(judged.card, judged.judgments, leading)}
+    shown: dict[str, list[Judgment]] = {}
+    for judgment in judged.judgments:
+        shown.setdefault(judgment.instruction, []).append(judgment)
+    kept = dict(list(shown.items())[:MOST_PAIRS])
+    keys = {key for judgments in kept.values() for judgment in judgments for key in judgment.key.split()}
+    replies = store.completions(sorted(keys))
+    pairs = []
+    for name, judgments in kept.items():
+        ours, theirs = (rows.get(comparison[side], {}).get(name) for side in ("candidate", "baseline"))
+        result = results.get(name)
+        row = ours or theirs
+        pair: dict[str, Any] = {
+            "n": judgments[0].pair + 1,
+            "d": judgments[0].dataset,
+            "o": result.outcome if result else "open",
+            "p": texts.number(row["instruction"] if row else name, 0),
+            "c": texts.number(ours["output"] if ours else None, 0),
+            "b": texts.number(theirs["output"] if theirs else None, 0),
+            "v": [_verdict(judgment, replies, texts) for judgment in judgments],
+        }
+        if result and result.score not in (None, 0, 0.5, 1):
+            pair["s"] = round(result.score or 0.0, 4)
+        if _inconsistent(judgments):
+            pair["x"] = 1
+        if any(judgment.trimmed for judgment in judgments):
+            pair["t"] = 1
+        # Code points, as everywhere in a report; a browser would count UTF-16.
+        if ours and theirs:
+            pair["l"] = [len(ours["output"]), len(theirs["output"])]
+        pairs.append(pair)
+    return {"pairs": pairs, "more": len(shown) - len(kept)}
+
+
+def _verdict(judgment: Judgment, replies: dict[str, Completion], texts: _Texts) -> dict[str, Any]:
+    """One showing: the candidate's place, the outcome for the candidate, why, and the judge's words."""
+    found: dict[str, Any] = {"f": judgment.position, "o": outcome_of(judgment)}
+    if judgment.reason:
+        found["r"] = judgment.reason[:400]
+    if judgment.preference is not None:
+        found["q"] = round(judgment.preference, 4)
+    if judgment.ratings is not None:
+        found["g"] = list(judgment.ratings)
+    said = [replies[key] for key in judgment.key.split() if key in replies]
+    if said:
+        found["w"] = [texts.number(reply.text, 1) for reply in said]
+    logprobs = next((reply.label_logprobs for reply in said if reply.label_logprobs), None)
+    if logprobs:
+        found["k"] = ", ".join(f"{label.strip()} {value:.2f}" for label, value in logprobs.items())
+    return found
+
+
+def _inconsistent(judgments: Sequence[Judgment]) -> bool:
+    """Whether both orders were read, and not to the same result."""
+    found = [outcome_of(judgment) for judgment in judgments]
+    return len(found) == 2 and not {"unparsed", "failed"} & set(found) and found[0] != found[1]

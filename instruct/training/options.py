@@ -1,0 +1,59 @@
+"""What is trained: a base model, rows, and one system an objective."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from instruct.cards import Options
+from instruct.data.options import DataOptions
+from instruct.models import ModelOptions
+
+
+class LoraOptions(Options):
+    """The adapter (peft.LoraConfig). `lora: null` trains the whole model."""
+
+    r: int = Field(default=16, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: str | list[str] = "all-linear"
+    use_dora: bool = False
+
+
+class SystemOptions(Options):
+    """One thing that is trained: an objective, with what EMOConfig takes for it.
+
+    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or a table's path) are EMO's; `gamma` MixCE's
+    and TaiLr's.
+    """
+
+    objective: Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
+    variant: Literal["paper", "official", "pypi"] = "official"
+    emphasis: Literal["mle", "emo"] = "mle"
+    transport_cost: str = "fixed"
+    gamma: float = Field(default=0.8, ge=0, le=1)
+    tailr_variant: Literal["paper", "official"] = "paper"
+    ent_threshold: float = 1.3
+    goldfish_k: int = Field(default=4, ge=2)
+    goldfish_context: int = Field(default=13, ge=1)
+
+    def emo_config(self) -> dict[str, Any]:
+        """The arguments of EMOConfig that this section sets."""
+        names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
+        return {names.get(name, name): value for name, value in self.model_dump().items()}
+
+
+class TrainingOptions(Options):
+    """Systems trained alike but for the objective. `train` takes any argument of EMOConfig and TRL's SFTConfig."""
+
+    name: str
+    needs_gpu: bool = False
+    model: ModelOptions = ModelOptions()
+    data: DataOptions = DataOptions()
+    lora: LoraOptions | None = LoraOptions()
+    train: dict[str, Any] = {}
+    systems: dict[str, SystemOptions] = {
+        "mle": SystemOptions(objective="mle"),
+        "emo": SystemOptions(objective="emo"),
+    }

@@ -1,0 +1,118 @@
+"""`instruct preview`: what would be trained on, before a GPU hour is spent on the wrong tokens."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from instruct.data.rows import RowSet
+from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
+from instruct.errors import InputError
+from instruct.training.estimate import available_gib, memory_gib, model_shape
+from instruct.training.options import TrainingOptions
+from instruct.training.train import encoded_rows, load_tokenizer, make_trainer, trainer_arguments, training_rows
+
+# With more answers cut than this, the length is the mistake, not the rows.
+MOST_TRUNCATED = 0.2
+
+
+def print_preview(config: TrainingOptions, shown: int = 3) -> None:
+    """Print rows with their mask, counts, lengths, a memory estimate; run one forward and backward pass.
+
+    Raises:
+        InputError: nothing is unmasked, an end token is masked, or the length cuts most answers off.
+    """
+    console = Console()
+    tokenizer = load_tokenizer(config)
+    rows, template = training_rows(config)
+    encoded = encoded_rows(config, tokenizer, rows)
+    console.print(f"[bold]{rows.counts['read']} rows read[/], template {template}:", highlight=False)
+    counts = Table(*(name.replace("_", " ") for name in encoded.counts))
+    counts.add_row(*(f"{number:,}" for number in encoded.counts.values()))
+    console.print(counts)
+    console.print(_lengths(encoded))
+    for index, row in itertools.islice(enumerate(encoded.encoded), shown):
+        console.rule(Text(rows.sources[index]), align="left")
+        console.print(masked_text(tokenizer, row))
+    if shown:
+        console.rule()
+        console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
+    check(encoded, rows)
+
+    system = next(iter(config.systems.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = trainer_arguments(config, system, Path(folder))
+        parts = memory_gib(config, model_shape(config), arguments)
+        listed = ", ".join(f"{name} {size:.2f}" for name, size in parts.items())
+        console.print(f"memory, estimated: {sum(parts.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
+        console.print(one_step(config, arguments, tokenizer, encoded), highlight=False)
+
+
+def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
+    """The row's text: what is trained on in green, the rest dim. Control characters are shown, not obeyed."""
+    text = Text()
+    for trained, tokens in itertools.groupby(
+        zip(row.completion_mask, row.input_ids, strict=True), key=lambda pair: pair[0]
+    ):
+        part = tokenizer.decode([token for _, token in tokens])
+        safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in part)
+        text.append(safe, style="green" if trained else "dim")
+    return text
+
+
+def check(encoded: EncodedRows, rows: RowSet) -> None:
+    """The usual disasters.
+
+    Raises:
+        InputError: a response without a trained token, an end token that is masked, most answers cut off.
+    """
+    for row, where in zip(encoded.encoded, rows.sources, strict=True):
+        if row.status == "kept" and not row.completion_mask[-1]:
+            raise InputError(
+                f"{where}: the end token is masked, so a model would not learn to stop; check the template"
+            )
+        if row.status != "fully_masked" and not any(row.completion_mask):
+            raise InputError(f"{where}: no token is trained on; check that the template has a response part")
+    truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
+    if truncated > MOST_TRUNCATED * len(encoded.encoded):
+        cut = max(len(row.input_ids) for row in encoded.encoded)
+        longest = length_percentiles(encoded)["total"][100]
+        raise InputError(
+            f"data: max_length {cut} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
+            f"them; raise train.max_length (the longest row has {longest} tokens)"
+        )
+
+
+def one_step(config: TrainingOptions, arguments: Any, tokenizer: Any, encoded: EncodedRows) -> str:
+    """One forward and backward pass over the first batch; its loss and gradient norm in words."""
+    import torch
+
+    trainer = make_trainer(config, arguments, tokenizer, encoded)
+    batch = next(iter(trainer.get_train_dataloader()))
+    trainer.model.train()
+    with trainer.compute_loss_context_manager():
+        loss = trainer.compute_loss(trainer.model, trainer._prepare_inputs(batch))
+    loss.backward()
+    squares = [p.grad.float().square().sum() for p in trainer.model.parameters() if p.grad is not None]
+    norm = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
+    if not torch.isfinite(loss) or norm == 0:
+        raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
+    tokens = int((batch["labels"][:, 1:] != -100).sum())
+    return (
+        f"one step ({arguments.objective}): loss {loss.item():.4f} over {tokens} response tokens, "
+        f"gradient norm {norm:.3f}"
+    )
+
+
+def _lengths(encoded: EncodedRows) -> Table:
+    """Percentiles before any cut: they are what a max_length is chosen by."""
+    table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
+    for part, lengths in length_percentiles(encoded).items():
+        table.add_row(part, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
+    return table

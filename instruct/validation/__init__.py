@@ -1,0 +1,1 @@
+"""Judges compared with human labels."""

@@ -1,0 +1,233 @@
+"""The figures against AlpacaEval's own code and against numpy, scipy and counting by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from instruct.analysis.outcomes import outcomes
+from instruct.analysis.pairs import pair_results
+from instruct.analysis.statistics import Tally, position_statistics, tally
+from instruct.judging.store import Judgment
+from instruct.reporting.comparison import tally_pairs
+
+POINTS = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+PREFERENCES = {"win": 2.0, "tie": 1.5, "loss": 1.0}
+VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
+
+outcome_lists = st.lists(st.sampled_from(["win", "tie", "loss", "unparsed", "failed"]), max_size=60)
+tallies = st.builds(Tally, *[st.integers(0, 400)] * 5)
+
+
+@given(outcome_lists)
+def test_counts_and_figures_equal_numpy_and_scipy(found):
+    counts = tally(found)
+    points = np.array([POINTS[outcome] for outcome in found if outcome in POINTS])
+    assert counts.n == len(found) == counts.n_judged + counts.unparsed + counts.failed
+    assert counts.n_judged == len(points)
+    if len(points) == 0:
+        assert counts.win_rate is None
+    else:
+        assert counts.win_rate == pytest.approx(100 * points.mean())
+    if len(points) < 2:
+        assert counts.standard_error is None
+        assert counts.interval is None
+    else:
+        assert counts.standard_error == pytest.approx(100 * stats.sem(points), abs=1e-9)
+
+
+@pytest.mark.parametrize(("wins", "ties", "losses"), [(205, 16, 584), (3, 0, 4), (0, 5, 0), (1, 1, 0), (9, 0, 0)])
+def test_figures_equal_alpaca_eval(wins, ties, losses):
+    from alpaca_eval.metrics import pairwise_to_winrate
+
+    found = ["win"] * wins + ["tie"] * ties + ["loss"] * losses
+    theirs = pairwise_to_winrate([PREFERENCES[outcome] for outcome in found])
+    counts = tally(found)
+    assert counts.win_rate == pytest.approx(theirs["win_rate"], abs=1e-9)
+    assert counts.standard_error == pytest.approx(theirs["standard_error"], abs=1e-9)
+    assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
+    assert counts.n_judged == theirs["n_total"]
+
+
+preferences = st.one_of(st.floats(1, 2), st.sampled_from([1.0, 1.5, 2.0]))
+
+
+@given(st.lists(preferences, min_size=2, max_size=40), st.integers(0, 9))
+def test_weighted_figures_equal_alpaca_eval(found, missing):
+    from alpaca_eval.metrics import get_winrate
+
+    theirs = get_winrate([{"preference": preference} for preference in found])
+    scores = [preference - 1 for preference in found]
+    words = ["tie" if score == 0.5 else "win" if score > 0.5 else "loss" for score in scores]
+    counts = tally([*words, *["unparsed"] * missing], scores)
+    assert counts.win_rate == pytest.approx(theirs["win_rate"], abs=1e-9)
+    assert counts.standard_error == pytest.approx(theirs["standard_error"], abs=1e-9)
+    assert counts.discrete_win_rate == pytest.approx(theirs["discrete_win_rate"], abs=1e-9)
+    assert (counts.win, counts.tie, counts.loss) == (theirs["n_wins"], theirs["n_draws"], theirs["n_wins_base"])
+    assert counts.n_judged == theirs["n_total"]
+    lost, won = (np.mean([*scores, *[value] * missing]) * 100 for value in (0.0, 1.0))
+    assert counts.bounds == pytest.approx((lost, won))
+
+
+def test_scores_without_a_verdict_each_are_refused():
+    with pytest.raises(ValueError, match="2 scores for 1 verdicts"):
+        tally(["win", "failed"], [1.0, 0.5])
+
+
+@given(outcome_lists)
+def test_bounds_are_the_extremes_of_what_the_unread_pairs_could_have_been(found):
+    counts = tally(found)
+    if not found:
+        assert counts.bounds is None
+        return
+    unread = {"unparsed", "failed"}
+    lost = tally("loss" if outcome in unread else outcome for outcome in found)
+    won = tally("win" if outcome in unread else outcome for outcome in found)
+    assert counts.bounds == pytest.approx((lost.win_rate, won.win_rate))
+    if counts.win_rate is not None:
+        assert counts.bounds[0] - 1e-9 <= counts.win_rate <= counts.bounds[1] + 1e-9
+
+
+@given(tallies)
+def test_to_swap_the_sides_mirrors_every_figure(counts):
+    other = Tally(counts.loss, counts.tie, counts.win, counts.unparsed, counts.failed)
+    mirrored = {"candidate": "baseline", "baseline": "candidate"}
+    assert other.finding == mirrored.get(counts.finding, counts.finding)
+    assert other.reversible == counts.reversible
+    if counts.win_rate is not None:
+        assert other.win_rate == pytest.approx(100 - counts.win_rate)
+    if counts.standard_error is not None:
+        assert other.standard_error == pytest.approx(counts.standard_error)
+
+
+@pytest.mark.parametrize(
+    ("counts", "finding", "reversible"),
+    [
+        (Tally(), "too few", False),
+        (Tally(win=5), "too few", False),
+        (Tally(win=6), "candidate", False),
+        (Tally(loss=6), "baseline", False),
+        (Tally(win=55, loss=45), "no difference", False),
+        (Tally(win=70, loss=30), "candidate", False),
+        (Tally(tie=100), "no difference", False),
+        (Tally(win=70, loss=30, failed=39), "candidate", False),
+        (Tally(win=70, loss=30, failed=20, unparsed=20), "candidate", True),
+        (Tally(unparsed=10), "too few", True),
+    ],
+)
+def test_finding(counts, finding, reversible):
+    assert (counts.finding, counts.reversible) == (finding, reversible)
+
+
+def test_an_unknown_outcome_is_refused():
+    with pytest.raises(ValueError, match="unknown outcome 'draw'"):
+        tally(["win", "draw"])
+
+
+def judgments(pairs):
+    return [
+        Judgment("j", "emo", "mle", number, f"prompt {number}", "d", position, "k", verdict)
+        for number, pair in enumerate(pairs)
+        for position, verdict in zip(("first", "second"), pair, strict=True)
+    ]
+
+
+def test_policies_over_every_pair_of_verdicts_are_as_in_a_table_by_hand():
+    strict = {
+        # with the candidate first: with it second
+        ("first", "second"): "win",
+        ("second", "first"): "loss",
+        ("tie", "tie"): "tie",
+    }
+    pandalm = strict | {("first", "tie"): "win", ("second", "tie"): "loss"}
+    pairs = list(itertools.product(VERDICTS, VERDICTS))
+
+    def expected(table, pair):
+        for missing in ("failed", "unparsed"):
+            if missing in pair:
+                return missing
+        return table.get(pair, "tie")
+
+    for policy, rule, table in [
+        ("strict", "pandalm", strict),
+        ("upstream", "autoj", strict),
+        ("upstream", "pandalm", pandalm),
+    ]:
+        found = outcomes(judgments(pairs), policy, rule)
+        assert list(found.values()) == [expected(table, pair) for pair in pairs], (policy, rule)
+
+
+def test_single_takes_one_of_the_two_orders():
+    pairs = list(itertools.product(VERDICTS, VERDICTS))
+    seen = {"first": {"first": "win", "second": "loss"}, "second": {"first": "loss", "second": "win"}}
+    found = list(outcomes(judgments(pairs), "single").values())
+    choices = [
+        {seen[position].get(verdict, verdict) for position, verdict in zip(("first", "second"), pair, strict=True)}
+        for pair in pairs
+    ]
+    assert all(outcome in both for outcome, both in zip(found, choices, strict=True))
+    firsts = sum(outcome == seen["first"].get(pair[0], pair[0]) for outcome, pair in zip(found, pairs, strict=True))
+    assert 5 < firsts < 25
+
+
+@given(st.lists(st.tuples(st.sampled_from(VERDICTS), st.sampled_from(VERDICTS)), max_size=30))
+def test_position_statistics_equal_counting_by_hand(pairs):
+    found = position_statistics(judgments(pairs))
+    shown = [verdict for pair in pairs for verdict in pair]
+    readable = [pair for pair in pairs if not {"unparsed", "failed"} & {*pair}]
+    same = [pair for pair in readable if pair in {("first", "second"), ("second", "first"), ("tie", "tie")}]
+    assert (found.in_both, found.consistent) == (len(readable), len(same))
+    assert (found.first, found.decided) == (shown.count("first"), shown.count("first") + shown.count("second"))
+    assert (found.consistency is None) == (not readable)
+    assert (found.first_position_rate is None) == (found.decided == 0)
+
+
+def weighted(shown):
+    """Judgements of a weighted judge: its preference in the order shown, by the place of the candidate."""
+    return [
+        Judgment(
+            "j", "emo", "mle", number, f"prompt {number}", "d", position, "k",
+            "unparsed" if value is None else "tie" if value == 1.5 else "first" if value < 1.5 else "second",
+            preference=value,
+        )
+        for number, orders in enumerate(shown)
+        for position, value in orders.items()
+    ]  # fmt: skip
+
+
+def test_a_preference_is_the_candidates_by_where_it_stood():
+    found = pair_results(weighted([{"first": 1.25}, {"second": 1.25}, {"second": 1.5}, {"first": None}]), "single")
+    assert [(pair.outcome, pair.score) for pair in found] == [
+        ("win", 0.75), ("loss", 0.25), ("tie", 0.5), ("unparsed", None)
+    ]  # fmt: skip
+
+
+def test_of_both_orders_a_weighted_judge_has_the_mean():
+    judged = weighted([{"first": 1.25, "second": 1.25}, {"first": 1.0, "second": 1.75}, {"first": 1.1, "second": None}])
+    found = pair_results(judged, "strict")
+    assert [(pair.outcome, pair.score) for pair in found] == [("tie", 0.5), ("win", 0.875), ("unparsed", None)]
+    drawn = pair_results(judged, "single")
+    assert [pair.score for pair in drawn[:2]] in [[a, b] for a in (0.75, 0.25) for b in (1.0, 0.75)]
+
+
+def test_without_shades_a_score_is_the_outcome():
+    found = pair_results(judgments([("first", "second"), ("first", "first"), ("failed", "tie")]), "strict")
+    assert [(pair.outcome, pair.score) for pair in found] == [("win", 1.0), ("tie", 0.5), ("failed", None)]
+    plain = weighted([{"first": 1.0}, {"first": 2.0}, {"first": 1.5}])
+    assert tally_pairs(pair_results(plain, "single")).scores is None
+
+
+def test_a_pair_that_a_weighted_judge_was_not_asked_about_is_a_draw():
+    asked = weighted([{"first": 1.25}])
+    same = Judgment("j", "emo", "mle", 1, "prompt 1", "d", "first", "", "tie", "identical outputs")
+    assert tally_pairs(pair_results([*asked, same], "single")).scores == (0.75, 0.5)
+
+
+def test_a_judge_that_always_takes_the_first_place():
+    found = position_statistics(judgments([("first", "first")] * 4))
+    assert (found.consistency, found.first_position_rate) == (0, 100)

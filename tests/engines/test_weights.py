@@ -1,0 +1,103 @@
+"""What a folder of weights is, and whether its hash sees a change."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instruct.engines.weights import adapter_identity, check_model, is_adapter, lora_rank, model_identity
+from instruct.errors import InputError
+
+
+def test_adapter_and_model_are_told_apart(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
+    assert is_adapter(tiny_adapters["mle"])
+    assert not is_adapter(tiny_model)
+    with pytest.raises(InputError, match="neither an adapter"):
+        is_adapter(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"has no adapter_model\.safetensors"):
+        is_adapter(tmp_path)
+
+
+def test_a_model_without_config_or_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no config\.json"):
+        check_model(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="no weights"):
+        check_model(str(tmp_path))
+
+
+def test_an_unknown_hub_name_is_one_line() -> None:
+    with pytest.raises(InputError, match="no such folder, and the hub does not give it") as caught:
+        check_model("nobody/no-such-model-here")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_model_is_known_by_its_commit(tmp_path: Path) -> None:
+    commits = {"main": "0123456789abcdef0123456789abcdef01234567", "v2": "89abcdef0123456789abcdef0123456789abcdef"}
+    repository = tmp_path / "hub" / "models--someone--something"
+    (repository / "refs").mkdir(parents=True)
+    for revision, commit in commits.items():
+        (repository / "refs" / revision).write_text(commit)
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / "config.json").write_text("{}")
+    code = f"""
+from instruct.engines.weights import check_model, model_identity
+for revision in (None, "v2", {commits["v2"]!r}):
+    print(model_identity("someone/something", check_model("someone/something", revision)))
+check_model("someone/something", "v3")
+"""
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert result.stdout.split() == [f"someone/something@{commits[name]}" for name in ("main", "v2", "v2")]
+    assert "InputError: model someone/something: no such folder, and the hub" in result.stderr.splitlines()[-1]
+
+
+def test_the_hash_sees_one_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    (tmp_path / "config.json").write_text("{}")
+    small = bytearray(range(256)) * 64
+    weights.write_bytes(small)
+    first = model_identity(str(tmp_path), None)
+    small[9999] ^= 1
+    weights.write_bytes(small)
+    assert model_identity(str(tmp_path), None) != first
+    large = bytearray(24 << 20)
+    weights.write_bytes(large)
+    first = model_identity(str(tmp_path), None)
+    assert model_identity(str(tmp_path), None) == first
+    for start in range(0, len(large), 5_000_001):
+        changed = bytearray(large)
+        changed[start : start + (1 << 18)] = b"\1" * len(changed[start : start + (1 << 18)])
+        weights.write_bytes(changed)
+        assert model_identity(str(tmp_path), None) != first
+    (tmp_path / "config.json").write_text("{} ")
+    weights.write_bytes(large)
+    assert model_identity(str(tmp_path), None) != first
+
+
+def test_an_adapters_hash_sees_both_files(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
+    first = adapter_identity(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{ }")
+    second = adapter_identity(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"Weights")
+    assert len({first, second, adapter_identity(tmp_path)}) == 3
+
+
+def test_the_rank_is_the_largest_in_the_adapter(tmp_path: Path) -> None:
+    config = tmp_path / "adapter_config.json"
+    config.write_text(json.dumps({"peft_type": "LORA", "r": 8, "rank_pattern": {"down_proj": 24}}))
+    assert lora_rank(tmp_path) == 24
+    config.write_text(json.dumps({"peft_type": "LORA", "r": 8, "rank_pattern": None}))
+    assert lora_rank(tmp_path) == 8
+    for bad, said in (('{"peft_type": "LOHA", "r": 8}', "LOHA"), ('{"peft_type": "LORA"}', "'r'"), ("[", "no LoRA")):
+        config.write_text(bad)
+        with pytest.raises(InputError, match=said):
+            lora_rank(tmp_path)

@@ -1,0 +1,185 @@
+"""Sets with human labels: the known ones, where their files are found, and files of a user's own."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import threading
+from collections import Counter
+
+import pytest
+
+from instruct.errors import InputError
+from instruct.validation.human_sets import HumanPair, load_human_set
+
+ROW = {"instruction": "Say hello.", "response1": "Hello!", "response2": "No.", "label": "first"}
+
+
+@pytest.fixture
+def known_data(shared_data, monkeypatch):
+    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
+    return shared_data
+
+
+def write(path, rows):
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    return str(path)
+
+
+def test_pandalm_has_the_published_majority(known_data):
+    human = load_human_set("pandalm")
+    assert len(human.pairs) == 999
+    assert human.annotators == ("annotator1", "annotator2", "annotator3")
+    assert Counter(pair.label for pair in human.pairs) == {"tie": 105, "first": 422, "second": 472}
+    assert sum(len(set(pair.labels)) == 1 for pair in human.pairs) == 879
+    assert not any(pair.split for pair in human.pairs)
+    assert len({pair.group for pair in human.pairs}) == 10
+    assert [pair.index for pair in human.pairs if "True" in (pair.first, pair.second)] == [157, 158, 159, 161, 162, 164]
+
+
+def test_autoj_has_58_scenarios_in_8_groups(known_data):
+    human = load_human_set("autoj")
+    assert len(human.pairs) == 1392
+    assert Counter(pair.label for pair in human.pairs) == {"first": 520, "second": 499, "tie": 373}
+    assert human.groups == (
+        "Summarization", "Exam Questions", "Code", "Rewriting", "Creative Writing", "Functional Writing",
+        "General Communication", "NLP Tasks",
+    )  # fmt: skip
+    counts = Counter(pair.group for pair in human.pairs)
+    assert [counts[group] for group in human.groups] == [24 * n for n in (3, 3, 5, 5, 9, 10, 12, 11)]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("pandalm", "pandalm/testset-v1.json"), ("autoj", "autoj/testdata_pairwise.jsonl")]
+)
+def test_the_authors_files_are_read_under_their_own_names_too(known_data, name, file):
+    by_name, by_path = load_human_set(name), load_human_set(str(known_data / file))
+    assert by_path.sha256 == by_name.sha256
+    assert [pair.labels for pair in by_path.pairs] == [pair.labels for pair in by_name.pairs]
+
+
+def test_a_file_of_ones_own(tmp_path):
+    rows = [
+        {
+            "prompt": "Say hello.",
+            "input": "to Ann",
+            "output_1": "Hello!",
+            "output_2": "",
+            "label": "Second",
+            "group": "a",
+        },
+        {"prompt": "Say yes.", "input": None, "output_1": True, "output_2": "No.", "label": "tie", "group": "b"},
+    ]
+    human = load_human_set(write(tmp_path / "own.json", rows))
+    assert (human.name, human.annotators) == ("own", ("label",))
+    assert human.pairs == [
+        HumanPair(0, "Say hello.", "to Ann", "Hello!", "", ("second",), "a"),
+        HumanPair(1, "Say yes.", "", "True", "No.", ("tie",), "b"),
+    ]
+    csv = tmp_path / "own.csv"
+    csv.write_text('instruction,first,second,annotator2,annotator1\n"Hi, you",a,b,tie,first\n', encoding="utf-8")
+    assert load_human_set(str(csv)).pairs == [HumanPair(0, "Hi, you", "", "a", "b", ("first", "tie"))]
+
+
+def test_most_votes_win_and_the_first_of_as_many():
+    pair = functools.partial(HumanPair, 0, "i", "", "a", "b")
+    assert (pair(("tie", "second", "second")).label, pair(("tie", "second", "second")).split) == ("second", False)
+    assert (pair(("tie", "second", "first")).label, pair(("tie", "second", "first")).split) == ("tie", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"label": 1}, "row 1: label: 1 is a number, which PandaLM and Auto-J read differently; write first"),
+        ({"label": "left"}, "row 1: label: 'left' is no label; write one of first, second, tie"),
+        ({"label": None}, "row 1: label: None is no label"),
+        ({"label": True}, "row 1: label: True is no label"),
+        ({"response1": 1.5}, "row 1: response1: is no text (given: 1.5); write it as a string"),
+        ({"response1": None}, "row 1: response1: is no text"),
+        ({"output_1": "a", "output_2": "b"}, "row 1: has several columns for the two answers"),
+        ({"prompt": "again"}, "row 1: has several columns for the instruction"),
+        ({"annotator1": "tie"}, "row 1: has both label and annotator1"),
+    ],
+)
+def test_a_row_that_could_be_misread_is_refused(tmp_path, change, said):
+    path = write(tmp_path / "own.json", [{**ROW, **change}])
+    with pytest.raises(InputError) as caught:
+        load_human_set(path)
+    assert str(caught.value).startswith(path)
+    assert said in str(caught.value)
+
+
+def test_a_later_row_without_a_field_is_named(tmp_path):
+    path = write(tmp_path / "own.json", [ROW, {key: ROW[key] for key in ROW if key != "response2"}])
+    with pytest.raises(InputError, match="row 2: has no 'response2'"):
+        load_human_set(path)
+    path = write(tmp_path / "own.json", [{key: ROW[key] for key in ROW if key != "label"}])
+    with pytest.raises(InputError, match="row 1: has no column for the labels"):
+        load_human_set(path)
+
+
+def test_an_unknown_set_gives_the_nearest(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"called 'pandaml' \(nearest: pandalm\)"):
+        load_human_set("pandaml")
+
+
+@pytest.fixture
+def made_up_set(tmp_path, monkeypatch):
+    """A card in ./data/human and the folder that a local server gives its file from."""
+    content = json.dumps([ROW]).encode()
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "pairs.json").write_bytes(content)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(served))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    card = tmp_path / "work" / "data" / "human" / "made.yaml"
+    card.parent.mkdir(parents=True)
+    card.write_text(
+        "name: made\ndescription: made up\nfile: made/pairs.json\nlicence: none\ncitation: none\nrows: 1\n"
+        f"url: http://127.0.0.1:{server.server_port}/pairs.json\nsha256: {hashlib.sha256(content).hexdigest()}\n"
+    )
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("INSTRUCT_SHARED_DATA", raising=False)
+    yield served / "pairs.json"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_set_is_fetched_once_and_then_found(made_up_set, tmp_path):
+    cached = tmp_path / "cache" / "human" / "made" / "pairs.json"
+    assert load_human_set("made").path == cached
+    made_up_set.unlink()
+    assert load_human_set("made").path == cached
+    beside = tmp_path / "shared" / "data" / "made" / "pairs.json"
+    beside.parent.mkdir(parents=True)
+    cached.rename(beside)
+    assert load_human_set("made").path.resolve() == beside
+
+
+def test_a_set_that_is_nowhere_says_where_to_put_it(made_up_set, tmp_path):
+    made_up_set.unlink()
+    with pytest.raises(InputError) as caught:
+        load_human_set("made")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(tmp_path / "cache" / "human" / "made" / "pairs.json") in message
+    assert "SHA-256" in message
+    assert "404" in message
+
+
+def test_another_file_than_the_sets_own_is_refused(made_up_set, tmp_path, monkeypatch):
+    made_up_set.write_text(json.dumps([{**ROW, "label": "second"}]))
+    with pytest.raises(InputError, match="gives another file than the card's"):
+        load_human_set("made")
+    assert not list((tmp_path / "cache").rglob("*.json"))
+    given = tmp_path / "given" / "made" / "pairs.json"
+    given.parent.mkdir(parents=True)
+    given.write_text(json.dumps([ROW, ROW]))
+    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(tmp_path / "given"))
+    with pytest.raises(InputError, match="is not the file of the set made"):
+        load_human_set("made")
