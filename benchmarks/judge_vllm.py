@@ -76,6 +76,7 @@ def main() -> None:
         return
 
     from instruct.judging.cards import load_judge_card
+    from instruct.judging.comparison import Comparison
     from instruct.judging.engines.vllm import VLLMJudge
     from instruct.judging.judge import judge_comparison
     from instruct.judging.showings import Options, plan_comparison
@@ -109,7 +110,7 @@ def main() -> None:
         ours, theirs = pairs[len(tokens["judging"])]
         with tempfile.TemporaryDirectory() as folder, JudgmentStore(Path(folder) / "judgments.sqlite") as store:
             judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=judge, options=options)
-            keys = [judged.key for judged in store.judgments(card.name, ours.name, theirs.name)]
+            keys = [judged.key for judged in store.judgments(Comparison(card.name, ours.name, theirs.name))]
             replies = store.completions(keys).values()
         assert len(replies) == arguments.pairs
         tokens["judging"].append(sum(reply.completion_tokens or 0 for reply in replies))

@@ -38,6 +38,7 @@ MEMORY_AIM = 2.0
 def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     """A run whose pairs each judge has compared in both orders, a reply to each; whose answers they are."""
     from instruct.engines.base import Completion
+    from instruct.judging.comparison import Comparison
     from instruct.judging.store import Judgment, JudgmentStore
     from instruct.runs import RunDirectory, sha256_of
 
@@ -71,7 +72,9 @@ def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
         with JudgmentStore(run.store) as store:
             store.add_replies(judge, [(judgment.key, Completion(reply), 0.0) for judgment in judgments])
             store.add_judgments(judgments)
-        with run.step(f"judge/{judge}/{names[0]}_vs_{names[1]}", {"answers": answers, "judge": {"card": judge}}):
+        comparison = Comparison(judge, *names)
+        inputs = {"answers": answers, "judge": {"card": judge}}
+        with run.step(comparison.step(), inputs, comparison=comparison._asdict()):
             pass
     return source
 

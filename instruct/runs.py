@@ -92,15 +92,17 @@ class RunDirectory:
         return bool(record) and record["status"] == "done" and record["inputs"] == inputs
 
     @contextlib.contextmanager
-    def step(self, name: str, inputs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def step(self, name: str, inputs: dict[str, Any], **about: Any) -> Iterator[dict[str, Any]]:
         """Record a step: its inputs, what the caller puts into the yielded mapping, and the minutes it took.
 
         `minutes` is the wall time of the attempt that finished; `attempts` counts those that were cut off too. A
-        result named `stopped` says why the step ended before its end: it is not done.
+        result named `stopped` says why the step ended before its end: it is not done. `about`: further fields of the
+        record, such as the comparison that is judged.
         """
         earlier = self.manifest()["steps"].get(name, {})
         attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
         record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
+        record |= about
         began_with = self.manifest().get("versions", {})
         others = {name: version for name, version in versions().items() if began_with.get(name) != version}
         if others:  # packages may have been replaced since the run began

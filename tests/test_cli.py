@@ -19,6 +19,7 @@ from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines import judge_engine
 from instruct.judging.showings import Answers, Options, plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -247,7 +248,7 @@ def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
     assert "judge pandalm: http://127.0.0.1:9/v1 does not answer (no connection); start the server" in stderr
     assert code == 2
     with JudgmentStore(newer.store) as store:
-        assert store.judgments("pandalm", "emo", "mle") == []
+        assert store.judgments(Comparison("pandalm", "emo", "mle")) == []
 
 
 def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
@@ -269,10 +270,10 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
     code, stdout, stderr = instruct("judge", "runs/other", *judge[2:], "--replay", "replies.jsonl")
     assert (code, stderr) == (0, "")
     with JudgmentStore(paid.store) as one, JudgmentStore(other.store) as two:
-        verdicts = one.judgments(card.name, "emo", "mle")
+        verdicts = one.judgments(Comparison(card.name, "emo", "mle"))
         assert len(verdicts) == 2
         assert [j.verdict for j in verdicts] == ["first", "first"]
-        assert two.judgments(card.name, "emo", "mle") == verdicts
+        assert two.judgments(Comparison(card.name, "emo", "mle")) == verdicts
         assert two.spent_usd() == 0.0
 
 

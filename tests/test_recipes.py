@@ -58,7 +58,7 @@ def verdicts(run_folder: Path) -> dict[tuple[str, ...], str]:
         return {
             (*comparison, judged.instruction, judged.position): judged.verdict
             for comparison in store.comparisons()
-            for judged in store.judgments(*comparison)
+            for judged in store.judgments(comparison)
         }
 
 

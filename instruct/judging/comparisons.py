@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, StoppedError
+from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions
 from instruct.runs import RunDirectory, sha256_of
 
@@ -67,8 +68,9 @@ def judge_answers(
             "judge": judge.made_from(),
             "card": card.sha256(),
         }
-        step = f"judge/{card.name}/{candidate.name}_vs_{baseline.name}"
-        failed = run.manifest()["steps"].get(step, {}).get("results", {}).get("verdicts", {}).get("failed", 0)
+        comparison = Comparison(card.name, candidate.name, baseline.name)
+        step = comparison.step()
+        failed = comparison.record(run.manifest()).get("results", {}).get("verdicts", {}).get("failed", 0)
         if reparse or replay or not run.is_done(step, inputs) or (retry_failed and failed):
             todo.append((step, inputs, candidate, baseline))
         elif failed:
@@ -123,15 +125,19 @@ def ask_judge(
                 )
                 gate(estimate, price, judge.budget_usd, yes)
         for (step, inputs, _, _), plan in zip(todo, plans, strict=True):
-            earlier = store.judgments(card.name, plan.candidate, plan.baseline)
+            earlier = store.judgments(plan.comparison)
             # What is read again while replies are missing is no finished step.
             results: dict[str, Any] = {}
             unrecorded = contextlib.nullcontext(results)
-            with unrecorded if reparse and plan.missing(store) else run.step(step, inputs) as results:
+            with (
+                unrecorded
+                if reparse and plan.missing(store)
+                else run.step(step, inputs, comparison=plan.comparison._asdict()) as results
+            ):
                 counts = judge_plan(plan, store=store, engine=engine, options=options)
                 results |= vars(counts)
             if reparse:
-                now = store.judgments(card.name, plan.candidate, plan.baseline)
+                now = store.judgments(plan.comparison)
                 verdicts = {(j.instruction, j.position): j.verdict for j in earlier}
                 changed = sum(verdicts.get((j.instruction, j.position)) != j.verdict for j in now)
                 print(f"{step}: {len(now)} verdicts read again, {changed} of them are others")

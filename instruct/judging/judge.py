@@ -64,7 +64,7 @@ def judge_comparison(
 
 def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Options) -> ComparisonCounts:
     """Ask for what is not stored, and read the verdicts."""
-    earlier = store.judgments(plan.card.name, plan.candidate, plan.baseline)
+    earlier = store.judgments(plan.comparison)
     shown = {(showing.instruction, showing.position, showing.key) for showing in (*plan.showings, *plan.same)}
     # No verdict outlives the answers or the judge that it was about; its completion stays.
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in shown)
@@ -81,7 +81,7 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
                 stopped = str(error)
             finally:
                 store.end_leases()
-    verdicts = store.judgments(plan.card.name, plan.candidate, plan.baseline)
+    verdicts = store.judgments(plan.comparison)
     return ComparisonCounts(
         asked=work.asked,
         stored=len({request.key for showing in plan.showings for request in showing.requests}) - work.asked,

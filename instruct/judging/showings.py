@@ -11,6 +11,7 @@ from instruct.analysis.outcomes import candidate_is_second
 from instruct.engines.base import Completion, Prompt
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines import Engine, Failure, Reply, Request
 from instruct.judging.money import Price, likely_tokens, most_usage
 from instruct.judging.prompts import PromptTemplate, trimmed
@@ -76,8 +77,7 @@ class Plan:
     """A comparison before it is judged: what is shown, and the pairs whose answers are the same and need not be."""
 
     card: JudgeCard
-    candidate: str
-    baseline: str
+    comparison: Comparison
     showings: list[Showing]
     same: list[Showing]
 
@@ -97,7 +97,7 @@ def plan_comparison(
         InputError: candidate and baseline have different prompts.
     """
     template = PromptTemplate(card)
-    plan = Plan(card, candidate.name, baseline.name, [], [])
+    plan = Plan(card, Comparison(card.name, candidate.name, baseline.name), [], [])
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         positions = ["first", "second"]
         if card.protocol == "single":
@@ -175,7 +175,7 @@ def _request(card: JudgeCard, prompt: Prompt, engine: Engine, price: Price | Non
 
 def judgment_of(plan: Plan, showing: Showing, verdict: str, reason: str | None, **more: Any) -> Judgment:
     return Judgment(
-        plan.card.name, plan.candidate, plan.baseline, showing.pair, showing.instruction, showing.dataset,
+        *plan.comparison, showing.pair, showing.instruction, showing.dataset,
         showing.position, showing.key, verdict, reason, trimmed=showing.trimmed, **more,
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from instruct.engines.base import Completion
 from instruct.errors import InputError, InstructError
+from instruct.judging.comparison import Comparison
 
 VERSION = 2
 # A lease outlives its holder by at most this, in seconds; one whose process is gone from this machine ends at once.
@@ -86,6 +87,10 @@ class Judgment:
     preference: float | None = None
     ratings: tuple[float, float] | None = None
     trimmed: bool = False
+
+    @property
+    def comparison(self) -> Comparison:
+        return Comparison(self.judge, self.candidate, self.baseline)
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Judgment))
@@ -208,18 +213,19 @@ class JudgmentStore:
         if rows:
             self._transaction(lambda: self._db.executemany(statement, rows))
 
-    def comparisons(self) -> list[tuple[str, str, str]]:
-        """The (judge, candidate, baseline) of which there are verdicts, by name."""
-        return self._db.execute(
+    def comparisons(self) -> list[Comparison]:
+        """The comparisons that have verdicts, sorted by name."""
+        rows = self._db.execute(
             "SELECT DISTINCT judge, candidate, baseline FROM judgments ORDER BY judge, candidate, baseline"
-        ).fetchall()
+        )
+        return [Comparison(*row) for row in rows]
 
-    def judgments(self, judge: str, candidate: str, baseline: str) -> list[Judgment]:
+    def judgments(self, comparison: Comparison) -> list[Judgment]:
         """The verdicts of one comparison, in the order of the pairs."""
         rows = self._db.execute(
             f"SELECT {_COLUMNS} FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? "
             "ORDER BY pair, position",
-            (judge, candidate, baseline),
+            comparison,
         )
         return [_judgment(row) for row in rows]
 

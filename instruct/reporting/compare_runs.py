@@ -9,6 +9,7 @@ from typing import Any
 
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
+from instruct.judging import comparison as judging
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.comparison import results_under
 from instruct.reporting.exports.csv_table import csv_text
@@ -86,12 +87,12 @@ def _entries(run: RunDirectory, label: str) -> list[Entry]:
     with JudgmentStore(run.store) as store:
         for judge in report["judges"]:
             for each in judge["comparisons"]:
-                names = (judge["name"], each["candidate"], each["baseline"])
-                step = manifest["steps"].get(f"judge/{names[0]}/{names[1]}_vs_{names[2]}", {})
+                key = judging.Comparison(judge["name"], each["candidate"], each["baseline"])
+                step = key.record(manifest)
                 card, _ = card_of(judge["name"], step)
                 scores = {
                     pair.instruction: pair.score
-                    for pair in results_under(card, store.judgments(*names), each["leading"])  # type: ignore[arg-type]
+                    for pair in results_under(card, store.judgments(key), each["leading"])  # type: ignore[arg-type]
                 }
                 baseline = files.get(each["baseline"])
                 answers = {row["instruction"]: row["output"] for row in load_answers(baseline)} if baseline else None

@@ -10,6 +10,7 @@ import numpy as np
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.results import Paired
 from instruct.judging.cards import JudgeCard
+from instruct.judging.comparison import Comparison
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import leading_policy, results_under, rounded
 from instruct.reporting.intervals import bootstrap_interval, rounded_interval
@@ -17,7 +18,7 @@ from instruct.reporting.significance import sign_flip_test
 
 
 def paired_comparisons(
-    judged: Mapping[tuple[str, str, str], Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
+    judged: Mapping[Comparison, Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
 ) -> list[Paired]:
     """For every two candidates that a judge compared with one baseline, the difference of their win rates.
 

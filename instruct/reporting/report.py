@@ -10,6 +10,7 @@ from typing import Any
 from instruct.analysis.panel import Outcomes, agreements, majority
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError
+from instruct.judging import comparison as judging
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
@@ -86,11 +87,12 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
     cards: dict[str, JudgeCard | None] = {}
     judged: set[tuple[str, str, str]] = set()
     panels: dict[tuple[str, str], dict[str, tuple[str, Outcomes]]] = {}
-    for (name, candidate, baseline), judgments in found.items():
-        step = manifest["steps"].get(f"judge/{name}/{candidate}_vs_{baseline}", {})
+    for key, judgments in found.items():
+        name, candidate, baseline = key
+        step = key.record(manifest)
         given = step.get("inputs", {}).get("judge", {}).get("card", name)
         judged |= {(name, candidate, baseline), (given, candidate, baseline)}
-        imported = f"import/{name}/{candidate}_vs_{baseline}" in manifest["steps"]
+        imported = bool(key.record(manifest, "import"))
         if name not in judges:
             cards[name], problem = card_of(name, step)
             judges[name] = describe(name, cards[name], problem, usd[name], imported)
@@ -131,45 +133,29 @@ def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
 
 def _read_store(
     run: RunDirectory, manifest: dict[str, Any]
-) -> tuple[dict[tuple[str, str, str], list[Judgment]], dict[str, float]]:
-    """The verdicts of each (judge, candidate, baseline), and what each judge cost; under "" what all of them did."""
+) -> tuple[dict[judging.Comparison, list[Judgment]], dict[str, float]]:
+    """The verdicts of each comparison, and what each judge cost; under "" what all of them did."""
     # Looked for first: to open a store makes one.
     if run.store.is_file():
         with JudgmentStore(run.store) as store:
             # In the order in which they were judged, which is the config's.
-            place = {step: number for number, step in enumerate(manifest["steps"])}
-            names = sorted(store.comparisons(), key=lambda n: place.get(f"judge/{n[0]}/{n[1]}_vs_{n[2]}", len(place)))
-            found = {each: store.judgments(*each) for each in names}
-            usd = {name: round(store.spent_usd(name), 6) for name, _, _ in found}
+            begun = [comparison for comparison, _ in judging.judged_comparisons(manifest)]
+            order = sorted(store.comparisons(), key=lambda each: begun.index(each) if each in begun else len(begun))
+            found = {each: store.judgments(each) for each in order}
+            usd = {each.judge: round(store.spent_usd(each.judge), 6) for each in found}
             usd[""] = round(store.spent_usd(), 6)
-        if found or _begun(manifest):
+        if found or any(judging.judged_comparisons(manifest)):
             return found, usd
     raise InputError(
         f"{run.store}: holds no verdicts; let a judge compare first: instruct judge {run.folder} --judge NAME"
     )
 
 
-def _begun(manifest: dict[str, Any]) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """The (judge, candidate, baseline) whose judging was begun, with what the manifest says of it."""
-    found = []
-    for step, record in manifest["steps"].items():
-        names = [_name(name) for name in record["inputs"].get("answers", {})]
-        if step.startswith("judge/") and len(names) == 2:
-            judge = step.removeprefix("judge/").removesuffix("/" + "_vs_".join(names))
-            found.append((judge, names[0], names[1], record))
-    return found
-
-
-def _name(answers: str) -> str:
-    """A system's name, or that of a file of answers."""
-    return Path(answers).stem if answers.endswith(".json") else answers
-
-
 def answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
     """The run's answers, and the files from elsewhere that they were compared with, by the names in the store."""
     files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
-    for step, record in manifest["steps"].items():
-        for name in record["inputs"].get("answers", {}) if step.startswith("judge/") else ():
+    for _, record in judging.judged_comparisons(manifest):
+        for name in record["inputs"].get("answers", {}):
             path = run.answers_path(name)
             if path.is_file():
                 files.setdefault(path.stem, path)
@@ -179,11 +165,11 @@ def answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]
 def _not_judged(config: dict[str, Any], manifest: dict[str, Any], judged: set[tuple[str, str, str]]) -> list[Unjudged]:
     """What the config, or a call that was stopped, would have compared; `judged` names a judge as store and call do."""
     wanted: dict[tuple[str, str, str], str | None] = {
-        (judge["card"], *map(_name, pair)): None
+        (judge["card"], *map(judging.system_name, pair)): None
         for judge in config.get("judges") or []
         for pair in judge.get("comparisons") or config.get("comparisons") or []
     }
-    for name, candidate, baseline, record in _begun(manifest):
+    for (name, candidate, baseline), record in judging.judged_comparisons(manifest):
         given = record["inputs"].get("judge", {}).get("card", name)
         judge = given if (given, candidate, baseline) in wanted else name
         wanted[judge, candidate, baseline] = record.get("results", {}).get("stopped")

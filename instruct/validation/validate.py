@@ -16,6 +16,7 @@ import yaml
 from instruct.cards import PACKAGE, find_card
 from instruct.errors import InputError, StoppedError
 from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions
 from instruct.judging.showings import Answers
 from instruct.judging.store import JudgmentStore
@@ -166,7 +167,7 @@ def _stored(
     store: JudgmentStore, card: JudgeCard, pairs: int
 ) -> tuple[dict[Order, list[str]], list[dict[str, Any]], Counter[str]]:
     """The verdicts in a store, the rows of verdicts.jsonl, and why verdicts are missing."""
-    judgments = {(j.pair, j.position): j for j in store.judgments(card.name, "first", "second")}
+    judgments = {(j.pair, j.position): j for j in store.judgments(Comparison(card.name, "first", "second"))}
     completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
     orders: dict[Order, str] = {"first": "first"}
     if card.protocol == "pairwise":  # a judge that rates each answer alone shows them in no order

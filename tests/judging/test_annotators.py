@@ -17,6 +17,7 @@ from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.annotators import EQUAL_RANKS, annotator_card, annotator_names, annotator_preference
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines.server import ServerJudge
 from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.judge import judge_comparison
@@ -193,7 +194,7 @@ def test_preferences_equal_the_packages_row_for_row(name, fake_server, tmp_path)
         sides = Answers("ours", ours), Answers("theirs", theirs)
         counts = judge_comparison(card, candidate=sides[0], baseline=sides[1], store=store, engine=engine)
         engine.close()
-        judgments = store.judgments(name, "ours", "theirs")
+        judgments = store.judgments(Comparison(name, "ours", "theirs"))
         found = annotation_rows(store, name, *sides)
     assert counts.without_request == 1
     asked_by_us = requests()[len(asked_by_package) :]

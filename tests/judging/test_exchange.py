@@ -16,6 +16,7 @@ from instruct.analysis.statistics import tally
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
 from instruct.errors import InputError
+from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.exchange import (
     annotation_rows,
     export_annotations,
@@ -60,8 +61,8 @@ def favoured(judgment: Judgment) -> float:
 def test_the_published_verdicts_give_the_published_figures(shared_data, store):
     path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
     found = import_annotations(path, store)
-    assert (found.judge, found.candidate, found.baseline) == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
-    judgments = store.judgments("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
+    assert found.comparison == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
+    judgments = store.judgments(Comparison("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"))
     figures = tally(outcomes(judgments, "single").values())
     assert (figures.win, figures.loss, figures.tie) == (205, 584, 16)
     assert round(figures.win_rate, 6) == 26.459627
@@ -80,7 +81,7 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     folder = shared_data / "alpaca_eval"
     path = folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
     found = import_annotations(path, store, reference=folder / "reference_gpt4_1106_preview.json")
-    judgments = store.judgments(found.judge, found.candidate, found.baseline)
+    judgments = store.judgments(found.comparison)
     scores = [favoured(judgment) for judgment in judgments]
     assert round(100 * statistics.fmean(scores), 6) == 2.591451
     assert round(100 * statistics.stdev(scores) / math.sqrt(len(scores)), 6) == 0.487086
@@ -91,10 +92,10 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     # And out again: the package's own metrics read the same figures, and the replies are as they came.
     sides = (
         Answers("alpaca-7b", found.answers["alpaca-7b"]),
-        Answers("gpt4_1106_preview", found.answers[found.baseline]),
+        Answers("gpt4_1106_preview", found.answers[found.comparison.baseline]),
     )
     out = tmp_path / "annotations.json"
-    assert export_annotations(store, found.judge, *sides, out) == 805
+    assert export_annotations(store, found.comparison.judge, *sides, out) == 805
     exported = json.loads(out.read_text())
     metrics = get_winrate(exported)
     assert round(metrics["win_rate"], 6) == 2.591451
@@ -111,7 +112,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
         annotation(4, None, preference_raw_completion="Model 1"), annotation(5, None), annotation(6, -1),
     ]  # fmt: skip
     found = import_annotations(write(tmp_path / "annotations.json", rows), store)
-    judgments = store.judgments("alpaca_eval_gpt4", "ours", "theirs")
+    judgments = store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))
     assert list(outcomes(judgments, "single").values()) == [
         "win", "loss", "tie", "tie", "unparsed", "failed", "failed",
     ]  # fmt: skip
@@ -157,7 +158,7 @@ def test_a_missing_field_says_what_to_give(tmp_path, store):
     path = write(tmp_path / "annotations.json", [row])
     with pytest.raises(InputError, match="annotator: is missing; say whose it is with --judge"):
         import_annotations(path, store)
-    assert import_annotations(path, store, judge="gpt4").judge == "gpt4"
+    assert import_annotations(path, store, judge="gpt4").comparison.judge == "gpt4"
     del row["preference"]
     with pytest.raises(InputError, match="row 1: preference: is missing"):
         import_annotations(write(path, [row]), store, judge="gpt4")
@@ -187,7 +188,7 @@ def test_other_verdicts_are_not_written_over(tmp_path, store):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
     import_annotations(path, store)
     import_annotations(path, store)
-    assert len(store.judgments("alpaca_eval_gpt4", "ours", "theirs")) == 2
+    assert len(store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))) == 2
     with pytest.raises(InputError, match="holds other verdicts of alpaca_eval_gpt4 on ours against theirs"):
         import_annotations(write(path, [annotation(0, 2), annotation(1, 2)]), store)
 
@@ -247,7 +248,8 @@ def test_json_lines_keep_everything(tmp_path, store, judgments):
     with JudgmentStore(tmp_path / "new.sqlite") as new:
         assert import_jsonl(path, new) == len(judgments)
         assert import_jsonl(path, new) == len(judgments)
-        assert new.judgments("j", "ours", "theirs") == store.judgments("j", "ours", "theirs") == judgments
+        comparison = Comparison("j", "ours", "theirs")
+        assert new.judgments(comparison) == store.judgments(comparison) == judgments
         assert new.completions(completions) == completions
     with pytest.raises(InputError, match="holds no verdict of nobody"):
         export_jsonl(store, path, "nobody")
@@ -317,7 +319,7 @@ def test_the_verbs_take_verdicts_in_and_out(tmp_path):
     assert instruct("import", lines, "--output", tmp_path / "runs" / "two").returncode == 0
     names = ("alpaca_eval_gpt4", "ours", "theirs")
     with JudgmentStore(run / "judgments.sqlite") as one, JudgmentStore(tmp_path / "runs/two/judgments.sqlite") as two:
-        assert one.judgments(*names) == two.judgments(*names)
+        assert one.judgments(names) == two.judgments(names)
 
     done = instruct("export", run, "--judge", "gpt4", "--output", out)
     assert done.returncode == 2

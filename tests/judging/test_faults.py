@@ -14,6 +14,7 @@ import pytest
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines.server import FAILURES_IN_A_ROW, ServerJudge
 from instruct.judging.judge import judge_comparison
 from instruct.judging.showings import Answers, Options
@@ -71,7 +72,7 @@ def judge(path, url: str, ours: dict[str, str], theirs: dict[str, str], card_nam
             options=Options(**options),
         )
         engine.close()
-        return counts, store.judgments(card.name, "ours", "theirs")
+        return counts, store.judgments(Comparison(card.name, "ours", "theirs"))
 
 
 def test_every_fault_at_once(tmp_path, fake_server):
@@ -160,7 +161,7 @@ def test_no_access_in_the_middle_loses_nothing(tmp_path, fake_server, fault, lin
     assert KEY not in str(caught.value)
     answered = sum(each["fault"] is None for each in requests())
     with JudgmentStore(tmp_path / "s.sqlite") as store:
-        kept = store.judgments("pandalm", "ours", "theirs")
+        kept = store.judgments(Comparison("pandalm", "ours", "theirs"))
     assert len(kept) == answered > 0
 
 

@@ -13,6 +13,7 @@ import pytest
 from instruct.analysis.outcomes import candidate_is_second, outcomes
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines import check_available, judge_engine
 from instruct.judging.engines.server import CONCURRENCY
 from instruct.judging.judge import judge_comparison
@@ -30,7 +31,7 @@ def judge(path, pair, url: str, card_name: str = "pandalm", **arguments):
     card = load_judge_card(card_name)
     with JudgmentStore(path) as store, judge_engine(card, url) as engine:
         counts = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine, **arguments)
-        return counts, store.judgments(card.name, pair[0].name, pair[1].name)
+        return counts, store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
 
 
 def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair):
@@ -94,7 +95,7 @@ def test_verdicts_are_read_again_without_a_request(tmp_path, fake_server, pair):
         read = judge_comparison(
             changed, candidate=pair[0], baseline=pair[1], store=store, engine=engine, options=Options(ask=False)
         )
-        again = store.judgments(card.name, pair[0].name, pair[1].name)
+        again = store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
     assert (read.asked, len(requests())) == (0, 40)
     swapped = {"first": "second", "second": "first"}
     assert [j.verdict for j in again] == [swapped.get(j.verdict, j.verdict) for j in judgments]
@@ -117,7 +118,7 @@ def test_two_single_ratings_make_a_verdict_and_a_rating_is_asked_for_once(tmp_pa
     with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, url) as engine:
         counts = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
         assert counts.asked == len(requests()) == 12
-        for judged in store.judgments(card.name, "a", "b"):
+        for judged in store.judgments(Comparison(card.name, "a", "b")):
             first, second = judged.ratings
             assert judged.verdict == ("tie" if first == second else "first" if first > second else "second")
             assert len(store.completions(judged.key.split())) == 2

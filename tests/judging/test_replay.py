@@ -10,6 +10,7 @@ import pytest
 from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.engines import Failure, Request, judge_engine
 from instruct.judging.engines.replay import ReplayJudge, prompt_sha256
 from instruct.judging.engines.vllm import VLLMJudge
@@ -91,7 +92,7 @@ def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
     with JudgmentStore(tmp_path / "first.sqlite") as store:
         made = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=Judge(card))
         export_jsonl(store, tmp_path / "replies.jsonl")
-        expected = store.judgments(card.name, ours.name, theirs.name)
+        expected = store.judgments(Comparison(card.name, ours.name, theirs.name))
     assert len(made.verdicts) == 3
     with (
         JudgmentStore(tmp_path / "second.sqlite") as store,
@@ -99,4 +100,4 @@ def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
     ):
         again = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
         assert again.verdicts == made.verdicts
-        assert store.judgments(card.name, ours.name, theirs.name) == expected
+        assert store.judgments(Comparison(card.name, ours.name, theirs.name)) == expected

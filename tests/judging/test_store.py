@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from instruct.engines.base import Completion
 from instruct.errors import InputError
+from instruct.judging.comparison import Comparison
 from instruct.judging.store import LEASE_SECONDS, Judgment, JudgmentStore, completion_key
 
 
@@ -42,9 +43,9 @@ def test_what_was_stored_is_read_back(tmp_path):
         store.add_judgments([second, rated, judged("q2")])
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         assert store.completions(["a", "b", "c", "x"]) == {"a": completion, "b": Completion("")}
-        assert store.judgments("j", "c", "b") == [judged("q2"), second, rated]  # by pair, then by position
+        assert store.judgments(Comparison("j", "c", "b")) == [judged("q2"), second, rated]  # by pair, then by position
         assert store.comparisons() == [("j", "c", "b")]
-        assert store.judgments("j", "b", "c") == []
+        assert store.judgments(Comparison("j", "b", "c")) == []
         assert (store.spent_usd(), store.spent_usd("j"), store.spent_usd("another")) == (0.75, 0.75, 0.0)
 
 
@@ -56,7 +57,7 @@ def test_a_completion_is_never_overwritten_and_a_verdict_is(tmp_path):
         assert store.spent_usd() == 0.75  # both were paid
         store.add_judgments([judged("q", verdict="failed")])
         store.add_judgments([judged("q", verdict="second")])
-        assert [j.verdict for j in store.judgments("j", "c", "b")] == ["second"]
+        assert [j.verdict for j in store.judgments(Comparison("j", "c", "b"))] == ["second"]
 
 
 def test_removing_verdicts_leaves_the_others_and_the_completions(tmp_path):
@@ -65,7 +66,7 @@ def test_removing_verdicts_leaves_the_others_and_the_completions(tmp_path):
         gone, kept = judged("q"), judged("q", "second")
         store.add_judgments([gone, kept])
         store.remove_judgments([gone])
-        assert store.judgments("j", "c", "b") == [kept]
+        assert store.judgments(Comparison("j", "c", "b")) == [kept]
         assert stored(store, "k") == Completion("1")
 
 
@@ -73,9 +74,9 @@ def test_a_portion_is_committed_whole_or_not_at_all(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         with pytest.raises(sqlite3.IntegrityError):
             store.add_judgments([judged("q"), judged("r", verdict="perhaps")])
-        assert store.judgments("j", "c", "b") == []
+        assert store.judgments(Comparison("j", "c", "b")) == []
         store.add_judgments([judged("q")])
-        assert len(store.judgments("j", "c", "b")) == 1
+        assert len(store.judgments(Comparison("j", "c", "b"))) == 1
 
 
 def test_a_key_is_leased_to_one_at_a_time_and_asked_for_no_more_once_stored(tmp_path):

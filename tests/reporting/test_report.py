@@ -13,6 +13,7 @@ from PIL import Image
 
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
@@ -317,6 +318,7 @@ def test_reporting_imports_nothing_heavy():
 def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pairs, add_step):
     for candidate, baseline in (("mle", "baseline"), ("emo", "mle")):
         judge_pairs([WIN] * 4, candidate=candidate, baseline=baseline)
-        add_step(f"judge/j/{candidate}_vs_{baseline}")
+        comparison = Comparison("j", candidate, baseline)
+        add_step(comparison.step(), comparison=comparison._asdict())
     comparisons = build_report(run.folder)["judges"][0]["comparisons"]
     assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]

@@ -12,6 +12,7 @@ from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
+from instruct.judging.comparison import Comparison
 
 # Where a reply stands: today's name, and that of the published files.
 RAW_FIELDS = ("preference_raw_completion", "raw_completion")
@@ -37,9 +38,7 @@ class AnnotationFile:
     """The rows of one comparison by one judge."""
 
     path: Path
-    judge: str
-    candidate: str
-    baseline: str
+    comparison: Comparison
     rows: list[Annotation]
 
 
@@ -90,13 +89,12 @@ def read_annotations(
         annotations = _with_answers(path, annotations, "output_1", Path(reference))
     if outputs is not None:
         annotations = _with_answers(path, annotations, "output_2", Path(outputs))
-    return AnnotationFile(
-        path,
+    comparison = Comparison(
         judge=judge or _one_name(rows, "annotator", "--judge"),
         candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
         baseline=baseline or _one_name(rows, "generator_1", "--baseline"),
-        rows=annotations,
     )
+    return AnnotationFile(path, comparison, annotations)
 
 
 def _with_answers(path: Path, annotations: list[Annotation], field: str, given: Path) -> list[Annotation]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from instruct.analysis.outcomes import PREFERENCES, candidate_is_second
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
+from instruct.judging.comparison import Comparison, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.json_lines import Line, check_same, read_lines, store_lines
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
@@ -27,9 +28,7 @@ class Imported:
     `answers`: a system's name to its rows in model_outputs form, for the sides whose answers the file holds.
     """
 
-    judge: str
-    candidate: str
-    baseline: str
+    comparison: Comparison
     verdicts: dict[str, int]
     answers: dict[str, list[dict[str, Any]]]
 
@@ -83,17 +82,17 @@ def import_into_run(
         if judge or candidate or baseline or outputs or reference:
             raise InputError(f"{path}: JSON lines carry their own names; leave the flags out")
         lines = read_lines(path)
-        step = f"import/{path.name}"
+        step, about = f"import/{path.name}", {}
     else:
         file = read_annotations(
             path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
         )
         for name, rows in _answers(file).items():
             _check_answers(run, name, rows)
-        step = f"import/{file.judge}/{file.candidate}_vs_{file.baseline}"
+        step, about = file.comparison.step("import"), {"comparison": file.comparison._asdict()}
     if not run.manifest_path.is_file():
         run.start({"name": run.folder.resolve().name, "systems": {}, "comparisons": []})
-    with JudgmentStore(run.store) as store, run.step(step, {"file": sha256_of(path)}) as results:
+    with JudgmentStore(run.store) as store, run.step(step, {"file": sha256_of(path)}, **about) as results:
         if lines:
             store_lines(path, lines, store)
             results["judgments"] = len(lines)
@@ -119,15 +118,13 @@ def export_from_run(
     """
     from instruct.judging.showings import Answers
 
-    wanted = [
-        None if name is None else Path(name).stem if name.endswith(".json") else name for name in (candidate, baseline)
-    ]
+    wanted = [name and system_name(name) for name in (candidate, baseline)]
     with JudgmentStore(run.store) as store:
         made = store.comparisons()
         found = [
-            names
-            for names in made
-            if names[0] == judge and all(w in (None, n) for w, n in zip(wanted, names[1:], strict=True))
+            each
+            for each in made
+            if each.judge == judge and wanted[0] in (None, each.candidate) and wanted[1] in (None, each.baseline)
         ]
         if len(found) != 1:
             known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in found or made)
@@ -143,8 +140,7 @@ def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     """The answers that stand under a name in the store: the run's own, or a file's that judging was given; or none."""
     given = [
         Path(file)
-        for step, record in run.manifest()["steps"].items()
-        if step.startswith("judge/")
+        for _, record in judged_comparisons(run.manifest())
         for file in record["inputs"].get("answers", {})
         if file.endswith(".json") and Path(file).stem == name
     ]
@@ -155,26 +151,35 @@ def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
 
 
 def _import(file: AnnotationFile, store: JudgmentStore) -> Imported:
-    names = (file.judge, file.candidate, file.baseline)
     weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
     judgments, completions = [], []
     for pair, row in enumerate(file.rows):
         key = ""
         if row.completion is not None:
-            key = completion_key({"imported": asdict(row.completion), "instruction": row.instruction, "of": names})
+            key = completion_key(
+                {"imported": asdict(row.completion), "instruction": row.instruction, "of": file.comparison}
+            )
             completions.append((key, row.completion, 0.0))
         position = "second" if candidate_is_second(row.instruction) else "first"
         shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
         verdict, reason = _verdict(row, shown)
         judgments.append(
             Judgment(
-                *names, pair, row.instruction, row.dataset, position, key, verdict, reason, shown if weighted else None
+                *file.comparison,
+                pair,
+                row.instruction,
+                row.dataset,
+                position,
+                key,
+                verdict,
+                reason,
+                shown if weighted else None,
             )
         )
     check_same(file.path, store, judgments)
-    store.add_replies(file.judge, completions)
+    store.add_replies(file.comparison.judge, completions)
     store.add_judgments(judgments)
-    return Imported(*names, dict(Counter(judgment.verdict for judgment in judgments)), _answers(file))
+    return Imported(file.comparison, dict(Counter(judgment.verdict for judgment in judgments)), _answers(file))
 
 
 def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
@@ -191,8 +196,8 @@ def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
 
 def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
     sides = {
-        file.baseline: [row.output_1 for row in file.rows],
-        file.candidate: [row.output_2 for row in file.rows],
+        file.comparison.baseline: [row.output_1 for row in file.rows],
+        file.comparison.candidate: [row.output_2 for row in file.rows],
     }
     return {
         name: [
@@ -225,7 +230,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
     Raises:
         InputError: the store has no verdict on this comparison.
     """
-    judgments = store.judgments(judge, candidate.name, baseline.name)
+    judgments = store.judgments(Comparison(judge, candidate.name, baseline.name))
     if not judgments:
         known = "; ".join(
             f"{one_line(j, 60)}: {one_line(c, 60)} against {one_line(b, 60)}" for j, c, b in store.comparisons()

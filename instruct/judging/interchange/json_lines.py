@@ -13,6 +13,7 @@ from instruct.cards import validated
 from instruct.data.sources import read_file
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
+from instruct.judging.comparison import Comparison
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Verdict
 from instruct.runs import write_atomically
@@ -36,9 +37,9 @@ def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = Non
         InputError: there is none.
     """
     lines = []
-    for names in store.comparisons():
-        if judge in (None, names[0]):
-            judgments = store.judgments(*names)
+    for comparison in store.comparisons():
+        if judge in (None, comparison.judge):
+            judgments = store.judgments(comparison)
             completions = store.completions(key for judgment in judgments for key in judgment.key.split())
             for judgment in judgments:
                 found = {key: vars(completions[key]) for key in judgment.key.split() if key in completions}
@@ -97,13 +98,13 @@ def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) 
     Raises:
         InputError: the store has other verdicts of it.
     """
-    ours: dict[tuple[str, str, str], list[Judgment]] = {}
+    ours: dict[Comparison, list[Judgment]] = {}
     for judgment in judgments:
-        ours.setdefault((judgment.judge, judgment.candidate, judgment.baseline), []).append(judgment)
-    for names, wanted in ours.items():
-        stored = store.judgments(*names)
+        ours.setdefault(judgment.comparison, []).append(judgment)
+    for comparison, wanted in ours.items():
+        stored = store.judgments(comparison)
         if stored and stored != sorted(wanted, key=lambda judgment: (judgment.pair, judgment.position)):
-            judge, candidate, baseline = (one_line(name, 60) for name in names)
+            judge, candidate, baseline = (one_line(name, 60) for name in comparison)
             raise InputError(
                 f"{path}: {store.path} holds other verdicts of {judge} on {candidate} against {baseline}; "
                 "import into another run"

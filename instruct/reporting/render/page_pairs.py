@@ -13,6 +13,7 @@ from typing import Any
 from instruct.analysis.outcomes import outcome_of
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
+from instruct.judging import comparison as judging
 from instruct.judging.cards import JudgeCard
 from instruct.judging.showings import identity
 from instruct.judging.store import Judgment, JudgmentStore
@@ -56,14 +57,14 @@ def run_pairs(run: RunDirectory, report: Report, answers: dict[str, Path]) -> st
     """The pairs of a run in the order of the report's comparisons; None where the run has no store of verdicts."""
     if not run.store.is_file():  # to open one makes one
         return None
-    steps = run.manifest()["steps"]
+    manifest = run.manifest()
     judged = []
     with JudgmentStore(run.store) as store:
         for judge in report["judges"]:
             for comparison in judge["comparisons"]:
-                names = (judge["name"], comparison["candidate"], comparison["baseline"])
-                card, _ = card_of(names[0], steps.get(f"judge/{names[0]}/{names[1]}_vs_{names[2]}", {}))
-                judged.append(JudgedPairs(comparison, card, store.judgments(*names)))
+                key = judging.Comparison(judge["name"], comparison["candidate"], comparison["baseline"])
+                card, _ = card_of(key.judge, key.record(manifest))
+                judged.append(JudgedPairs(comparison, card, store.judgments(key)))
         return packed_pairs(judged, answers, store)
 
 

@@ -1,0 +1,45 @@
+"""A comparison: which judge compares which two systems. A type and three columns, never a string to parse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+
+class Comparison(NamedTuple):
+    """A judge, by its card's name, and the names of the two systems that it compares."""
+
+    judge: str
+    candidate: str
+    baseline: str
+
+    def step(self, verb: Literal["judge", "import"] = "judge") -> str:
+        """The name of the manifest's step that judged or imported this comparison, for people to read."""
+        return f"{verb}/{self.judge}/{self.candidate}_vs_{self.baseline}"
+
+    def record(self, manifest: dict[str, Any], verb: Literal["judge", "import"] = "judge") -> dict[str, Any]:
+        """What the manifest says of the step that judged or imported this comparison; {} if there was none."""
+        for step, record in manifest["steps"].items():
+            if record.get("comparison") == self._asdict() and step.startswith(f"{verb}/"):
+                return dict(record)
+        # Runs of version 0.1 have no field `comparison`, only the step's name.
+        earlier = manifest["steps"].get(self.step(verb), {})
+        return {} if "comparison" in earlier else dict(earlier)
+
+
+def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[Comparison, dict[str, Any]]]:
+    """The comparisons whose judging was begun, in that order, each with its step's record."""
+    for step, record in manifest["steps"].items():
+        if step.startswith("judge/"):
+            if "comparison" in record:
+                yield Comparison(**record["comparison"]), record
+            elif names := [system_name(given) for given in record["inputs"].get("answers", {})]:
+                candidate, baseline = names[0], names[-1]  # a run of version 0.1
+                judge = step.removeprefix("judge/").removesuffix(f"/{candidate}_vs_{baseline}")
+                yield Comparison(judge, candidate, baseline), record
+
+
+def system_name(answers: str) -> str:
+    """A system's name, as a call or a config gives it: by itself, or as the path of a file of answers."""
+    return Path(answers).stem if answers.endswith(".json") else answers

@@ -1,0 +1,63 @@
+"""Comparisons in the manifest: named by three fields; runs of version 0.1, which had none, are still read."""
+
+from __future__ import annotations
+
+import pytest
+
+from instruct.judging.comparison import Comparison, judged_comparisons
+from instruct.runs import RunDirectory
+
+# Written one after the other, the names of both read "a_vs_b_vs_c".
+ALIKE = [Comparison("j@org/model", "a_vs_b", "c"), Comparison("j@org/model", "a", "b_vs_c")]
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.start({"name": "run"})
+    return run
+
+
+def inputs(comparison: Comparison) -> dict:
+    return {"answers": {comparison.candidate: "1" * 64, f"elsewhere/{comparison.baseline}.json": "2" * 64}}
+
+
+def test_a_step_records_the_comparison_that_it_judged(run):
+    first, second = Comparison("j", "ours", "theirs"), Comparison("j", "ours", "baseline")
+    for comparison in (second, first):
+        with run.step(comparison.step(), inputs(comparison), comparison=comparison._asdict()) as results:
+            results["asked"] = len(comparison.baseline)
+    manifest = run.manifest()
+    assert manifest["steps"]["judge/j/ours_vs_theirs"]["comparison"] == {
+        "judge": "j", "candidate": "ours", "baseline": "theirs",
+    }  # fmt: skip
+    assert [comparison for comparison, _ in judged_comparisons(manifest)] == [second, first]
+    assert first.record(manifest)["results"] == {"asked": len("theirs")}
+    assert first.record(manifest, "import") == Comparison("j", "theirs", "ours").record(manifest) == {}
+
+
+@pytest.mark.parametrize(("written", "other"), [ALIKE, ALIKE[::-1]])
+def test_comparisons_whose_step_names_are_equal_are_told_apart(run, written, other):
+    with run.step(written.step(), inputs(written), comparison=written._asdict()):
+        pass
+    assert written.step() == other.step()
+    assert written.record(run.manifest())["inputs"] == inputs(written)
+    assert other.record(run.manifest()) == {}
+
+
+@pytest.mark.parametrize("comparison", [Comparison("j", "ours", "theirs"), *ALIKE])
+def test_a_run_of_version_0_1_is_read(run, comparison):
+    with run.step(comparison.step(), inputs(comparison)):
+        pass
+    with run.step(comparison.step("import"), {"file": "3" * 64}):
+        pass
+    manifest = run.manifest()
+    assert [each for each, _ in judged_comparisons(manifest)] == [comparison]
+    assert comparison.record(manifest)["inputs"] == inputs(comparison)
+    assert comparison.record(manifest, "import")["inputs"] == {"file": "3" * 64}
+
+
+def test_a_system_judged_against_itself_in_version_0_1(run):
+    with run.step("judge/j/ours_vs_ours", {"answers": {"ours": "1" * 64}}):
+        pass
+    assert [each for each, _ in judged_comparisons(run.manifest())] == [Comparison("j", "ours", "ours")]
