@@ -1,4 +1,4 @@
-"""How far a judge's verdicts agree with people's: rates, kappas and confusion, with bootstrap intervals over pairs."""
+"""A judge's agreement with human labels: rates, kappas and confusion, with bootstrap intervals over pairs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 0
 
-_CODES = {"tie": 0, "first": 1, "second": 2, "unparsed": 3, "failed": 3}
+TIE, FIRST, SECOND, NO_VERDICT = range(4)
+_CODES = {"tie": TIE, "first": FIRST, "second": SECOND, "unparsed": NO_VERDICT, "failed": NO_VERDICT}
 
 
 class Rate(TypedDict):
-    """`count` of `n`, in percent, with its 95 % interval; None where there is nothing to count."""
+    """`count` of `n`, in percent, with its 95 % interval; both are None if `n` is 0."""
 
     count: int
     n: int
@@ -34,12 +35,12 @@ class Rate(TypedDict):
 
 
 class Figures(TypedDict):
-    """One verdict a pair against the people's majority, in percent but for the kappas.
+    """One verdict per pair compared with the annotators' majority, in percent except for the kappas.
 
-    accuracy: a verdict that is unparsed or failed counts as wrong. bounds: accuracy had all of those been wrong, and
-    had they all been right. macro_*: means over tie, first and second. kappa: against the majority, a tie and a missing
-    verdict being classes; kappa_annotators: against each annotator. confusion: rows the people's tie, first, second,
-    columns the judge's tie, first, second, unread.
+    accuracy: an unparsed or failed verdict counts as wrong. bounds: worst- and best-case accuracy (all of those wrong,
+    all right). macro_*: means over tie, first and second. kappa: against the majority, with ties and missing verdicts
+    as classes; kappa_annotators: against each annotator. confusion: rows are the human tie, first, second; columns the
+    judge's tie, first, second, no verdict.
     """
 
     accuracy: Rate
@@ -56,18 +57,27 @@ class Figures(TypedDict):
     confusion: list[list[int]]
 
 
-class Group(TypedDict):
-    """The pairs of one group; what needs both orders is None where one was asked."""
+class OrderRates(TypedDict):
+    """Accuracy in the set's order; both_orders and consistency are None if only that order was judged.
 
-    group: str
-    pairs: int
+    both_orders: correct in both orders, of all pairs (Auto-J's agreement). consistency: the same verdict in both
+    orders, of the pairs read in both.
+    """
+
     accuracy: Rate
     both_orders: Rate | None
     consistency: Rate | None
 
 
+class Group(OrderRates):
+    """The pairs of one group."""
+
+    group: str
+    pairs: int
+
+
 class People(TypedDict):
-    """What the annotators did: `labels` by majority, kappas of each two, and how often they took the longer answer."""
+    """The annotators: majority `labels`, the kappa of every two, their preference for the first or longer answer."""
 
     annotators: list[str]
     labels: dict[str, int]
@@ -81,10 +91,9 @@ class People(TypedDict):
 class Agreement(TypedDict):
     """All figures of a judge on a set.
 
-    listed, swapped: each order by itself, the swapped one's verdicts mapped back. strict: both, where they disagree a
-    tie. both_orders: right in both (Auto-J's agreement), of all pairs. consistency: the same verdict in both, of the
-    pairs that were readable in both. first_position_rate: of the verdicts that are no tie, those for the answer shown
-    first. longer_rate: of those on answers of different length in characters, those for the longer one.
+    listed, swapped: each order alone, the swapped verdicts mapped back. strict: both orders, a disagreement being a
+    tie. first_position_rate: verdicts for the answer shown first, of those that are not ties. longer_rate: verdicts for
+    the longer answer, of those that are not ties on answers of different length (characters).
     """
 
     pairs: int
@@ -105,64 +114,53 @@ def measure_agreement(
     swapped: Sequence[str] | None = None,
     positions_known: bool = True,
 ) -> Agreement:
-    """Hold a judge's verdicts against people's.
+    """Compare a judge's verdicts with human labels.
 
     Args:
         human: the set.
-        listed: for each pair the verdict with the answers shown as the set lists them: `first`, `second`, `tie`,
+        listed: for each pair the verdict with the answers shown in the set's order: `first`, `second`, `tie`,
             `unparsed` or `failed`.
-        swapped: the verdicts with the second answer shown first, in that order; None where it was not asked.
-        positions_known: whether verdicts tell where an answer was shown; AlpacaEval's annotations do not.
+        swapped: the verdicts with the second answer shown first, in the order shown; None if that was not asked.
+        positions_known: whether the verdicts tell which answer was shown first; AlpacaEval's annotations do not.
 
     Raises:
-        ValueError: not one verdict a pair, or no pair.
+        ValueError: there are no pairs, or not exactly one verdict per pair.
     """
     pairs = human.pairs
     if not pairs or len(listed) != len(pairs) or (swapped is not None and len(swapped) != len(pairs)):
         raise ValueError("needs pairs, and one verdict for each of them")
     back = None if swapped is None else [EXCHANGED.get(verdict, verdict) for verdict in swapped]
-    both = None if back is None else [strict(*pair) for pair in zip(listed, back, strict=True)]
-    agreement: Agreement = {
+    both = None if back is None else [strict(*verdicts) for verdicts in zip(listed, back, strict=True)]
+    gold = _codes(pair.label for pair in pairs)
+    ours, theirs = _codes(listed), None if back is None else _codes(back)
+    in_set = [ours] if theirs is None else [ours, theirs]
+    shown = [ours] if swapped is None else [ours, _codes(swapped)]
+    rates = _order_rates(gold, ours, theirs)
+    return {
         "pairs": len(pairs),
-        "people": _people(pairs, human.annotators),
-        "listed": _figures(pairs, listed),
-        "swapped": None if back is None else _figures(pairs, back),
-        "strict": None if both is None else _figures(pairs, both),
-        "both_orders": None if back is None else _both_orders(pairs, listed, back),
-        "consistency": None if back is None else _consistency(listed, back),
-        "first_position_rate": _first_position(listed, swapped) if positions_known else None,
-        "longer_rate": _longer(pairs, [listed] if back is None else [listed, back]),
-        "groups": [],
+        "people": _people(human, gold),
+        "listed": _figures(human, gold, listed),
+        "swapped": None if back is None else _figures(human, gold, back),
+        "strict": None if both is None else _figures(human, gold, both),
+        "both_orders": rates["both_orders"],
+        "consistency": rates["consistency"],
+        "first_position_rate": _share_of_decided(shown, np.full_like(gold, FIRST)) if positions_known else None,
+        "longer_rate": _share_of_decided(in_set, _longer(pairs)),
+        "groups": _groups(human, gold, ours, theirs),
     }
-    present = dict.fromkeys(pair.group for pair in pairs if pair.group is not None)
-    names = [name for name in (*human.groups, *present) if name in present]
-    for name in dict.fromkeys(names) if len(present) > 1 else ():
-        chosen = [index for index, pair in enumerate(pairs) if pair.group == name]
-        ours, said = [pairs[i] for i in chosen], [listed[i] for i in chosen]
-        other = None if back is None else [back[i] for i in chosen]
-        agreement["groups"].append(
-            {
-                "group": name,
-                "pairs": len(ours),
-                "accuracy": _accuracy(ours, said),
-                "both_orders": None if other is None else _both_orders(ours, said, other),
-                "consistency": None if other is None else _consistency(said, other),
-            }
-        )
-    return agreement
 
 
-def _figures(pairs: Sequence[HumanPair], verdicts: Sequence[str]) -> Figures:
-    gold, said = _codes(pair.label for pair in pairs), _codes(verdicts)
+def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Figures:
+    said = _codes(verdicts)
     precision, recall, f1, _ = precision_recall_fscore_support(
         gold, said, labels=range(len(CLASSES)), average="macro", zero_division=0
     )
-    accuracy = _accuracy(pairs, verdicts)
+    accuracy = _accuracy(gold, said)
     counts = Counter(verdicts)
-    unread = counts["unparsed"] + counts["failed"]
+    best = accuracy["count"] + counts["unparsed"] + counts["failed"]
     return {
         "accuracy": accuracy,
-        "bounds": [100 * (accuracy["count"] + extra) / len(pairs) for extra in (0, unread)],
+        "bounds": [100 * count / len(gold) for count in (accuracy["count"], best)],
         "unparsed": counts["unparsed"],
         "failed": counts["failed"],
         "macro_precision": 100 * float(precision),
@@ -171,91 +169,102 @@ def _figures(pairs: Sequence[HumanPair], verdicts: Sequence[str]) -> Figures:
         "macro_f1_interval": _interval(_macro_f1, gold, said),
         "kappa": _kappa(gold, said),
         "kappa_interval": _interval(_kappas, gold, said),
-        "kappa_annotators": [_kappa(_codes(labels), said) for labels in zip(*(p.labels for p in pairs), strict=True)],
+        "kappa_annotators": [_kappa(labels, said) for labels in _by_annotator(human.pairs)],
         "confusion": confusion_matrix(gold, said, labels=range(len(CLASSES) + 1))[: len(CLASSES)].tolist(),
     }
 
 
-def _people(pairs: Sequence[HumanPair], annotators: Sequence[str]) -> People:
-    majority = [pair.label for pair in pairs]
-    by_annotator = [_codes(labels) for labels in zip(*(pair.labels for pair in pairs), strict=True)]
-    counts = Counter(majority)
+def _people(human: HumanSet, gold: np.ndarray) -> People:
+    labelled = list(zip(human.annotators, _by_annotator(human.pairs), strict=True))
     return {
-        "annotators": list(annotators),
-        "labels": {label: counts[label] for label in CLASSES},
-        "unanimous": sum(len(set(pair.labels)) == 1 for pair in pairs),
-        "split": sum(pair.split for pair in pairs),
+        "annotators": list(human.annotators),
+        "labels": {label: int((gold == code).sum()) for code, label in enumerate(CLASSES)},
+        "unanimous": sum(len(set(pair.labels)) == 1 for pair in human.pairs),
+        "split": sum(pair.split for pair in human.pairs),
         "kappas": [
-            (annotators[one], annotators[other], _kappa(by_annotator[one], by_annotator[other]))
-            for one, other in itertools.combinations(range(len(annotators)), 2)
+            (one, other, _kappa(ours, theirs)) for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
         ],
-        "first_rate": _first_position(majority, None),
-        "longer_rate": _longer(pairs, [majority]),
+        "first_rate": _share_of_decided([gold], np.full_like(gold, FIRST)),
+        "longer_rate": _share_of_decided([gold], _longer(human.pairs)),
     }
 
 
-def _accuracy(pairs: Sequence[HumanPair], verdicts: Sequence[str]) -> Rate:
-    return _rate([pair.label == verdict for pair, verdict in zip(pairs, verdicts, strict=True)], [1] * len(pairs))
+def _groups(human: HumanSet, gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> list[Group]:
+    """The figures of each group, in the order of the set's card, if there is more than one group."""
+    group_of = np.array([pair.group or "" for pair in human.pairs])
+    present = dict.fromkeys(pair.group for pair in human.pairs if pair.group is not None)
+    names = [name for name in dict.fromkeys((*human.groups, *present)) if name in present]
+    if len(names) < 2:
+        return []
+    parts = {name: group_of == name for name in names}
+    return [
+        {
+            "group": name,
+            "pairs": int(part.sum()),
+            **_order_rates(gold[part], ours[part], None if theirs is None else theirs[part]),
+        }
+        for name, part in parts.items()
+    ]
 
 
-def _both_orders(pairs: Sequence[HumanPair], listed: Sequence[str], back: Sequence[str]) -> Rate:
-    right = [pair.label == one == other for pair, one, other in zip(pairs, listed, back, strict=True)]
-    return _rate(right, [1] * len(pairs))
+def _order_rates(gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> OrderRates:
+    accuracy = _accuracy(gold, ours)
+    if theirs is None:
+        return {"accuracy": accuracy, "both_orders": None, "consistency": None}
+    readable = (ours != NO_VERDICT) & (theirs != NO_VERDICT)
+    return {
+        "accuracy": accuracy,
+        "both_orders": _rate((gold == ours) & (gold == theirs), np.ones_like(gold)),
+        "consistency": _rate(readable & (ours == theirs), readable),
+    }
 
 
-def _consistency(listed: Sequence[str], back: Sequence[str]) -> Rate:
-    readable = [one in CLASSES and other in CLASSES for one, other in zip(listed, back, strict=True)]
-    same = [read and one == other for read, one, other in zip(readable, listed, back, strict=True)]
-    return _rate(same, readable)
+def _accuracy(gold: np.ndarray, said: np.ndarray) -> Rate:
+    return _rate(gold == said, np.ones_like(gold))
 
 
-def _first_position(listed: Sequence[str], swapped: Sequence[str] | None) -> Rate:
-    """Of all verdicts in the order shown that are no tie; a pair's two verdicts are resampled together."""
-    shown = list(zip(listed, *([] if swapped is None else [swapped]), strict=True))
-    first = [sum(verdict == "first" for verdict in verdicts) for verdicts in shown]
-    return _rate(first, [sum(verdict in EXCHANGED for verdict in verdicts) for verdicts in shown])
+def _share_of_decided(orders: Sequence[np.ndarray], choice: np.ndarray) -> Rate:
+    """Verdicts for each pair's `choice`, of those that are not ties; a pair's verdicts are resampled together."""
+    verdicts = np.stack(orders)
+    decided = ((verdicts == FIRST) | (verdicts == SECOND)) & (choice != NO_VERDICT)
+    return _rate((decided & (verdicts == choice)).sum(0), decided.sum(0))
 
 
-def _longer(pairs: Sequence[HumanPair], orders: Sequence[Sequence[str]]) -> Rate:
-    longer, decided = [], []
-    for pair, *verdicts in zip(pairs, *orders, strict=True):
-        difference = len(pair.first) - len(pair.second)
-        choice = "first" if difference > 0 else "second"
-        longer.append(sum(verdict == choice for verdict in verdicts) if difference else 0)
-        decided.append(sum(verdict in EXCHANGED for verdict in verdicts) if difference else 0)
-    return _rate(longer, decided)
+def _longer(pairs: Sequence[HumanPair]) -> np.ndarray:
+    """Which answer of each pair is longer; NO_VERDICT if neither is."""
+    difference = np.array([len(pair.first) - len(pair.second) for pair in pairs])
+    return np.where(difference > 0, FIRST, np.where(difference < 0, SECOND, NO_VERDICT))
 
 
 def _codes(labels: Iterable[str]) -> np.ndarray:
     return np.array([_CODES[label] for label in labels], dtype=np.int8)
 
 
+def _by_annotator(pairs: Sequence[HumanPair]) -> list[np.ndarray]:
+    return [_codes(labels) for labels in zip(*(pair.labels for pair in pairs), strict=True)]
+
+
 def _kappa(one: np.ndarray, other: np.ndarray) -> float | None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where both give one label only, kappa is not defined, and None here
+        warnings.simplefilter("ignore")  # kappa is not defined if both give only one and the same label
         value = float(cohen_kappa_score(one, other))
     return None if math.isnan(value) else value
 
 
-def _rate(counted: Sequence[int], of: Sequence[int]) -> Rate:
+def _rate(counted: np.ndarray, of: np.ndarray) -> Rate:
     """`counted` and `of`: what each pair adds to the numerator and to the denominator."""
-    count, n = int(sum(counted)), int(sum(of))
+    count, n = int(counted.sum()), int(of.sum())
     if not n:
         return {"count": 0, "n": 0, "percent": None, "interval": None}
-    return {
-        "count": count,
-        "n": n,
-        "percent": 100 * count / n,
-        "interval": _interval(_ratio, np.array(counted, dtype=np.int32), np.array(of, dtype=np.int32)),
-    }
+    return {"count": count, "n": n, "percent": 100 * count / n, "interval": _interval(_ratio, counted, of)}
 
 
 def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float] | None:
-    """The percentile bootstrap's 95 % interval, pairs drawn with replacement; None where it is not defined."""
+    """The 95 % percentile bootstrap interval, pairs drawn with replacement; None if it is not defined."""
     if len(columns[0]) < 2:
         return None
     with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where all pairs are alike, the interval is a point, or not defined
+        warnings.simplefilter("ignore")  # if all pairs are alike, the interval is a point or not defined
         low, high = stats.bootstrap(
             columns, statistic, paired=True, vectorized=True, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
             method="percentile", rng=np.random.default_rng(SEED),

@@ -1,22 +1,19 @@
-"""A judge's agreement with people as tables: agreement.md, and text for the terminal."""
+"""Agreement with human labels as tables: agreement.md, and plain text for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from instruct.errors import one_line
 from instruct.reporting.render.text import escape_markdown
 from instruct.validation.agreement import CLASSES, Agreement, Figures, Rate
 
-Escape = Callable[[object], str]
-_ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both, else tie"}
+ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both orders, else tie"}
 
 
-@dataclass(frozen=True)
-class Table:
-    """Foreign text stands escaped in it."""
+class Table(NamedTuple):
+    """Cells are plain text; whoever renders a table escapes them."""
 
     title: str
     header: list[str]
@@ -26,14 +23,13 @@ class Table:
 def render_terminal(head: Sequence[str], agreement: Agreement) -> str:
     """`head`, then the tables, as plain text without control characters."""
     lines = [one_line(line, 1000) for line in head]
-    for table in _tables(agreement, one_line):
-        widths = [max(len(row[index]) for row in [table.header, *table.rows]) for index in range(len(table.header))]
+    for table in _tables(agreement):
+        rows = [[one_line(cell) for cell in row] for row in (table.header, *table.rows)]
+        first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["", table.title]
-        for row in (table.header, *table.rows):
-            cells = [
-                f"{cell:<{w}}" if not i else f"{cell:>{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  " + "  ".join(cells).rstrip())
+        for name, *cells in rows:
+            aligned = [f"{cell:>{width}}" for cell, width in zip(cells, others, strict=True)]
+            lines.append("  ".join(["", f"{name:<{first}}", *aligned]).rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -42,98 +38,89 @@ def render_markdown(title: str, head: Sequence[str], agreement: Agreement) -> st
     lines = [f"# {escape_markdown(title)}", ""]
     for line in head:
         lines += [escape_markdown(line, 1000), ""]
-    for table in _tables(agreement, escape_markdown):
-        lines += [f"## {table.title}", "", _row(table.header), _row(["---", *["---:"] * (len(table.header) - 1)])]
-        lines += [*map(_row, table.rows), ""]
+    for table in _tables(agreement):
+        header, *rows = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in (table.header, *table.rows)]
+        rule = "| --- |" + " ---: |" * (len(table.header) - 1)
+        lines += [f"## {table.title}", "", header, rule, *rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _tables(agreement: Agreement) -> list[Table]:
+    by_order: dict[str, Figures] = {
+        words: agreement[key]  # type: ignore[literal-required]
+        for key, words in ORDERS.items()
+        if agreement[key] is not None  # type: ignore[literal-required]
+    }
+    confusions = [_confusion(words, figures) for words, figures in by_order.items()]
+    tables = [_verdicts(agreement, by_order), _preferences(agreement), _annotators(agreement), *confusions]
+    return [table for table in [*tables, _groups(agreement)] if table.rows]
 
 
-def _tables(agreement: Agreement, escape: Escape) -> list[Table]:
-    asked: dict[str, Figures] = {}
-    for key, words in _ORDERS.items():
-        figures: Any = agreement[key]  # type: ignore[literal-required]
-        if figures is not None:
-            asked[words] = figures
-    tables = [_verdicts(agreement, asked, escape), _habits(agreement), _people(agreement, escape)]
-    tables += [_confusion(words, figures) for words, figures in asked.items()]
-    if agreement["groups"]:
-        tables.append(_groups(agreement, escape))
-    return [table for table in tables if table.rows]
-
-
-def _verdicts(agreement: Agreement, asked: dict[str, Figures], escape: Escape) -> Table:
-    def line(name: str, cell: Callable[[Figures], str]) -> list[str]:
-        return [name, *map(cell, asked.values())]
+def _verdicts(agreement: Agreement, by_order: dict[str, Figures]) -> Table:
+    def row(name: str, cell: Callable[[Figures], str]) -> list[str]:
+        return [name, *map(cell, by_order.values())]
 
     rows = [
-        line("right", lambda f: f"{f['accuracy']['count']} of {f['accuracy']['n']}"),
-        line("accuracy, %", lambda f: _percent(f["accuracy"])),
-        line("macro precision, %", lambda f: f"{f['macro_precision']:.2f}"),
-        line("macro recall, %", lambda f: f"{f['macro_recall']:.2f}"),
-        line("macro F1, %", lambda f: f"{f['macro_f1']:.2f}{_span(f['macro_f1_interval'], 2)}"),
-        line("kappa with the majority", lambda f: f"{_kappa(f['kappa'])}{_span(f['kappa_interval'], 3)}"),
+        row("correct", lambda f: f"{f['accuracy']['count']} of {f['accuracy']['n']}"),
+        row("accuracy, %", lambda f: _percent(f["accuracy"])),
+        row("macro precision, %", lambda f: f"{f['macro_precision']:.2f}"),
+        row("macro recall, %", lambda f: f"{f['macro_recall']:.2f}"),
+        row("macro F1, %", lambda f: f"{f['macro_f1']:.2f}{_span(f['macro_f1_interval'], 2)}"),
+        row("kappa with the majority", lambda f: f"{_kappa(f['kappa'])}{_span(f['kappa_interval'], 3)}"),
     ]
     annotators = agreement["people"]["annotators"]
     if len(annotators) > 1:
-        for index, name in enumerate(annotators):
-            rows.append([f"kappa with {escape(name)}", *(_kappa(f["kappa_annotators"][index]) for f in asked.values())])
-    if any(f["unparsed"] or f["failed"] for f in asked.values()):
+        by_annotator = zip(annotators, *(f["kappa_annotators"] for f in by_order.values()), strict=True)
+        rows += [[f"kappa with {name}", *map(_kappa, kappas)] for name, *kappas in by_annotator]
+    if any(f["unparsed"] or f["failed"] for f in by_order.values()):
         rows += [
-            line("unparsed", lambda f: str(f["unparsed"])),
-            line("failed", lambda f: str(f["failed"])),
-            line("accuracy had they all been right, %", lambda f: f"{f['bounds'][1]:.2f}"),
+            row("unparsed", lambda f: str(f["unparsed"])),
+            row("failed", lambda f: str(f["failed"])),
+            row("best-case accuracy (all of these correct), %", lambda f: f"{f['bounds'][1]:.2f}"),
         ]
-    return Table("Verdicts against the majority of the annotators", ["order shown", *asked], rows)
+    return Table("Verdicts compared with the annotators' majority", ["order shown", *by_order], rows)
 
 
-def _habits(agreement: Agreement) -> Table:
+def _preferences(agreement: Agreement) -> Table:
     people = agreement["people"]
-    # Shown in both orders, every answer stood first once: only the set's own order has a rate to compare with.
+    # Over both orders every answer is shown first once, so the annotators' rate has nothing to be compared with.
     people_first = people["first_rate"] if agreement["swapped"] is None else None
-    listed: list[tuple[str, Rate | None, Rate | None]] = [
-        ("right in both orders", agreement["both_orders"], None),
-        ("the same verdict in both orders", agreement["consistency"], None),
-        ("for the answer shown first", agreement["first_position_rate"], people_first),
-        ("for the longer answer", agreement["longer_rate"], people["longer_rate"]),
+    rates: list[tuple[str, Rate | None, Rate | None]] = [
+        ("correct in both orders", agreement["both_orders"], None),
+        ("same verdict in both orders", agreement["consistency"], None),
+        ("prefers the answer shown first", agreement["first_position_rate"], people_first),
+        ("prefers the longer answer", agreement["longer_rate"], people["longer_rate"]),
     ]
     rows = [
-        [name, f"{rate['count']} of {rate['n']}", _percent(rate), "" if theirs is None else _percent(theirs)]
-        for name, rate, theirs in listed
+        [name, f"{rate['count']} of {rate['n']}", _percent(rate), _percent(human) if human else ""]
+        for name, rate, human in rates
         if rate is not None
     ]
-    return Table("Orders, positions and length", ["verdicts", "count", "%", "people, %"], rows)
+    return Table("Order, position and length", ["judge", "verdicts", "%", "annotators, %"], rows)
 
 
-def _people(agreement: Agreement, escape: Escape) -> Table:
+def _annotators(agreement: Agreement) -> Table:
     people = agreement["people"]
-    rows = [[f"kappa of {escape(one)} and {escape(other)}", _kappa(kappa)] for one, other, kappa in people["kappas"]]
+    rows = [[f"kappa of {one} and {other}", _kappa(kappa)] for one, other, kappa in people["kappas"]]
     if rows:
         rows.append(["unanimous", f"{people['unanimous']} of {agreement['pairs']}"])
     if people["split"]:
-        rows.append(["no majority: the label given first counts", str(people["split"])])
-    return Table("The annotators among themselves", ["of them", "agreement"], rows)
+        rows.append(["no majority (the first annotator's label counts)", str(people["split"])])
+    return Table("Agreement between annotators", ["", "value"], rows)
 
 
 def _confusion(words: str, figures: Figures) -> Table:
-    rows = [[f"people: {label}", *map(str, row)] for label, row in zip(CLASSES, figures["confusion"], strict=True)]
-    return Table(f"Confusion, {words}", ["", *CLASSES, "unread"], rows)
+    rows = [[f"human: {label}", *map(str, row)] for label, row in zip(CLASSES, figures["confusion"], strict=True)]
+    return Table(f"Confusion matrix, {words}", ["", *CLASSES, "no verdict"], rows)
 
 
-def _groups(agreement: Agreement, escape: Escape) -> Table:
+def _groups(agreement: Agreement) -> Table:
+    header = ["group", "pairs", "accuracy as listed, %", "correct in both orders, %", "consistency, %"]
     rows = []
     for group in agreement["groups"]:
-        cells = [escape(group["group"]), str(group["pairs"]), _percent(group["accuracy"])]
-        rows.append(
-            [*cells, *("" if rate is None else _percent(rate) for rate in (group["both_orders"], group["consistency"]))]
-        )
-    header = ["group", "pairs", "accuracy as listed, %", "right in both orders, %", "consistency, %"]
-    if agreement["both_orders"] is None:
-        header, rows = header[:3], [row[:3] for row in rows]
-    return Table("By group", header, rows)
+        rates = [group["accuracy"], group["both_orders"], group["consistency"]]
+        rows.append([group["group"], str(group["pairs"]), *(_percent(rate) for rate in rates if rate is not None)])
+    return Table("By group", header[: len(rows[0])] if rows else header, rows)
 
 
 def _percent(rate: Rate) -> str:

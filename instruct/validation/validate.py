@@ -1,4 +1,4 @@
-"""`instruct validate`: a judge held against people's labels, by asking it or by replaying its verdicts."""
+"""`instruct validate`: a judge compared with human labels, by asking it or by replaying its verdicts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from instruct.cards import PACKAGE, find_card
 from instruct.errors import InputError, StoppedError
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import Comparison
@@ -23,25 +19,28 @@ from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory, now, write_atomically
 from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
+from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
 from instruct.validation.human_sets import HumanSet, load_human_set
-from instruct.validation.published import Order, read_published
-
-OWN_LAYOUT = "verdicts by pair index"
+from instruct.validation.published import OWN_LAYOUT, Order, read_published
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """A judge's verdicts on a set in the order shown, one a pair; `source` says where they are from.
+    """A judge's verdicts on a set: `rows` as in verdicts.jsonl, one per pair and order, in the order shown.
 
-    `notes` is what must be said of them. `rows` is verdicts.jsonl. `by_card`: the card of this name made them.
+    `source` says where they come from, `notes` what has to be said about them. `positions_known`: the verdicts tell
+    which answer was shown first. `by_card`: the judge's card made them.
     """
 
-    verdicts: dict[Order, list[str]]
+    rows: list[dict[str, Any]]
     source: str
     notes: list[str] = field(default_factory=list)
     positions_known: bool = True
-    rows: list[dict[str, Any]] = field(default_factory=list)
     by_card: bool = True
+
+    def in_order(self, order: Order) -> list[str] | None:
+        """One verdict per pair; None if that order was not judged."""
+        return [row["verdict"] for row in self.rows if row["order"] == order] or None
 
 
 def validate(
@@ -56,34 +55,34 @@ def validate(
     yes: bool = False,
     retry_failed: bool = False,
 ) -> tuple[str, StoppedError | None]:
-    """Measure a judge's agreement with people; write agreement.json, agreement.md and verdicts.jsonl.
+    """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
 
     Without a file to replay, the judge is asked about every pair in both orders, in the run directory
-    `runs/validate-JUDGE-SET`: what is stored there is not asked for again.
+    `runs/validate-JUDGE-SET`; replies stored there are not asked for again.
 
     Args:
         judge: which judge, and how it is asked.
-        against: the name of a set with human labels, or a file of such pairs.
-        replay: a file of verdicts to score in the judge's place, shown in the set's order.
-        replay_swapped: the same with each pair's second answer shown first.
-        limit: only the first pairs, to try it out.
+        against: the name of a set with human labels, or a file of labelled pairs.
+        replay: a file of verdicts to score instead of asking, made with the answers in the set's order.
+        replay_swapped: the same, made with each pair's second answer shown first.
+        limit: use only the first pairs, as a trial.
         output: the folder for the files; None: the run directory.
-        write_card: put the figures into the judge's card, under `human_agreement`.
-        yes: ask a judge that costs money without a budget.
-        retry_failed: ask again what failed for good.
+        write_card: write the figures to the judge's card, under `human_agreement`.
+        yes: allow a judge that costs money without a budget.
+        retry_failed: ask again for what failed for good.
 
     Returns:
-        The tables, for a terminal, and why asking stopped before its end, if it did.
+        The tables as text for a terminal, and why asking stopped early, if it did.
 
     Raises:
-        InputError: no such judge or set, or a file that does not fit the set.
+        InputError: unknown judge or set, or a file that does not fit the set.
     """
     card = load_judge_card(judge.card, model=judge.model)
     if replay_swapped and not replay:
-        raise InputError("--replay-swapped goes with --replay, which gives the verdicts in the set's own order")
+        raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
     if limit is not None and (replay or write_card or limit < 1):
-        raise InputError("--limit tries a judge out on the first N pairs: give it without --replay and --write-card")
-    path = _writable_card(judge) if write_card else None
+        raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
+    path = writable_card(judge) if write_card else None
     human = load_human_set(against)
     if limit is not None:
         human = replace(human, pairs=human.pairs[:limit])
@@ -94,14 +93,16 @@ def validate(
         found = _replayed(human, replay, replay_swapped)
     else:
         found, stopped = _asked(judge, card, human, folder, yes, retry_failed)
-    agreement = measure_agreement(human, found.verdicts["first"], found.verdicts.get("swapped"), found.positions_known)
+    agreement = measure_agreement(
+        human, found.in_order("first") or [], found.in_order("swapped"), positions_known=found.positions_known
+    )
     head = _head(card, human, found, limit)
     target = Path(output) if output else folder
     _write(target, card, human, found, agreement, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, card_figures(agreement, card if found.by_card else None))
-        text += f"\nthe figures stand in {path} under human_agreement.{human.name}\n"
+        text += f"\nwrote human_agreement.{human.name} to {path}\n"
     return text, stopped
 
 
@@ -113,19 +114,19 @@ def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdi
     for file in files:
         for order, given in file.verdicts.items():
             if order in verdicts:
-                raise InputError(f"{file.path}: the verdicts of order {order} are given twice; replay one file of them")
+                raise InputError(f"{file.path}: a second set of verdicts for order {order}; replay only one of them")
             verdicts[order] = given
     if "first" not in verdicts:
-        raise InputError(f"{replay}: holds the swapped order only; give verdicts in the set's own order too")
+        raise InputError(f"{replay}: has the swapped order only; give verdicts in the set's own order too")
     rows = [
         {"pair": index, "order": order, "verdict": given[index]}
         for index in range(len(human.pairs))
         for order, given in verdicts.items()
     ]
-    source = "verdicts replayed from " + " and ".join(f"{file.path} (read as {file.layout})" for file in files)
+    source = "replayed from " + " and ".join(f"{file.path} (read as {file.layout})" for file in files)
     known = all(file.positions_known for file in files)
-    notes = [] if known else ["AlpacaEval's annotations do not say which answer was shown first: no position figure"]
-    return Verdicts(verdicts, source, notes, known, rows, all(file.layout == OWN_LAYOUT for file in files))
+    notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]
+    return Verdicts(rows, source, notes, known, all(file.layout == OWN_LAYOUT for file in files))
 
 
 def _asked(
@@ -135,7 +136,7 @@ def _asked(
 
     run = RunDirectory(folder)
     run.start({"name": folder.name, "judge": card.name, "against": human.name, "set_sha256": human.sha256})
-    # Not judgments.sqlite: a verb without a path takes the newest run with one, and this is no comparison of systems.
+    # Not judgments.sqlite: verbs without a RUN take the newest run that has one, and this compares no systems.
     run.store = folder / "validation.sqlite"
     section = judge.model_copy(update={"orders": "both"})
     step = f"validate/{card.name}/{human.name}"
@@ -155,47 +156,43 @@ def _asked(
         except StoppedError as error:
             stopped = error
     with JudgmentStore(run.store) as store:
-        verdicts, rows, reasons = _stored(store, card, len(human.pairs))
+        rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
-    notes = [*results.get("notes", []), *(f"{count} times {reason}" for reason, count in reasons.most_common(5))]
+    notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
     if results.get("trimmed"):
-        notes.append(f"{results['trimmed']} showings were trimmed to fit the judge's context")
-    return Verdicts(verdicts, f"asked in {folder}", notes, card.protocol == "pairwise", rows), stopped
+        notes.append(f"{results['trimmed']} prompts were trimmed to fit the judge's context")
+    return Verdicts(rows, f"asked in {folder}", notes, card.protocol == "pairwise"), stopped
 
 
-def _stored(
-    store: JudgmentStore, card: JudgeCard, pairs: int
-) -> tuple[dict[Order, list[str]], list[dict[str, Any]], Counter[str]]:
-    """The verdicts in a store, the rows of verdicts.jsonl, and why verdicts are missing."""
+def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The rows of verdicts.jsonl, and why verdicts are missing."""
     judgments = {(j.pair, j.position): j for j in store.judgments(Comparison(card.name, "first", "second"))}
     completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
-    orders: dict[Order, str] = {"first": "first"}
-    if card.protocol == "pairwise":  # a judge that rates each answer alone shows them in no order
+    orders = {"first": "first"}
+    if card.protocol == "pairwise":  # single ratings have no order
         orders["swapped"] = "second"
-    verdicts: dict[Order, list[str]] = {order: [] for order in orders}
     rows: list[dict[str, Any]] = []
     reasons: Counter[str] = Counter()
     for index, (order, position) in itertools.product(range(pairs), orders.items()):
         row: dict[str, Any] = {"pair": index, "order": order, "verdict": "failed"}
+        rows.append(row)
         judgment = judgments.get((index, position))
         if judgment is None:
             reasons["failed: not asked"] += 1
-        else:
-            row["verdict"] = judgment.verdict
-            if judgment.verdict in ("unparsed", "failed"):
-                reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
-            if judgment.preference is not None:
-                row["preference"] = judgment.preference
-            done = completions.get(judgment.key)
-            if done is not None and done.label_logprobs:
-                row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
-        rows.append(row)
-        verdicts[order].append(row["verdict"])
-    return verdicts, rows, reasons
+            continue
+        row["verdict"] = judgment.verdict
+        if judgment.verdict in ("unparsed", "failed"):
+            reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
+        if judgment.preference is not None:
+            row["preference"] = judgment.preference
+        done = completions.get(judgment.key)
+        if done is not None and done.label_logprobs:
+            row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
+    return rows, reasons
 
 
 def _answers(human: HumanSet, side: str) -> Answers:
-    """One side of the set; a set may show one instruction several times, so a pair's index is its identity."""
+    """One side of the set; an instruction may occur in several pairs, so a pair's index is its id."""
     return Answers(
         side,
         [
@@ -214,11 +211,13 @@ def _answers(human: HumanSet, side: str) -> Answers:
 
 def _head(card: JudgeCard, human: HumanSet, found: Verdicts, limit: int | None) -> list[str]:
     head = [f"WARNING: {card.warning}"] if card.warning else []
-    people = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
-    head.append(f"Judge {card.name} ({card.model}) against people on {human.name}: {len(human.pairs)} pairs, {people}.")
+    labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
+    head.append(
+        f"Judge {card.name} ({card.model}) vs. human labels on {human.name}: {len(human.pairs)} pairs, {labels}."
+    )
     if limit is not None:
-        head.append(f"Only the first {len(human.pairs)} pairs: a try, not a measurement.")
-    head.append(f"Verdicts: {found.source}. In brackets 95 % bootstrap intervals over pairs.")
+        head.append(f"Only the first {len(human.pairs)} pairs: a trial, not a measurement.")
+    head.append(f"Verdicts: {found.source}. Parentheses: 95 % bootstrap intervals over pairs.")
     return [*head, *(f"Note: {note}" for note in found.notes)]
 
 
@@ -241,65 +240,3 @@ def _write(
     write_atomically(folder / "agreement.md", render_markdown(title, head, agreement))
     lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in found.rows)
     write_atomically(folder / "verdicts.jsonl", lines)
-
-
-def card_figures(agreement: Agreement, card: JudgeCard | None) -> dict[str, Any]:
-    """What a judge's card says of a set, in percent; `card`: the one that made the verdicts, None where it is unknown.
-
-    accuracy, its interval and kappa are those of the set's own order.
-    """
-    listed = agreement["listed"]
-    interval = listed["accuracy"]["interval"]
-    figures: dict[str, Any] = {
-        "pairs": agreement["pairs"],
-        "accuracy": listed["accuracy"]["percent"],
-        "accuracy_interval": interval and [round(value, 2) for value in interval],
-        "kappa": None,
-    }
-    for name in ("both_orders", "consistency", "first_position_rate"):
-        rate = agreement[name]
-        figures[name] = rate and rate["percent"]
-    figures = {name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}
-    figures["kappa"] = None if listed["kappa"] is None else round(listed["kappa"], 4)
-    figures |= {"judge": card.sha256()[:12] if card else None, "measured": datetime.now(UTC).date().isoformat()}
-    return {name: value for name, value in figures.items() if value is not None}
-
-
-def _writable_card(judge: JudgeOptions) -> Path:
-    if judge.model:
-        raise InputError(
-            "--write-card: with --judge-model another model than the card's is measured; give it a card of its own"
-        )
-    path = find_card("judges", judge.card)
-    if (PACKAGE / "_cards") in path.resolve().parents:
-        raise InputError(f"{path}: is the installed card; copy its folder to ./judges and write into that one")
-    return path
-
-
-def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> None:
-    """Put a set's figures into a judge.yaml; every line outside of `human_agreement` stays as it is.
-
-    Raises:
-        InputError: the file is written in a way that this would change more of.
-    """
-    text = path.read_text(encoding="utf-8")
-    old = yaml.safe_load(text)
-    measured = {**(old.get("human_agreement") or {}), name: figures}
-    block = yaml.safe_dump({"human_agreement": measured}, sort_keys=False, default_flow_style=None, width=120)
-    lines = text.splitlines(keepends=True)
-    start = next((i for i, line in enumerate(lines) if line.startswith("human_agreement:")), len(lines))
-    block_end = start + 1
-    for i in range(start + 1, len(lines)):
-        if lines[i].strip():
-            if lines[i][0] not in " \t":
-                break
-            block_end = i + 1
-    before = "".join(lines[:start])
-    changed = before + ("\n" if before and not before.endswith("\n") else "") + block + "".join(lines[block_end:])
-    try:
-        as_meant = yaml.safe_load(changed) == {**old, "human_agreement": measured}
-    except yaml.YAMLError:
-        as_meant = False
-    if not as_meant:
-        raise InputError(f"{path}: human_agreement cannot be replaced by itself; write it as a block of its own lines")
-    write_atomically(path, changed)

@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _short_waits(short_waits):
-    """A server's faults are waited out in milliseconds."""
+    """Retries after a server fault wait milliseconds."""

@@ -1,4 +1,4 @@
-"""A judge's agreement with people: the published figures to the count, and the rules on small sets."""
+"""Agreement with human labels: the published figures to the count, and the rules on small sets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def known_data(shared_data, monkeypatch):
     return shared_data
 
 
-def test_pandalm_7b_as_published(known_data):
+def test_pandalm_7b_has_its_published_figures(known_data):
     human = load_human_set("pandalm")
     verdicts = read_published(known_data / "pandalm" / "pandalm-7b-testset-v1.json", human.pairs).verdicts["first"]
     found = measure_agreement(human, verdicts)
@@ -48,7 +48,7 @@ def test_pandalm_7b_as_published(known_data):
     assert found["both_orders"] is None
 
 
-def test_autoj_as_published_also_by_group(known_data):
+def test_autoj_has_its_published_figures_also_by_group(known_data):
     human = load_human_set("autoj")
     folder = known_data / "autoj"
     listed = read_published(folder / "pairwise_example_output.jsonl", human.pairs).verdicts["first"]
@@ -79,8 +79,8 @@ def test_autoj_as_published_also_by_group(known_data):
     ]
 
 
-def test_both_orders_count_as_the_authors_of_autoj_count():
-    # right twice; right once; consistent but wrong; always the answer shown first; a tie in both
+def test_both_orders_are_counted_as_autojs_authors_count_them():
+    # correct twice; correct once; consistent but wrong; always the answer shown first; a tie in both
     human = human_set(["first", "first", "first", "second", "tie"])
     found = measure_agreement(
         human, ["first", "first", "second", "first", "tie"], ["second", "tie", "first", "first", "tie"]
@@ -89,11 +89,11 @@ def test_both_orders_count_as_the_authors_of_autoj_count():
     assert found["swapped"]["accuracy"]["count"] == 3
     assert (found["both_orders"]["count"], found["both_orders"]["n"]) == (2, 5)
     assert (found["consistency"]["count"], found["consistency"]["n"]) == (3, 5)
-    assert found["strict"]["accuracy"]["count"] == 2  # first and tie; what disagrees is a tie
+    assert found["strict"]["accuracy"]["count"] == 2  # first and tie; a disagreement is a tie
     assert (found["first_position_rate"]["count"], found["first_position_rate"]["n"]) == (5, 7)
 
 
-def test_a_verdict_that_is_missing_is_wrong_and_bounded():
+def test_a_missing_verdict_counts_as_wrong_and_widens_the_bounds():
     human = human_set(["first", "second", "tie", "first"])
     found = measure_agreement(human, ["first", "unparsed", "failed", "first"], ["second", "first", "tie", "unparsed"])
     listed = found["listed"]
@@ -101,19 +101,19 @@ def test_a_verdict_that_is_missing_is_wrong_and_bounded():
     assert listed["bounds"] == [50.0, 100.0]
     assert listed["confusion"] == [[0, 0, 0, 1], [0, 2, 0, 0], [0, 0, 0, 1]]
     assert listed["macro_recall"] == pytest.approx(100 / 3)
-    assert (found["consistency"]["count"], found["consistency"]["n"]) == (1, 1)  # of those readable in both
+    assert (found["consistency"]["count"], found["consistency"]["n"]) == (1, 1)  # of the pairs read in both orders
     assert (found["both_orders"]["count"], found["both_orders"]["n"]) == (1, 4)
     assert (found["strict"]["unparsed"], found["strict"]["failed"]) == (2, 1)
 
 
-def test_the_longer_answer():
+def test_rate_of_verdicts_for_the_longer_answer():
     human = human_set(["first", "second", "first", "tie"], lengths=[(5, 2), (5, 2), (3, 3), (2, 9)])
     found = measure_agreement(human, ["first", "first", "first", "second"], ["second", "tie", "second", "second"])
     assert (found["longer_rate"]["count"], found["longer_rate"]["n"]) == (4, 5)
     assert (found["people"]["longer_rate"]["count"], found["people"]["longer_rate"]["n"]) == (1, 2)
 
 
-def test_the_bootstraps_statistics_are_scikit_learns():
+def test_vectorized_statistics_equal_scikit_learns():
     draw = np.random.default_rng(3)
     gold, said = draw.integers(0, 3, 200).astype(np.int8), draw.integers(0, 4, 200).astype(np.int8)
     assert agreement._kappas(gold, said, axis=-1) == pytest.approx(cohen_kappa_score(gold, said))
@@ -121,7 +121,7 @@ def test_the_bootstraps_statistics_are_scikit_learns():
     assert agreement._macro_f1(gold, said, axis=-1) == pytest.approx(expected)
 
 
-def test_intervals_are_those_of_the_binomial_and_always_the_same():
+def test_intervals_match_the_binomial_and_are_reproducible():
     labels = ["first"] * 300 + ["second"] * 100
     human = human_set(labels)
     found = measure_agreement(human, ["first"] * 400)
@@ -132,7 +132,7 @@ def test_intervals_are_those_of_the_binomial_and_always_the_same():
     assert found == measure_agreement(human, ["first"] * 400)
 
 
-def test_what_is_not_defined_is_none():
+def test_undefined_figures_are_none():
     found = measure_agreement(human_set(["first", "first"]), ["first", "first"])
     assert found["listed"]["kappa"] is None
     assert found["listed"]["kappa_interval"] is None

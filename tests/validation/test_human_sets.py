@@ -1,4 +1,4 @@
-"""Sets with human labels: the known ones, where their files are found, and files of a user's own."""
+"""Sets with human labels: the known ones, where their files are found, and files of your own."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_autoj_has_58_scenarios_in_8_groups(known_data):
 @pytest.mark.parametrize(
     ("name", "file"), [("pandalm", "pandalm/testset-v1.json"), ("autoj", "autoj/testdata_pairwise.jsonl")]
 )
-def test_the_authors_files_are_read_under_their_own_names_too(known_data, name, file):
+def test_the_authors_files_can_also_be_given_by_path(known_data, name, file):
     by_name, by_path = load_human_set(name), load_human_set(str(known_data / file))
     assert by_path.sha256 == by_name.sha256
     assert [pair.labels for pair in by_path.pairs] == [pair.labels for pair in by_name.pairs]
 
 
-def test_a_file_of_ones_own(tmp_path):
+def test_a_file_of_your_own(tmp_path):
     rows = [
         {
             "prompt": "Say hello.",
@@ -83,7 +83,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert load_human_set(str(csv)).pairs == [HumanPair(0, "Hi, you", "", "a", "b", ("first", "tie"))]
 
 
-def test_most_votes_win_and_the_first_of_as_many():
+def test_the_label_with_most_votes_wins_and_the_first_one_of_several():
     pair = functools.partial(HumanPair, 0, "i", "", "a", "b")
     assert (pair(("tie", "second", "second")).label, pair(("tie", "second", "second")).split) == ("second", False)
     assert (pair(("tie", "second", "first")).label, pair(("tie", "second", "first")).split) == ("tie", True)
@@ -93,11 +93,11 @@ def test_most_votes_win_and_the_first_of_as_many():
     ("change", "said"),
     [
         ({"label": 1}, "row 1: label: 1 is a number, which PandaLM and Auto-J read differently; write first"),
-        ({"label": "left"}, "row 1: label: 'left' is no label; write one of first, second, tie"),
-        ({"label": None}, "row 1: label: None is no label"),
-        ({"label": True}, "row 1: label: True is no label"),
-        ({"response1": 1.5}, "row 1: response1: is no text (given: 1.5); write it as a string"),
-        ({"response1": None}, "row 1: response1: is no text"),
+        ({"label": "left"}, "row 1: label: 'left' is not a label; write one of first, second, tie"),
+        ({"label": None}, "row 1: label: None is not a label"),
+        ({"label": True}, "row 1: label: True is not a label"),
+        ({"response1": 1.5}, "row 1: response1: must be a string (given: 1.5)"),
+        ({"response1": None}, "row 1: response1: must be a string"),
         ({"output_1": "a", "output_2": "b"}, "row 1: has several columns for the two answers"),
         ({"prompt": "again"}, "row 1: has several columns for the instruction"),
         ({"annotator1": "tie"}, "row 1: has both label and annotator1"),
@@ -120,15 +120,15 @@ def test_a_later_row_without_a_field_is_named(tmp_path):
         load_human_set(path)
 
 
-def test_an_unknown_set_gives_the_nearest(monkeypatch, tmp_path):
+def test_an_unknown_set_names_the_nearest_one(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"called 'pandaml' \(nearest: pandalm\)"):
+    with pytest.raises(InputError, match=r"unknown set of human labels 'pandaml' \(nearest: pandalm\)"):
         load_human_set("pandaml")
 
 
 @pytest.fixture
 def made_up_set(tmp_path, monkeypatch):
-    """A card in ./data/human and the folder that a local server gives its file from."""
+    """A card in ./data/human; yields the file that a local server serves for it."""
     content = json.dumps([ROW]).encode()
     served = tmp_path / "served"
     served.mkdir()
@@ -150,7 +150,7 @@ def made_up_set(tmp_path, monkeypatch):
     server.server_close()
 
 
-def test_a_set_is_fetched_once_and_then_found(made_up_set, tmp_path):
+def test_a_set_is_downloaded_once_and_then_found(made_up_set, tmp_path):
     cached = tmp_path / "cache" / "human" / "made" / "pairs.json"
     assert load_human_set("made").path == cached
     made_up_set.unlink()
@@ -161,7 +161,7 @@ def test_a_set_is_fetched_once_and_then_found(made_up_set, tmp_path):
     assert load_human_set("made").path.resolve() == beside
 
 
-def test_a_set_that_is_nowhere_says_where_to_put_it(made_up_set, tmp_path):
+def test_a_missing_set_says_where_to_put_its_file(made_up_set, tmp_path):
     made_up_set.unlink()
     with pytest.raises(InputError) as caught:
         load_human_set("made")
@@ -172,9 +172,9 @@ def test_a_set_that_is_nowhere_says_where_to_put_it(made_up_set, tmp_path):
     assert "404" in message
 
 
-def test_another_file_than_the_sets_own_is_refused(made_up_set, tmp_path, monkeypatch):
+def test_a_file_with_another_hash_is_refused(made_up_set, tmp_path, monkeypatch):
     made_up_set.write_text(json.dumps([{**ROW, "label": "second"}]))
-    with pytest.raises(InputError, match="gives another file than the card's"):
+    with pytest.raises(InputError, match="is not the card's file"):
         load_human_set("made")
     assert not list((tmp_path / "cache").rglob("*.json"))
     given = tmp_path / "given" / "made" / "pairs.json"

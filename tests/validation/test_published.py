@@ -25,20 +25,20 @@ def write(path, rows):
     return path
 
 
-def test_pandalm_by_idx(tmp_path):
+def test_pandalm_verdicts_are_matched_by_idx(tmp_path):
     rows = [{"idx": 2, "gpt_result": "2"}, {"idx": 0, "gpt_result": "Tie"}, {"idx": 1, "gpt_result": "garbage"}]
     found = read_published(write(tmp_path / "p.json", rows), PAIRS)
     assert found.verdicts == {"first": ["tie", "unparsed", "second"]}
     assert found.layout == "PandaLM's layout (gpt_result)"
 
 
-def test_autoj_by_line(tmp_path):
+def test_autoj_verdicts_are_matched_by_line(tmp_path):
     found = read_published(write(tmp_path / "a.jsonl", [{"output": n} for n in (0, 2, -1)]), PAIRS, "swapped")
     assert found.verdicts == {"swapped": ["first", "tie", "unparsed"]}
     assert found.layout == "Auto-J's layout"
 
 
-def test_alpaca_eval_by_texts(tmp_path):
+def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
     def row(instruction, one, two, preference):
         return {"instruction": instruction, "output_1": one, "output_2": two, "preference": preference}
 
@@ -59,7 +59,7 @@ def test_alpaca_eval_by_texts(tmp_path):
         }
 
 
-def test_our_own_by_pair_and_order(tmp_path):
+def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     rows = [{"pair": n, "order": order, "verdict": "tie"} for order in ("swapped", "first") for n in (2, 1, 0)]
     rows[0]["verdict"] = "failed"
     found = read_published(write(tmp_path / "v.jsonl", rows), PAIRS)
@@ -69,35 +69,35 @@ def test_our_own_by_pair_and_order(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"output": 0}] * 2, "holds verdicts on 2 pairs, and the set has 3"),
-        ([{"output": 3}] * 3, "row 1: output: 3 is no verdict; write 0, 1, 2, -1"),
-        ([{"output": True}] * 3, "row 1: output: True is no verdict"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1, 3)], "row 3: idx: '3' is no pair of the set (0 to 2)"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1, 1)], "row 3: idx: pair 1 has a verdict already"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1)], "holds verdicts on 2 pairs, and the set has 3"),
+        ([{"output": 0}] * 2, "has verdicts on 2 pairs, but the set has 3"),
+        ([{"output": 3}] * 3, "row 1: output: 3 is not a verdict; write one of 0, 1, 2, -1"),
+        ([{"output": True}] * 3, "row 1: output: True is not a verdict"),
+        ([{"idx": n, "x_result": 1} for n in (0, 1, 3)], "row 3: idx: '3' is not a pair of the set (0 to 2)"),
+        ([{"idx": n, "x_result": 1} for n in (0, 1, 1)], "row 3: idx: pair 1 already has a verdict"),
+        ([{"idx": n, "x_result": 1} for n in (0, 1)], "has verdicts on 2 pairs, but the set has 3"),
         (
             [{"idx": 0, "x_result": "1", "y_result": "1"}],
-            "row 1: no layout of verdicts (columns: idx, x_result, y_result)",
+            "row 1: unknown layout (columns: idx, x_result, y_result)",
         ),
-        ([{"pair": 0, "order": "second", "verdict": "tie"}], "row 1: order: 'second' is none; write first or swapped"),
-        ([{"pair": 0, "order": "first", "verdict": "Tie!"}], "row 1: verdict: 'Tie!' is no verdict"),
+        ([{"pair": 0, "order": "second", "verdict": "tie"}], "row 1: order: 'second' must be first or swapped"),
+        ([{"pair": 0, "order": "first", "verdict": "Tie!"}], "row 1: verdict: 'Tie!' is not a verdict"),
         ([{"preference": 1, "instruction": "Say yes.", "output_2": "No."}], "row 1: needs instruction, output_1 and"),
         (
             [{"preference": 1, "instruction": "Say no.", "output_1": "Yes.", "output_2": "No."}],
-            "row 1: its instruction ('Say no.') with these two outputs is no pair of the set",
+            "row 1: its instruction ('Say no.') with these two outputs is not a pair of the set",
         ),
         (
             [{"preference": 3, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}],
-            "row 1: preference: 3 is none of AlpacaEval's",
+            "row 1: preference: 3 must be between 1 and 2, or 0 for a draw",
         ),
         (
             [{"preference": 1, "instruction": "Say yes.", "output_1": "Yes.", "output_2": "No."}] * 3,
-            "row 3: its pair has a verdict already",
+            "row 3: its pair already has a verdict",
         ),
         ([{"verdict": "first"}], "give PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's"),
     ],
 )
-def test_what_does_not_fit_the_set_is_refused(tmp_path, rows, said):
+def test_verdicts_that_do_not_fit_the_set_are_refused(tmp_path, rows, said):
     path = write(tmp_path / "v.jsonl", rows)
     with pytest.raises(InputError) as caught:
         read_published(path, PAIRS)

@@ -1,4 +1,4 @@
-"""`instruct validate`: a judge that is asked, verdicts that are replayed, and the figures in a judge's card."""
+"""`instruct validate`: asking a judge, replaying verdicts, and the figures in a judge's card."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LABELS = ("first", "second", "tie")
 
 @pytest.fixture(autouse=True)
 def work(tmp_path, monkeypatch):
-    """A folder of its own to work in, with a judge card that may be written."""
+    """A fresh working folder with judge cards that may be written."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
     folder = tmp_path / "work"
     for name in ("pandalm", "autoj"):
         shutil.copytree(ROOT / "judges" / name, folder / "judges" / name)
     rows = [
-        # one instruction for all pairs, as the known sets have it
+        # the same instruction in all pairs: the known sets repeat instructions too
         {
             "instruction": "Say something.",
             "input": f"Case {index}?" if index % 2 else "",
@@ -62,7 +62,7 @@ def figures(content):
     return {name: content[name] for name in names}
 
 
-def test_a_judge_is_asked_in_both_orders_once_and_its_verdicts_replayed(fake_server, work):
+def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(fake_server, work):
     url, requests = fake_server()
     text = run(url)
     folder = work / "runs" / "validate-pandalm-own"
@@ -78,7 +78,7 @@ def test_a_judge_is_asked_in_both_orders_once_and_its_verdicts_replayed(fake_ser
     assert "Good" not in (folder / "verdicts.jsonl").read_text()
 
     assert run(url) == text
-    assert len(requests()) == 24  # nothing was asked again
+    assert len(requests()) == 24  # nothing is asked again
 
     run(replay=str(folder / "verdicts.jsonl"), output="replayed")
     replayed, same = read("replayed")
@@ -86,7 +86,7 @@ def test_a_judge_is_asked_in_both_orders_once_and_its_verdicts_replayed(fake_ser
     assert same == verdicts
 
 
-def test_the_run_of_a_validation_is_not_taken_for_a_comparison(fake_server, work):
+def test_a_validation_is_not_taken_for_the_newest_run(fake_server, work):
     from instruct.runs import newest_run
 
     url, _ = fake_server()
@@ -96,14 +96,14 @@ def test_the_run_of_a_validation_is_not_taken_for_a_comparison(fake_server, work
             newest_run(needs)
 
 
-def test_a_failed_request_counts_as_wrong_until_it_is_asked_again(fake_server, work):
+def test_a_failed_request_counts_as_wrong_until_it_is_retried(fake_server, work):
     url, requests = fake_server({"Good 3.": ["400"]})
     text = run(url)
     content, _ = read("runs/validate-pandalm-own")
     assert content["listed"]["failed"] == content["swapped"]["failed"] == 1
     low, high = content["listed"]["bounds"]
     assert high == pytest.approx(low + 100 / 12)
-    assert "2 times failed: " in text
+    assert "2 × failed: " in text
     asked = len(requests())
     run(url)
     assert len(requests()) == asked
@@ -111,19 +111,19 @@ def test_a_failed_request_counts_as_wrong_until_it_is_asked_again(fake_server, w
     assert read("runs/validate-pandalm-own")[0]["listed"]["failed"] == 0
 
 
-def test_a_try_on_the_first_pairs_says_so(fake_server, work):
+def test_a_trial_on_the_first_pairs_says_so(fake_server, work):
     url, requests = fake_server()
     text = run(url, limit=4)
     assert "Only the first 4 pairs" in text
     assert len(requests()) == 8
     assert read("runs/validate-pandalm-own")[0]["pairs"] == 4
-    run(url)  # goes on where the try stopped
+    run(url)  # continues after the first four
     assert len(requests()) == 24
-    with pytest.raises(InputError, match="--limit tries a judge out"):
+    with pytest.raises(InputError, match="--limit must be at least 1, and cannot be combined"):
         run(url, limit=4, write_card=True)
 
 
-def test_figures_go_into_the_card_and_nothing_else_changes(fake_server, work):
+def test_figures_are_written_to_the_card_and_nothing_else_changes(fake_server, work):
     path = work / "judges" / "pandalm" / "judge.yaml"
     before = path.read_text()
     path.write_text(before.rstrip("\n").replace("order_policy", "# which orders\norder_policy"))
@@ -146,16 +146,16 @@ def test_figures_go_into_the_card_and_nothing_else_changes(fake_server, work):
     (work / "other.json").write_text((work / "own.json").read_text())
     run(url, against="other.json", write_card=True)
     assert list(load_judge_card("pandalm").human_agreement) == [*card.human_agreement, "other"]
-    with pytest.raises(InputError, match="another model than the card's"):
+    with pytest.raises(InputError, match="--judge-model measures another model"):
         validate(JudgeOptions(card="pandalm", model="m", base_url=url), "own.json", write_card=True)
 
 
 @pytest.mark.parametrize(
     "old", ["", "human_agreement:\n  own: {pairs: 1}\n  a: {pairs: 2}\n\n", "human_agreement: null\n"]
 )
-def test_only_the_block_of_human_agreement_is_replaced(tmp_path, old):
+def test_only_the_human_agreement_block_is_replaced(tmp_path, old):
     path = tmp_path / "judge.yaml"
-    head, tail = "# a comment\nname: x   # another\n", "# of notes\nnotes: >-\n  human_agreement: is told\n  here\n"
+    head, tail = "# a comment\nname: x   # another\n", "# of notes\nnotes: >-\n  human_agreement: see there\n  here\n"
     path.write_text(head + old + tail)
     write_human_agreement(path, "own", {"pairs": 3, "accuracy_interval": [1.0, 2.5]})
     text = path.read_text()
@@ -164,7 +164,7 @@ def test_only_the_block_of_human_agreement_is_replaced(tmp_path, old):
     assert yaml.safe_load(text)["human_agreement"]["own"] == {"pairs": 3, "accuracy_interval": [1.0, 2.5]}
     assert ("a" in yaml.safe_load(text)["human_agreement"]) == ("a:" in old)
     path.write_text("{name: x, human_agreement: {}}\n")
-    with pytest.raises(InputError, match="cannot be replaced by itself"):
+    with pytest.raises(InputError, match="cannot replace human_agreement alone"):
         write_human_agreement(path, "own", {"pairs": 3})
 
 
@@ -175,7 +175,7 @@ def command(monkeypatch, capsys, *arguments):
 
 
 def shipped(judge, name):
-    """What the project's own card says of a set."""
+    """The figures of a set in the project's own card."""
     return load_judge_card(str(ROOT / "judges" / judge)).human_agreement[name]
 
 
@@ -193,9 +193,9 @@ def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys,
     measured = load_judge_card("pandalm").human_agreement["pandalm"]
     assert {**measured, "measured": ""} == {**shipped("pandalm", "pandalm"), "measured": ""}
     assert measured["accuracy"] == 66.77
-    assert "judge" not in measured  # the published verdicts are not this card's
+    assert "judge" not in measured  # the published verdicts were not made by this card
     markdown = (work / "runs" / "validate-pandalm-pandalm-replay" / "agreement.md").read_text()
-    assert "| people: first | 40 | 298 | 84 | 0 |" in markdown
+    assert "| human: first | 40 | 298 | 84 | 0 |" in markdown
 
     folder = shared_data / "autoj"
     code, out, _ = command(
@@ -213,21 +213,21 @@ def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--judge", "pandalm", "--against", "nothing"], "no set of human labels is called 'nothing'"),
+        (["--judge", "pandalm", "--against", "nothing"], "unknown set of human labels 'nothing'"),
         (["--judge", "pandlm", "--against", "own.json"], "unknown judge 'pandlm'"),
         (["--judge", "pandalm", "--against", "own.json", "--replay", "gone.json"], "gone.json: no such file"),
         (
             ["--judge", "pandalm", "--against", "own.json", "--replay-swapped", "x"],
-            "--replay-swapped goes with --replay",
+            "--replay-swapped requires --replay",
         ),
-        (["--judge", "pandalm", "--against", "own.json", "--replay", "short.jsonl"], "holds verdicts on 1 pairs"),
+        (["--judge", "pandalm", "--against", "own.json", "--replay", "short.jsonl"], "has verdicts on 1 pairs"),
         (
             ["--judge", "pandalm", "--against", "own.json", "--replay", "both.jsonl", "--replay-swapped", "both.jsonl"],
-            "the verdicts of order first are given twice",
+            "a second set of verdicts for order first",
         ),
     ],
 )
-def test_a_wrong_call_is_one_line_and_exits_2(monkeypatch, capsys, work, arguments, said):
+def test_a_wrong_call_prints_one_line_and_exits_2(monkeypatch, capsys, work, arguments, said):
     (work / "short.jsonl").write_text('{"output": 1}\n')
     rows = [{"pair": n, "order": order, "verdict": "tie"} for n in range(12) for order in ("first", "swapped")]
     (work / "both.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -237,17 +237,17 @@ def test_a_wrong_call_is_one_line_and_exits_2(monkeypatch, capsys, work, argumen
     assert err.count("\n") == 1
 
 
-def test_a_judge_that_rates_answers_alone_has_one_order_and_no_position(fake_server, work):
+def test_single_ratings_have_one_order_and_no_position(fake_server, work):
     url, requests = fake_server()
     run(url, card="autoj_single")
     content, verdicts = read("runs/validate-autoj_single-own")
-    assert len(requests()) == 24  # one rating an answer
+    assert len(requests()) == 24  # one rating per answer
     assert [row["pair"] for row in verdicts] == list(range(12))
     assert (content["swapped"], content["consistency"], content["first_position_rate"]) == (None, None, None)
     assert content["listed"]["unparsed"] == content["listed"]["failed"] == 0
 
 
-def test_what_stopped_early_is_reported_and_exits_3(fake_server, monkeypatch, capsys, work):
+def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, capsys, work):
     monkeypatch.setattr("instruct.judging.engines.server.FAILURES_IN_A_ROW", 5)
     down = {f"Good {n}.": "500" for n in range(4, 12)}
     url, _ = fake_server(down)
@@ -268,7 +268,7 @@ def committed(name):
 
 
 @pytest.mark.parametrize("name", ["pandalm", "autoj"])
-def test_the_demo_judges_card_says_what_its_committed_verdicts_give(shared_data, monkeypatch, work, name):
+def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_data, monkeypatch, work, name):
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     path, rows = committed(name)
     card = load_judge_card("smollm2_demo")
@@ -283,7 +283,7 @@ def test_the_demo_judges_card_says_what_its_committed_verdicts_give(shared_data,
 
 
 @pytest.mark.integration
-def test_the_demo_judge_asked_now_gives_its_committed_verdicts(shared_data, monkeypatch, work):
+def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch, work):
     """The first pairs of both sets; a batch of another size may move near-tied log-probabilities a little."""
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     text = run(card="smollm2_demo", against="pandalm", limit=3)
@@ -295,5 +295,5 @@ def test_the_demo_judge_asked_now_gives_its_committed_verdicts(shared_data, monk
         assert (row["pair"], row["order"]) == (earlier["pair"], earlier["order"])
         assert row["label_logprobs"] == pytest.approx(earlier["label_logprobs"], abs=0.15)
         margin = abs(earlier["label_logprobs"]["1"] - earlier["label_logprobs"]["2"])
-        if abs(margin - 0.1) > 0.15:  # beyond what bfloat16 in another batch can turn
+        if abs(margin - 0.1) > 0.15:  # more than bfloat16 in another batch can change
             assert row["verdict"] == earlier["verdict"]

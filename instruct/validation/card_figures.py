@@ -1,0 +1,85 @@
+"""A judge's agreement with human labels in its own card: `human_agreement` in judge.yaml."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from instruct.cards import PACKAGE, find_card
+from instruct.errors import InputError
+from instruct.judging.cards import JudgeCard
+from instruct.judging.options import JudgeOptions
+from instruct.runs import write_atomically
+from instruct.validation.agreement import Agreement
+
+
+def writable_card(judge: JudgeOptions) -> Path:
+    """The judge.yaml that the figures go into.
+
+    Raises:
+        InputError: another model than the card's is measured, or the card is part of the installation.
+    """
+    if judge.model:
+        raise InputError(
+            "--write-card: --judge-model measures another model than the card's; give that model a card of its own"
+        )
+    path = find_card("judges", judge.card)
+    if (PACKAGE / "_cards") in path.resolve().parents:
+        raise InputError(f"{path}: is the installed card; copy its folder to ./judges and use that one")
+    return path
+
+
+def card_figures(agreement: Agreement, card: JudgeCard | None) -> dict[str, Any]:
+    """A set's entry under `human_agreement`, in percent; accuracy, its interval and kappa are of the set's own order.
+
+    `card`: the one that made the verdicts; None if that is not known.
+    """
+    listed = agreement["listed"]
+    interval, kappa = listed["accuracy"]["interval"], listed["kappa"]
+    others = {name: agreement[name] for name in ("both_orders", "consistency", "first_position_rate")}
+    figures = {
+        "pairs": agreement["pairs"],
+        "accuracy": _rounded(listed["accuracy"]["percent"]),
+        "accuracy_interval": interval and [round(value, 2) for value in interval],
+        "kappa": None if kappa is None else round(kappa, 4),
+        **{name: _rounded(rate and rate["percent"]) for name, rate in others.items()},
+        "judge": card.sha256()[:12] if card else None,
+        "measured": datetime.now(UTC).date().isoformat(),
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def _rounded(percent: float | None) -> float | None:
+    return None if percent is None else round(percent, 2)
+
+
+def write_human_agreement(path: Path, name: str, figures: dict[str, Any]) -> None:
+    """Put a set's figures into a judge.yaml; every line outside `human_agreement` stays as it is.
+
+    Raises:
+        InputError: `human_agreement` is written in a way that cannot be replaced without changing other lines.
+    """
+    text = path.read_text(encoding="utf-8")
+    old = yaml.safe_load(text)
+    measured = {**(old.get("human_agreement") or {}), name: figures}
+    block = yaml.safe_dump({"human_agreement": measured}, sort_keys=False, default_flow_style=None, width=120)
+    lines = text.splitlines(keepends=True)
+    start = next((i for i, line in enumerate(lines) if line.startswith("human_agreement:")), len(lines))
+    end = start + 1
+    for i in range(start + 1, len(lines)):
+        if lines[i].strip():
+            if lines[i][0] not in " \t":
+                break
+            end = i + 1
+    before = "".join(lines[:start])
+    changed = before + ("\n" if before and not before.endswith("\n") else "") + block + "".join(lines[end:])
+    try:
+        unchanged = yaml.safe_load(changed) == {**old, "human_agreement": measured}
+    except yaml.YAMLError:
+        unchanged = False
+    if not unchanged:
+        raise InputError(f"{path}: cannot replace human_agreement alone; write it as a block on lines of its own")
+    write_atomically(path, changed)
