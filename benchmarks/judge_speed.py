@@ -59,8 +59,8 @@ def write_answers(folder: Path, pairs: int) -> str:
 
 
 def ours(sides: Sides, url: str, work: Path) -> None:
+    from instruct.judging.asking import judge_engine
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.engines import judge_engine
     from instruct.judging.judge import judge_comparison
     from instruct.judging.showings import Answers
     from instruct.judging.store import JudgmentStore

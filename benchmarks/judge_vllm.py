@@ -75,9 +75,10 @@ def main() -> None:
         generate_alone(arguments.generate_alone)
         return
 
+    from instruct.engines.vllm import VLLMEngine
+    from instruct.judging.asking import engine_options
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparison import Comparison
-    from instruct.judging.engines.vllm import VLLMJudge
     from instruct.judging.judge import judge_comparison
     from instruct.judging.showings import Options, plan_comparison
     from instruct.judging.store import JudgmentStore
@@ -87,7 +88,7 @@ def main() -> None:
     decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})
     # In its own chat the model writes on to the limit; after the bare text it would stop at once.
     card = card.model_copy(update={"decoding": decoding, "context_length": CONTEXT, "prompt_form": "chat"})
-    judge, options = VLLMJudge(card), Options(orders="one")
+    judge, options = VLLMEngine(engine_options(card)), Options(orders="one")
     pairs, source = answers(arguments.pairs, arguments.rounds + 1)
     plans = [plan_comparison(card, candidate=a, baseline=b, engine=judge, options=options) for a, b in pairs]
     prompts = [[judge._token_ids(showing.requests[0].prompt) for showing in plan.showings] for plan in plans]

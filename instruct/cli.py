@@ -142,9 +142,9 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.judging.asking import costs_money
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparisons import judge_answers
-    from instruct.judging.engines import costs_money
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)

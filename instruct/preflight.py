@@ -8,8 +8,8 @@ from pathlib import Path
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
+from instruct.judging.asking import check_available, costs_money
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines import check_available, costs_money
 from instruct.training.estimate import (
     GIB,
     ModelShape,

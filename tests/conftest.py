@@ -138,7 +138,7 @@ def run_and_kill(tmp_path) -> Callable[..., None]:
 @pytest.fixture
 def short_waits(monkeypatch):
     """A server's faults are waited out in milliseconds."""
-    monkeypatch.setattr("instruct.judging.engines.server.FIRST_WAIT", 0.002)
+    monkeypatch.setattr("instruct.engines.server.FIRST_WAIT", 0.002)
 
 
 @contextlib.contextmanager

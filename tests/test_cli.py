@@ -18,9 +18,9 @@ from instruct.cli import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
+from instruct.judging.asking import judge_engine
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines import judge_engine
 from instruct.judging.showings import Answers, Options, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory

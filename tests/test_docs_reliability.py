@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from instruct.judging.engines import server
+from instruct.engines import server
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

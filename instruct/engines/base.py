@@ -1,4 +1,4 @@
-"""What passes between who asks a model and the engine that answers."""
+"""The types that pass between whoever asks a model and the engine that answers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,67 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pydantic import BaseModel, ConfigDict, Field
+
 Message = dict[str, str]
 Prompt = str | list[Message]
 
 
+class Decoding(BaseModel):
+    """How a reply is sampled; part of the key that a completion is stored under.
+
+    `beams`: beam search with early stopping, in engines that have it. `extra`: further arguments of a request to a
+    server, named as in the OpenAI API.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=512, ge=1)
+    repetition_penalty: float | None = Field(default=None, gt=0)
+    beams: int = Field(default=1, ge=1)
+    extra: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The model that an engine asks, and how.
+
+    Attributes:
+        subject: who is asked, as error messages name it: "judge autoj".
+        model: a hub id, a local folder, or the name that a server knows.
+        context_length: tokens of prompt and reply together.
+        labels: texts whose log-probabilities as the first token are wanted; each is one token.
+        response_schema: a JSON schema that the reply must follow.
+        chat: prompts are chats, so the chat template's end of a turn ends a reply too.
+        keep_special_tokens: special tokens are part of the reply's text.
+        keep_choice: a server's whole choice is kept, not its text alone.
+        batch: local prompts that are always computed together; None: one by one, or as a stream.
+        allow_pickle: weights may be a pickle, which torch's safe unpickler reads.
+        needs: what asking takes, for the message when it is missing.
+        gone: what to do if the server does not have the model, when that is known to be shut down.
+    """
+
+    subject: str
+    model: str
+    decoding: Decoding
+    context_length: int
+    revision: str | None = None
+    labels: tuple[str, ...] = ()
+    response_schema: dict[str, Any] | None = None
+    chat: bool = False
+    keep_special_tokens: bool = False
+    keep_choice: bool = False
+    batch: int | None = None
+    allow_pickle: bool = False
+    needs: str | None = None
+    gone: str | None = None
+
+
 @dataclass(frozen=True)
 class Request:
-    """One prompt to ask, the key that its completion is stored under, and the most that it can cost in US dollars."""
+    """One prompt, the key its completion is stored under, and the most it can cost in US dollars."""
 
     key: str
     prompt: Prompt
@@ -21,10 +75,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Completion:
-    """A model's reply. `label_logprobs`: a label's text to its log-probability (natural) as the first token.
+    """A model's reply.
 
-    `choice` is the server's whole choice in OpenAI's form, kept where the card's reader wants it; `model` is what the
-    server says answered.
+    `label_logprobs` maps each label's text to its natural log-probability as the first token. `choice` is the server's
+    whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
     """
 
     text: str
@@ -38,7 +92,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no reply; `usd`: what it cost all the same."""
+    """Why there is no reply, and what the attempts cost in US dollars."""
 
     reason: str
     usd: float = 0.0
@@ -48,23 +102,36 @@ Reply = Completion | Failure
 
 
 class Engine(Protocol):
-    """Who is asked.
+    """A model that can be asked.
 
-    `identity` is what of the engine could change a reply: part of every request's key. `notes` is what a report must
-    say of how the replies were made. `batch`: so many requests are asked together and always the same ones, for
-    replies that depend on their neighbours (near-tied log-probabilities); None: a stream.
+    `identity` holds everything about the engine that could change a reply; it is part of every request's key. `notes`
+    are remarks on how the replies are made, for the report. `batch` is the number of requests that are computed
+    together, always the same ones, because their replies depend on each other (near-tied log-probabilities); None: a
+    reply depends on its own request alone.
     """
 
-    identity: dict[str, Any]
+    @property
+    def identity(self) -> dict[str, Any]: ...
+
     notes: list[str]
     batch: int | None
 
+    def check(self) -> None:
+        """Refuse, before any work, a model that cannot be asked.
+
+        Raises:
+            InputError: what is missing, and where to get it.
+        """
+        ...
+
     def tokens(self, prompt: Prompt) -> int | None:
-        """The prompt's length in the judge's tokens; None where only the server knows."""
+        """The prompt's length in the model's tokens; None if only the server knows."""
         ...
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        """Replies, as they arrive, in portions that belong together; requests are taken as there is room for them."""
+        """Replies as they arrive, in portions; requests are taken from the iterator when there is room for them."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the model."""
+        ...

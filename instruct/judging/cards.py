@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from instruct.analysis.outcomes import Policy
 from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
+from instruct.engines.base import Decoding
 from instruct.errors import InputError, one_line
 
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
@@ -27,21 +28,6 @@ _ABOUT = {
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-
-class Decoding(_Section):
-    """How the judge's reply is sampled; part of what a stored completion is keyed by.
-
-    `beams`: beam search with early stopping, where the engine has it. `extra`: further arguments of the request, as
-    the OpenAI API names them.
-    """
-
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_tokens: int = Field(default=512, ge=1)
-    repetition_penalty: float | None = Field(default=None, gt=0)
-    beams: int = Field(default=1, ge=1)
-    extra: dict[str, Any] = {}
 
 
 class Labels(_Section):

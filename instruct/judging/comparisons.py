@@ -94,7 +94,7 @@ def ask_judge(
 
     Raises: as judge_answers.
     """
-    from instruct.judging.engines import check_available, judge_engine
+    from instruct.judging.asking import check_available, judge_engine
     from instruct.judging.judge import judge_plan
     from instruct.judging.money import estimate_of, gate, is_free, price_of
     from instruct.judging.showings import Options, plan_comparison

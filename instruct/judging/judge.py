@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from instruct.engines.base import Completion
+from instruct.engines.base import Completion, Engine, Failure, Reply, Request
+from instruct.engines.server import PAID_ATTEMPTS
 from instruct.errors import InstructError, StoppedError, one_line
 from instruct.judging.cards import JudgeCard
-from instruct.judging.engines import Engine, Failure, Reply, Request
-from instruct.judging.engines.server import PAID_ATTEMPTS
 from instruct.judging.money import Price
 from instruct.judging.showings import Answers, Options, Plan, Showing, judgment_of, plan_comparison, read_judgment
 from instruct.judging.store import LEASE_SECONDS, Judgment, JudgmentStore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import ipaddress
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.cards import packaged_folder, read_yaml, validated
 from instruct.engines.base import Prompt
+from instruct.engines.prompt_size import likely_tokens, most_tokens
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard
 
@@ -23,11 +23,6 @@ OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
 # What an estimate's minutes assume of a request; a hundred tokens of an answer take a large model about as long.
 SECONDS_A_REQUEST = 5.0
-# A chat's framing is 3 tokens a message and 3 to open the reply with OpenAI's models (openai-cookbook, "How to count
-# tokens"); others' templates write some more.
-_FRAMING_TOKENS = 16
-# English prompts have 4.2 UTF-8 bytes a token, by SmolLM2's tokenizer and by GPT-4's own bills.
-_BYTES_A_TOKEN = 4
 
 
 class _Entry(BaseModel):
@@ -111,31 +106,9 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
         return "", None
 
 
-def most_tokens(prompt: Prompt, also: Any = None) -> int:
-    """An upper bound of a prompt's tokens without the judge's tokenizer: a byte-level BPE has at most one a byte.
-
-    Args:
-        also: what goes with the prompt and is charged as part of it: tools, a schema.
-    """
-    return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + (0 if isinstance(prompt, str) else len(prompt)))
-
-
 def most_usage(card: JudgeCard, prompt: Prompt) -> tuple[int, int]:
     """The most tokens of the prompt and of the reply that a server can charge for one attempt."""
     return most_tokens(prompt, also=[card.decoding.extra, card.response_schema]), card.decoding.max_tokens
-
-
-def likely_tokens(prompt: Prompt, also: Any = None) -> int:
-    """About how many tokens a prompt has: right within a quarter for English text, too few for most others."""
-    return math.ceil(_bytes(prompt, also) / _BYTES_A_TOKEN)
-
-
-def _bytes(prompt: Prompt, also: Any) -> int:
-    texts = [prompt] if isinstance(prompt, str) else [text for message in prompt for text in message.values()]
-    if also is not None:
-        texts.append(json.dumps(also))
-    # A lone surrogate counts as the three bytes of the replacement character that a server reads.
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from instruct.analysis.outcomes import candidate_is_second
-from instruct.engines.base import Completion, Prompt
+from instruct.engines.base import Completion, Engine, Failure, Prompt, Reply, Request
+from instruct.engines.prompt_size import likely_tokens
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines import Engine, Failure, Reply, Request
-from instruct.judging.money import Price, likely_tokens, most_usage
+from instruct.judging.money import Price, most_usage
 from instruct.judging.prompts import PromptTemplate, trimmed
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.judging.verdicts import read_rating, read_verdict

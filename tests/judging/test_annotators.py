@@ -14,11 +14,12 @@ import pytest
 from alpaca_eval.annotators import PairwiseAnnotator
 
 from instruct.engines.base import Completion
+from instruct.engines.server import ServerEngine
 from instruct.errors import InputError
 from instruct.judging.annotators import EQUAL_RANKS, annotator_card, annotator_names, annotator_preference
+from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines.server import ServerJudge
 from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.judge import judge_comparison
 from instruct.judging.prompts import PromptTemplate
@@ -121,9 +122,9 @@ def test_a_request_is_what_the_package_sends(name, fake_server, rows):
     card = load_judge_card(name)
     template = PromptTemplate(card)
     asked = [template.render(row, row["output_1"], row["output_2"]) for row in rows.to_dict("records")]
-    from instruct.judging.engines import Request
+    from instruct.engines.base import Request
 
-    engine = ServerJudge(card, base_url, concurrency=1)
+    engine = ServerEngine(engine_options(card), base_url, concurrency=1)
     replies = list(engine.complete([Request(str(key), prompt) for key, prompt in enumerate(asked)]))
     engine.close()
     assert sum(map(len, replies)) == len(theirs) == len(rows)
@@ -140,10 +141,10 @@ def test_a_chat_model_with_instruct_in_its_name_is_asked_as_one(fake_server):
     base_url, requests = fake_server()
     card = load_judge_card("alpaca_eval_gpt4", model="llama-3-8b-instruct")
     assert card.name == "alpaca_eval_gpt4@llama-3-8b-instruct"
-    from instruct.judging.engines import Request
+    from instruct.engines.base import Request
 
     prompt = PromptTemplate(card).render({"instruction": "Why?"}, "So.", "Because.")
-    engine = ServerJudge(card, base_url)
+    engine = ServerEngine(engine_options(card), base_url)
     list(engine.complete([Request("key", prompt)]))
     engine.close()
     (asked,) = requests()
@@ -190,7 +191,7 @@ def test_preferences_equal_the_packages_row_for_row(name, fake_server, tmp_path)
 
     card = load_judge_card(name)
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
-        engine = ServerJudge(card, base_url)
+        engine = ServerEngine(engine_options(card), base_url)
         sides = Answers("ours", ours), Answers("theirs", theirs)
         counts = judge_comparison(card, candidate=sides[0], baseline=sides[1], store=store, engine=engine)
         engine.close()

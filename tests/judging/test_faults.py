@@ -12,10 +12,11 @@ from collections import Counter
 import pytest
 
 from instruct.config import ExperimentConfig
+from instruct.engines.server import FAILURES_IN_A_ROW, ServerEngine
 from instruct.errors import InputError
+from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines.server import FAILURES_IN_A_ROW, ServerJudge
 from instruct.judging.judge import judge_comparison
 from instruct.judging.showings import Answers, Options
 from instruct.judging.store import JudgmentStore
@@ -61,7 +62,7 @@ def answers(name: str, outputs: dict[str, str]) -> Answers:
 
 def judge(path, url: str, ours: dict[str, str], theirs: dict[str, str], card_name: str = "pandalm", **options):
     card = load_judge_card(card_name)
-    engine = ServerJudge(card, url, timeout=3.0)
+    engine = ServerEngine(engine_options(card), url, timeout=3.0)
     with JudgmentStore(path) as store:
         counts = judge_comparison(
             card,

@@ -11,11 +11,11 @@ from collections import Counter
 import pytest
 
 from instruct.analysis.outcomes import candidate_is_second, outcomes
+from instruct.engines.server import CONCURRENCY
 from instruct.errors import InputError
+from instruct.judging.asking import check_available, judge_engine
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines import check_available, judge_engine
-from instruct.judging.engines.server import CONCURRENCY
 from instruct.judging.judge import judge_comparison
 from instruct.judging.money import Price
 from instruct.judging.showings import Answers, Options, joined
@@ -210,7 +210,7 @@ KILLED = """
 import json, sys
 from pathlib import Path
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines import judge_engine
+from instruct.judging.asking import judge_engine
 from instruct.judging.judge import Answers, judge_comparison
 from instruct.judging.store import JudgmentStore
 card = load_judge_card("pandalm")

@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from instruct.engines.base import Completion
+from instruct.engines.base import Completion, Failure, Request
+from instruct.engines.replay import ReplayEngine, prompt_sha256
+from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
+from instruct.judging.asking import BATCH, engine_options, judge_engine
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.engines import Failure, Request, judge_engine
-from instruct.judging.engines.replay import ReplayJudge, prompt_sha256
-from instruct.judging.engines.vllm import VLLMJudge
 from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.judge import judge_comparison
 from instruct.judging.store import JudgmentStore
@@ -49,7 +49,7 @@ def test_replies_are_found_by_prompt_or_key(write):
         {"key": "a key", "text": "tie", "finish_reason": "stop"},
         {"key": "another", "failure": "too long: \x1b[31m9 tokens"},
     )
-    engine = ReplayJudge(path)
+    engine = ReplayEngine(path)
     prompts = {"a": "Which one?", "b": chat, "a key": "?", "another": "?", "c": "?"}
     asked = [Request(key, prompt) for key, prompt in prompts.items()]
     assert replies(engine, asked) == [
@@ -75,7 +75,7 @@ def test_replies_are_found_by_prompt_or_key(write):
 )
 def test_a_line_that_is_not_as_it_should_be_is_named(write, row, line):
     with pytest.raises(InputError, match=line):
-        ReplayJudge(write(row))
+        ReplayEngine(write(row))
 
 
 def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
@@ -83,14 +83,16 @@ def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
     card = load_judge_card("smollm2_demo")
     ours, theirs = pair
 
-    class Judge(VLLMJudge):
+    class Judge(VLLMEngine):
         def complete(self, requests):
             for number, request in enumerate(requests):
                 shown = {"1": -1.0, "2": -1.0 - (number % 3 - 1) / 2}
                 yield [(request, Completion("1", shown, "length", 9, 1))]
 
     with JudgmentStore(tmp_path / "first.sqlite") as store:
-        made = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=Judge(card))
+        made = judge_comparison(
+            card, candidate=ours, baseline=theirs, store=store, engine=Judge(engine_options(card, BATCH))
+        )
         export_jsonl(store, tmp_path / "replies.jsonl")
         expected = store.judgments(Comparison(card.name, ours.name, theirs.name))
     assert len(made.verdicts) == 3

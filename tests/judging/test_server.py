@@ -13,10 +13,11 @@ from collections import Counter
 import pytest
 
 from instruct.engines.base import Completion, Failure, Request
+from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
+from instruct.engines.server_replies import Fault, read_refusal, well_formed
 from instruct.errors import InputError, StoppedError
+from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
-from instruct.judging.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerJudge
-from instruct.judging.engines.server_replies import Fault, read_refusal, well_formed
 
 KEY = "sk-secret-key"
 
@@ -52,7 +53,7 @@ ENDLESS = ("hang", "trickle")
 def _a_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr("instruct.judging.engines.server.LARGEST_REPLY", 4 * 2**20)
+    monkeypatch.setattr("instruct.engines.server.LARGEST_REPLY", 4 * 2**20)
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +68,11 @@ def server(shared_fake_server):
     return shared_fake_server(faults)
 
 
-def judge_at(url: str, card: str = "pandalm", **arguments) -> ServerJudge:
-    return ServerJudge(load_judge_card(card), url, **arguments)
+def judge_at(url: str, card: str = "pandalm", **arguments) -> ServerEngine:
+    return ServerEngine(engine_options(load_judge_card(card)), url, **arguments)
 
 
-def ask(engine: ServerJudge, prompts: list, usd: float = 0.0) -> dict:
+def ask(engine: ServerEngine, prompts: list, usd: float = 0.0) -> dict:
     """The replies by place; every request has one and only one."""
     requests = [Request(str(index), prompt, usd) for index, prompt in enumerate(prompts)]
     found = [pair for portion in engine.complete(iter(requests)) for pair in portion]
@@ -129,7 +130,7 @@ def test_retry_after_is_honoured(server, prompt, least, most):
 
 def test_retry_after_is_capped(server, monkeypatch):
     url, requests = server
-    monkeypatch.setattr("instruct.judging.engines.server.LONGEST_WAIT", 0.1)
+    monkeypatch.setattr("instruct.engines.server.LONGEST_WAIT", 0.1)
     engine = judge_at(url)
     assert isinstance(ask(engine, ["<an hour>"])[0], Completion)
     engine.close()
@@ -137,7 +138,7 @@ def test_retry_after_is_capped(server, monkeypatch):
 
 
 def test_waits_grow_to_a_cap_and_are_spread():
-    from instruct.judging.engines.server import LONGEST_WAIT, _wait
+    from instruct.engines.server import LONGEST_WAIT, _wait
 
     spread = [[_wait(attempt, Fault("HTTP 500")) for _ in range(50)] for attempt in (1, 2, 3, 30)]
     assert all(len(set(waits)) > 40 for waits in spread)
@@ -146,17 +147,17 @@ def test_waits_grow_to_a_cap_and_are_spread():
 
 
 def test_a_status_of_any_kind_is_one_of_four_things():
-    card = load_judge_card("alpaca_eval_gpt4")
+    options = engine_options(load_judge_card("alpaca_eval_gpt4"))
     kinds = {}
     for status in range(400, 600):
-        found = read_refusal(card, "e", status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
+        found = read_refusal(options, "e", status, {"retry-after": "nan"}, {"message": f"{KEY} said"})
         assert KEY not in str(found)
         kinds[status] = type(found).__name__
     assert {status for status, kind in kinds.items() if kind == "InputError"} == {401, 403, 404}
     assert {status for status, kind in kinds.items() if kind == "StoppedError"} == {402}
     assert {status for status, kind in kinds.items() if kind == "Fault"} == {408, 409, 425, 429, *range(500, 600)}
     for body in (None, [], "text", {"code": ["a"]}, {"message": None, "code": 7}):
-        assert read_refusal(card, "e", 400, {}, body).reason == "HTTP 400"
+        assert read_refusal(options, "e", 400, {}, body).reason == "HTTP 400"
 
 
 @pytest.mark.parametrize("status", ["401", "403", "404"])
@@ -404,9 +405,12 @@ def test_a_key_that_no_header_can_hold_is_refused(monkeypatch):
 def test_the_endpoint_is_the_one_that_is_asked(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
     card = load_judge_card("pandalm")
-    assert ServerJudge(card, None).identity == {"endpoint": "http://127.0.0.1:9/v1", "model": card.model}
+    assert ServerEngine(engine_options(card), None).identity == {
+        "endpoint": "http://127.0.0.1:9/v1",
+        "model": card.model,
+    }
     monkeypatch.delenv("OPENAI_BASE_URL")
-    assert ServerJudge(card, None).identity["endpoint"] == "api.openai.com"
+    assert ServerEngine(engine_options(card), None).identity["endpoint"] == "api.openai.com"
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(InputError, match="judge pandalm: needs"):
-        ServerJudge(card, None).check()
+        ServerEngine(engine_options(card), None).check()

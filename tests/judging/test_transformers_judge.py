@@ -11,12 +11,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from instruct.engines.base import Completion
+from instruct.engines.base import Completion, Failure, Request
+from instruct.engines.transformers import TransformersEngine
+from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
+from instruct.judging.asking import check_available, engine_options, judge_engine
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.engines import Failure, Request, check_available, judge_engine
-from instruct.judging.engines.transformers import TransformersJudge
-from instruct.judging.engines.vllm import VLLMJudge
 
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
@@ -69,7 +69,7 @@ def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
     folder = wide_model.with_name("without-end")
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    done = replies(TransformersJudge(make_card("pandalm", folder, {"max_tokens": 24})), PROMPTS)
+    done = replies(TransformersEngine(engine_options(make_card("pandalm", folder, {"max_tokens": 24}))), PROMPTS)
     expected, greedy = [], []
     network.config.pad_token_id, network.config.bos_token_id, network.config.eos_token_id = 0, 1, 2
     for prompt in PROMPTS:
@@ -91,7 +91,7 @@ def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
 
 def test_label_logprobs_are_those_of_the_model(wide_model, make_card):
     card = make_card("smollm2_demo", wide_model)
-    done = replies(TransformersJudge(card), PROMPTS)
+    done = replies(TransformersEngine(engine_options(card)), PROMPTS)
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(wide_model)
     labels = [tokenizer(label)["input_ids"][0] for label in ("1", "2")]
@@ -106,16 +106,16 @@ def test_label_logprobs_are_those_of_the_model(wide_model, make_card):
 def test_a_reply_depends_on_its_own_prompt_alone(wide_model, make_card):
     for decoding in ({"max_tokens": 12}, {"max_tokens": 12, "temperature": 1.0}):
         card = make_card("autoj", wide_model, decoding)
-        together = replies(TransformersJudge(card), PROMPTS)
-        assert replies(TransformersJudge(card), PROMPTS[::-1]) == together[::-1]
-        assert replies(TransformersJudge(card), PROMPTS[-1:]) == together[-1:]
+        together = replies(TransformersEngine(engine_options(card)), PROMPTS)
+        assert replies(TransformersEngine(engine_options(card)), PROMPTS[::-1]) == together[::-1]
+        assert replies(TransformersEngine(engine_options(card)), PROMPTS[-1:]) == together[-1:]
         assert len({reply.text for reply in together}) == len(PROMPTS)
 
 
 def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_card):
     card = make_card("autoj", wide_model, {"max_tokens": 8}, prompt_form="chat", context_length=64)
     chats = [[{"role": "user", "content": text}] for text in ("Hi.", "word " * 30)]
-    engine = TransformersJudge(card)
+    engine = TransformersEngine(engine_options(card))
     assert engine.tokens(chats[0]) == 7  # <|user|>, three bytes, <|end|>, a line break, <|assistant|>
     short, long = replies(engine, chats)
     assert isinstance(short, Completion)
@@ -124,24 +124,26 @@ def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_
 
 def test_the_engine_is_in_every_key_and_greedy_in_place_of_beams_is_said(wide_model, make_card):
     card = make_card("pandalm", wide_model)
-    beams, greedy = TransformersJudge(card), VLLMJudge(card)
+    beams, greedy = TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))
     assert beams.identity != greedy.identity
     assert beams.identity["model"] == greedy.identity["model"] != str(wide_model)  # what is in the folder
     assert beams.notes == []
     assert greedy.notes == ["decoded greedily with the repetition penalty; its authors use 4 beams, which vLLM has not"]
-    assert VLLMJudge(make_card("autoj", wide_model)).notes == []
+    assert VLLMEngine(engine_options(make_card("autoj", wide_model))).notes == []
 
 
 def test_a_schema_that_is_not_held_to_is_said(wide_model, make_card):
     card = make_card("autoj", wide_model, response_schema={"type": "object"})
-    assert TransformersJudge(card).notes == ["asked without its JSON schema, which transformers cannot hold replies to"]
+    assert TransformersEngine(engine_options(card)).notes == [
+        "asked without its JSON schema, which transformers cannot hold replies to"
+    ]
 
 
 def test_what_needs_a_server_is_refused(wide_model, make_card):
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: an annotator of alpaca-eval needs a server"):
         check_available(load_judge_card("alpaca_eval_gpt4"), engine="transformers")
     with pytest.raises(InputError, match=r"what decoding\.extra asks for needs a server"):
-        TransformersJudge(make_card("autoj", wide_model, {"extra": {"tools": []}}))
+        check_available(make_card("autoj", wide_model, {"extra": {"tools": []}}), engine="transformers")
     with pytest.raises(InputError, match=r"engine transformers: asks nobody at http://x; leave --engine or --base-url"):
         check_available(load_judge_card("autoj"), "http://x", "transformers")
 
@@ -151,7 +153,7 @@ def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
     labels = card.verdict.labels.model_copy(update={"second": "22"})
     card = card.model_copy(update={"verdict": card.verdict.model_copy(update={"labels": labels})})
     with pytest.raises(InputError, match=r"the label '22' is 2 tokens of its tokenizer; use one"):
-        replies(TransformersJudge(card), PROMPTS)
+        replies(TransformersEngine(engine_options(card)), PROMPTS)
 
 
 def test_a_pickle_is_read_only_where_the_card_says_so(pickled_model_folder, tiny_model_folder, make_card):
@@ -162,7 +164,7 @@ def test_a_pickle_is_read_only_where_the_card_says_so(pickled_model_folder, tiny
     check_available(allowed)
     with judge_engine(allowed, engine="transformers") as judge:
         assert replies(judge, PROMPTS) == replies(
-            TransformersJudge(make_card("smollm2_demo", tiny_model_folder)), PROMPTS
+            TransformersEngine(engine_options(make_card("smollm2_demo", tiny_model_folder))), PROMPTS
         )
 
 
@@ -180,7 +182,7 @@ def test_a_pickle_that_would_run_code_runs_none(pickled_model_folder, make_card,
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"model.norm.weight": _Touch(str(ran))}, file, protocol=2)
     card = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
-    for judge in (TransformersJudge(card), VLLMJudge(card)):
+    for judge in (TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))):
         with pytest.raises(InputError, match=r"cannot load it \(UnpicklingError: Weights only load failed"):
             replies(judge, PROMPTS)
     assert not ran.exists()
@@ -193,4 +195,4 @@ def test_a_folder_without_weights_or_tokenizer_is_told(tiny_model_folder, make_c
         check_available(make_card("smollm2_demo", tmp_path))
     (tmp_path / "model.safetensors").write_bytes((tiny_model_folder / "model.safetensors").read_bytes())
     with pytest.raises(InputError, match=r"judge smollm2_demo: .* has no tokenizer"):
-        replies(TransformersJudge(make_card("smollm2_demo", tmp_path)), PROMPTS)
+        replies(TransformersEngine(engine_options(make_card("smollm2_demo", tmp_path))), PROMPTS)

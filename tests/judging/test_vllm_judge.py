@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from instruct.engines.base import Completion
+from instruct.engines import vllm
+from instruct.engines.base import Completion, Failure, Request
+from instruct.engines.pickles import safetensors_folder
+from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
+from instruct.judging.asking import engine_options, judge_engine
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.engines import Failure, Request, judge_engine, vllm
-from instruct.judging.engines.pickles import safetensors_folder
-from instruct.judging.engines.vllm import VLLMJudge
 from instruct.judging.prompts import PromptTemplate
 
 SCHEMA = {
@@ -110,7 +111,7 @@ def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smoll
             taken.append(request)
             yield request
 
-    engine = VLLMJudge(card)
+    engine = VLLMEngine(engine_options(card))
     try:
         assert engine.batch is None
         assert engine.tokens(prompts[7]) > 512
@@ -151,7 +152,7 @@ def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_fold
 
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
     card = load_judge_card("smollm2_demo").model_copy(update={"model": str(pickled_model_folder), "weights": "pickle"})
-    identity = VLLMJudge(card).identity["model"]
+    identity = VLLMEngine(engine_options(card)).identity["model"]
     folder = safetensors_folder(str(pickled_model_folder), None, identity)
     assert folder.is_relative_to(tmp_path / "cache")
     assert f"made into safetensors, once: {folder}" in capsys.readouterr().err.replace("\n", "")
@@ -163,4 +164,4 @@ def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_fold
     # Other weights in the same place are another model.
     state = {name: tensor + 1 for name, tensor in original.items()}
     torch.save(state, pickled_model_folder / "pytorch_model.bin")
-    assert VLLMJudge(card).identity["model"] != identity
+    assert VLLMEngine(engine_options(card)).identity["model"] != identity

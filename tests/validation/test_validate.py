@@ -248,7 +248,7 @@ def test_single_ratings_have_one_order_and_no_position(fake_server, work):
 
 
 def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, capsys, work):
-    monkeypatch.setattr("instruct.judging.engines.server.FAILURES_IN_A_ROW", 5)
+    monkeypatch.setattr("instruct.engines.server.FAILURES_IN_A_ROW", 5)
     down = {f"Good {n}.": "500" for n in range(4, 12)}
     url, _ = fake_server(down)
     call = ["--judge", "pandalm", "--against", "own.json", "--base-url", url, "--concurrency", "2"]

@@ -1,4 +1,4 @@
-"""A judge in vLLM on this machine."""
+"""A model in vLLM on this machine."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from instruct.engines.base import Failure, Reply, Request
+from instruct.engines.base import EngineOptions, Failure, Reply, Request
+from instruct.engines.local import LocalEngine
 from instruct.errors import InputError
-from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.local import LocalJudge
 
-# Prompts whose log-probabilities are computed together, and always the same ones.
-BATCH = 64
 # Prompts that a stream works on at once, vLLM's default but for the largest GPUs; and how many more wait inside vLLM,
 # so that it is full while replies are kept here.
 SLOTS, WAITING = 256, 64
@@ -21,24 +18,25 @@ SLOTS, WAITING = 256, 64
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
 
 
-class VLLMJudge(LocalJudge):
-    """A judge in vLLM on this machine, started with the first request that fits its context.
+class VLLMEngine(LocalEngine):
+    """A model in vLLM on this machine, started with the first request that fits its context.
 
-    A judge that is read off its labels' log-probabilities is asked in whole batches of 64 without a prefix cache:
-    near-tied log-probabilities then depend on neither the neighbours nor on what was asked before. One that writes is
-    asked in a stream with a prefix cache: each reply is given as it is finished.
+    With `options.batch`, requests are asked in whole batches of that size without a prefix cache: near-tied
+    log-probabilities then depend neither on their neighbours nor on what was asked before. Without it they are asked in
+    a stream with a prefix cache, and each reply is given as it is finished.
 
     Raises:
-        InputError: the card can be asked at a server only; when the first request is looked at: the weights cannot be
-            had or do not fit, a label is not one token, vLLM is not installed.
+        InputError: when the first request is looked at: the weights cannot be had or do not fit, a label is not one
+            token, vLLM is not installed.
     """
 
-    def __init__(self, card: JudgeCard) -> None:
-        super().__init__(card, "vllm")
-        self.batch: int | None = BATCH if card.verdict.labels else None
-        if card.decoding.beams > 1:
+    kind = "vllm"
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        if (beams := options.decoding.beams) > 1:
             self.identity["beams"] = 1
-            self.notes.append(GREEDY.format(beams=card.decoding.beams))
+            self.notes.append(GREEDY.format(beams=beams))
         self._client: Any = None
         self._numbers = itertools.count()  # vLLM's own of the prompts in its streams
 
@@ -46,13 +44,13 @@ class VLLMJudge(LocalJudge):
         super()._load_tokenizer()
         if importlib.util.find_spec("vllm") is None:
             raise InputError(
-                f"judge {self._card.name}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
+                f"{self._options.subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
                 "--engine transformers"
             )
 
     def _start(self) -> None:
+        from instruct.engines.pickles import safetensors_folder
         from instruct.engines.vllm_client import VLLMClient
-        from instruct.judging.engines.pickles import safetensors_folder
 
         model, revision = self._model, self._revision
         if self._pickled:
@@ -61,11 +59,11 @@ class VLLMJudge(LocalJudge):
             {
                 "model": model,
                 "revision": revision,
-                "max_model_len": self._card.context_length,
+                "max_model_len": self._options.context_length,
                 "max_num_seqs": self.batch or SLOTS,
                 "enable_prefix_caching": self.batch is None,
-                "skip_tokenizer_init": self._card.response_schema
-                is None,  # a schema is held to in the tokenizer's words
+                # a schema is followed in the tokenizer's words
+                "skip_tokenizer_init": self._options.response_schema is None,
             }
         )
 
@@ -125,7 +123,7 @@ class VLLMJudge(LocalJudge):
         return self._client
 
     def _asked(self, prompts: list[list[int]]) -> dict[str, Any]:
-        decoding = self._card.decoding
+        decoding = self._options.decoding
         return {
             "prompts": prompts,
             "limits": [decoding.max_tokens] * len(prompts),
@@ -134,7 +132,7 @@ class VLLMJudge(LocalJudge):
             "top_p": decoding.top_p,
             "repetition_penalty": decoding.repetition_penalty,
             "logprob_token_ids": list(self._labels.values()) or None,
-            "schema": self._card.response_schema,
+            "schema": self._options.response_schema,
             "stop_ids": self._stops,
             "adapter": None,
         }

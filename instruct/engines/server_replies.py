@@ -10,15 +10,12 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from instruct.engines.base import Completion, Prompt
+from instruct.engines.base import Completion, EngineOptions, Prompt
 from instruct.errors import InputError, InstructError, StoppedError
-from instruct.judging.cards import JudgeCard
 
 # What a server may keep as a whole number, and SQLite can.
 _LARGEST = 2**63 - 1
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
-# Reported as shut down; their users are told what to do instead.
-_GONE = {"gpt-4": "2026-10-23", "gpt-4-1106-preview": "2026-10-23"}
 
 
 class Refused(Exception):
@@ -64,28 +61,30 @@ def well_formed(text: str) -> str:
     return text
 
 
-def request_body(card: JudgeCard, prompt: Prompt, max_tokens_name: str = "max_tokens") -> tuple[str, dict[str, Any]]:
+def request_body(
+    options: EngineOptions, prompt: Prompt, max_tokens_name: str = "max_tokens"
+) -> tuple[str, dict[str, Any]]:
     """The path below the base URL, and what is sent there."""
-    decoding, labels = card.decoding, card.verdict.labels
-    body: dict[str, Any] = {"model": card.model, "temperature": decoding.temperature, "top_p": decoding.top_p}
+    decoding = options.decoding
+    body: dict[str, Any] = {"model": options.model, "temperature": decoding.temperature, "top_p": decoding.top_p}
     if decoding.repetition_penalty is not None:
         body["repetition_penalty"] = decoding.repetition_penalty
-    if card.response_schema is not None:
-        schema = {"name": "verdict", "schema": card.response_schema, "strict": True}
+    if options.response_schema is not None:
+        schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if isinstance(prompt, str):
         body |= {"prompt": well_formed(prompt), "max_tokens": decoding.max_tokens}
-        if labels:
+        if options.labels:
             body["logprobs"] = 5  # the most that OpenAI's own endpoint gives
         return "/completions", body | decoding.extra
     messages = [{**message, "content": well_formed(message["content"])} for message in prompt]
     body |= {"messages": messages, max_tokens_name: decoding.max_tokens}
-    if labels:
+    if options.labels:
         body |= {"logprobs": True, "top_logprobs": 20}
     return "/chat/completions", body | decoding.extra
 
 
-def read_reply(card: JudgeCard, data: bytes) -> Completion:
+def read_reply(options: EngineOptions, data: bytes) -> Completion:
     """The completion in the body of a reply with status 200. NaN and infinity are read as missing.
 
     Raises:
@@ -117,19 +116,19 @@ def read_reply(card: JudgeCard, data: bytes) -> Completion:
             raise Refused("the judge refuses to answer", ill=False)
         raise Fault("malformed reply: no text", answered=True, usage=usage)
     model = reply.get("model")
-    top, labels = _first_token(choice), card.verdict.labels
+    top, labels = _first_token(choice), options.labels
     # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
-    found = {label: top[label] for label in (labels.first, labels.second) if label in top} if labels and top else {}
+    found = {label: top[label] for label in labels if label in top} if top else {}
     completion = Completion(
         text,
         label_logprobs=found if labels else None,
         finish_reason=finish if isinstance(finish, str) else None,
         prompt_tokens=usage[0],
         completion_tokens=usage[1],
-        choice=_kept_choice(choice, text, counts) if card.needs_choice else None,
+        choice=_kept_choice(choice, text, counts) if options.keep_choice else None,
         model=model if isinstance(model, str) else None,
     )
-    if top is None and (labels or card.decoding.extra.get("logprobs")):
+    if top is None and (labels or options.decoding.extra.get("logprobs")):
         raise NoLogprobs(completion)
     return completion
 
@@ -175,7 +174,9 @@ def _kept_choice(choice: dict[str, Any], text: str, usage: Any) -> dict[str, Any
     return kept if total is None else {**kept, "total_tokens": total}
 
 
-def read_refusal(card: JudgeCard, endpoint: str, status: int, headers: Mapping[str, str], body: object) -> Exception:
+def read_refusal(
+    options: EngineOptions, endpoint: str, status: int, headers: Mapping[str, str], body: object
+) -> Exception:
     """What a status other than 200 means. The server's own words may repeat key or prompt: none of them is told.
 
     Returns:
@@ -183,38 +184,35 @@ def read_refusal(card: JudgeCard, endpoint: str, status: int, headers: Mapping[s
     """
     error = body if isinstance(body, dict) else {}
     code, message, parameter = error.get("code"), str(error.get("message")), error.get("param")
-    judge = f"judge {card.name}: {endpoint}"
+    asked = f"{options.subject}: {endpoint}"
     if status in (401, 403, 404):
-        return _no_access(card, endpoint, status)
+        return _no_access(options, endpoint, status)
     if status == 402 or code == "insufficient_quota":
-        return StoppedError(f"{judge} says that the key's quota is used up (HTTP {status}); add to it and run it again")
+        return StoppedError(f"{asked} says that the key's quota is used up (HTTP {status}); add to it and run it again")
     if status in (408, 409, 425, 429) or status >= 500:
         return Fault(f"HTTP {status}", wait=_retry_after(headers.get("retry-after")))
     if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(message):
-        asked = card.decoding.max_tokens
-        return Refused(f"too long: the prompt and {asked} tokens to answer exceed what the server takes", ill=False)
+        limit = options.decoding.max_tokens
+        return Refused(f"too long: the prompt and {limit} tokens to answer exceed what the server takes", ill=False)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
-    known = {*request_body(card, "")[1], *request_body(card, [])[1]}
+    known = {*request_body(options, "")[1], *request_body(options, [])[1]}
     if code in ("unsupported_parameter", "unsupported_value") and parameter in known:
         return InputError(
-            f"{judge}: model {card.model} does not take the {parameter} of this judge (HTTP {status}); "
+            f"{asked}: model {options.model} does not take the {parameter} of this judge (HTTP {status}); "
             "name another with --judge-model, or write a judge card of your own with what it takes"
         )
     return Refused(f"HTTP {status}")
 
 
-def _no_access(card: JudgeCard, endpoint: str, status: int) -> InstructError:
+def _no_access(options: EngineOptions, endpoint: str, status: int) -> InstructError:
     if status != 404:
         remedy = "check OPENAI_API_KEY and what it may use"
-    elif card.model in _GONE:
-        remedy = (
-            f"it is reported to have been shut down ({_GONE[card.model]}): --judge-model M asks another model with the "
-            "same prompt, under a name of its own, never beside published figures"
-        )
     else:
-        remedy = "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
-    return InputError(f"judge {card.name}: {endpoint} refuses model {card.model} (HTTP {status}); {remedy}")
+        remedy = options.gone or (
+            "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
+        )
+    return InputError(f"{options.subject}: {endpoint} refuses model {options.model} (HTTP {status}); {remedy}")
 
 
 def _retry_after(value: str | None) -> float | None:

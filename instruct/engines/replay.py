@@ -1,4 +1,4 @@
-"""Earlier replies in place of a judge."""
+"""Earlier replies in place of a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from instruct.errors import InputError, one_line
 from instruct.runs import sha256_of
 
 
-class ReplayJudge:
-    """Replies from a file in place of a judge; what the file does not hold is a Failure.
+class ReplayEngine:
+    """Replies from a file in place of a model; what the file does not hold is a Failure.
 
     A line is what `export_jsonl` writes, or one reply: {"text": …, "label_logprobs": …} and what else a Completion has,
     with the `key` of its request or the `prompt_sha256` of what was asked (see `prompt_sha256`). "failure" in place of
@@ -42,6 +42,9 @@ class ReplayJudge:
         self.identity: dict[str, Any] = identity or {"replay": sha256_of(self._path)}
         self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
         self.batch: int | None = None
+
+    def check(self) -> None:
+        """Nothing is asked."""
 
     def tokens(self, prompt: Prompt) -> None:
         return None

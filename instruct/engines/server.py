@@ -1,4 +1,4 @@
-"""A judge behind an OpenAI-compatible server."""
+"""A model behind an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from instruct.engines.base import Completion, Failure, Prompt, Reply, Request
+from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
+from instruct.engines.prompt_size import most_tokens
+from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.errors import InputError, InstructError, StoppedError
-from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
-from instruct.judging.money import most_usage
 
 # Requests under way at a server.
 CONCURRENCY = 64
@@ -40,8 +39,8 @@ _OPENAI = "https://api.openai.com/v1"
 _jitter = random.Random()
 
 
-class ServerJudge:
-    """A judge behind an OpenAI-compatible server. The key is taken from OPENAI_API_KEY and kept nowhere else.
+class ServerEngine:
+    """A model behind an OpenAI-compatible server. The key is taken from OPENAI_API_KEY and kept nowhere else.
 
     At most `concurrency` requests are under way; the next is taken when one of them is done and the caller has come
     back for more. What may pass (429, 5xx, no connection, no end within `timeout` seconds, a malformed reply) is asked
@@ -49,13 +48,13 @@ class ServerJudge:
 
     Raises:
         InputError: no request can succeed: no key, no access, no such model, nobody there, no log-probabilities where
-            the judge needs them.
+            they are needed.
         StoppedError: too many requests in a row failed, or the key's quota is used up.
     """
 
     def __init__(
         self,
-        card: JudgeCard,
+        options: EngineOptions,
         base_url: str | None,
         concurrency: int = CONCURRENCY,
         timeout: float = TIMEOUT,
@@ -63,13 +62,13 @@ class ServerJudge:
         if concurrency < 1:
             raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
-        self._card = card
+        self._options = options
         self._base_url = base_url or _OPENAI
         self._endpoint = _endpoint(base_url) if base_url else "api.openai.com"
-        self.identity: dict[str, Any] = {"endpoint": self._endpoint, "model": card.model}
+        self.identity: dict[str, Any] = {"endpoint": self._endpoint, "model": options.model}
         self.notes: list[str] = []
-        if card.decoding.beams > 1:
-            self.notes.append(f"decoded greedily by the server, not with the authors' {card.decoding.beams} beams")
+        if (beams := options.decoding.beams) > 1:
+            self.notes.append(f"decoded greedily by the server, not with the authors' {beams} beams")
         self.batch: int | None = None
         self._concurrency = concurrency
         self._timeout = timeout
@@ -93,8 +92,8 @@ class ServerJudge:
         """
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not key and self._endpoint == "api.openai.com":
-            needs = self._card.needs or "OPENAI_API_KEY, or --base-url of a server"
-            raise InputError(f"judge {self._card.name}: needs {needs}")
+            needs = self._options.needs or "OPENAI_API_KEY, or --base-url of a server"
+            raise InputError(f"{self._options.subject}: needs {needs}")
         if not (key.isascii() and key.isprintable()):
             raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
 
@@ -123,7 +122,7 @@ class ServerJudge:
                         yield self._portion(runner.run(_done(under_way, within=LAST_REPLIES)), under_way)
                     raise self._fatal
         finally:
-            if under_way and self._runner:  # the caller has had enough, and has not closed this judge by now
+            if under_way and self._runner:  # the caller has had enough, and has not closed this engine by now
                 runner.run(_cancelled(under_way))
 
     def _portion(
@@ -165,7 +164,7 @@ class ServerJudge:
                 if not self._answered and attempt >= PAID_ATTEMPTS:
                     self._end(
                         InputError(
-                            f"judge {self._card.name}: {self._endpoint} does not answer ({fault.reason}); "
+                            f"{self._options.subject}: {self._endpoint} does not answer ({fault.reason}); "
                             "start the server, or check --base-url"
                         )
                     )
@@ -178,14 +177,14 @@ class ServerJudge:
                     return Failure(fault.reason, request.usd * len(paid)) if paid else None
             else:
                 self._failed_in_a_row, self._worked = 0, True
-                return _with_what_was_paid(completion, paid, most_usage(self._card, request.prompt))
+                return _with_what_was_paid(completion, paid, self._most_usage(request.prompt))
         raise AssertionError
 
     async def _attempt(self, prompt: Prompt) -> Completion:
         import httpx2
         import openai
 
-        path, body = request_body(self._card, prompt, self._max_tokens_name)
+        path, body = request_body(self._options, prompt, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await self._client.post(
@@ -193,20 +192,20 @@ class ServerJudge:
                 )
                 self._answered = True
                 data = await _whole(response)
-            completion = read_reply(self._card, data)
+            completion = read_reply(self._options, data)
         except (Refused, Fault):
             raise
         except NoLogprobs as found:
             if not self._logprobs_seen:
                 raise InputError(
-                    f"judge {self._card.name}: {self._endpoint} gives no log-probabilities, from which this judge's "
+                    f"{self._options.subject}: {self._endpoint} gives no log-probabilities, from which this judge's "
                     "verdicts are read; take a server that does, or another judge"
                 ) from None
             return found.completion
         except openai.APIStatusError as error:
             self._answered = True
             headers = error.response.headers
-            raise read_refusal(self._card, self._endpoint, error.status_code, headers, error.body) from None
+            raise read_refusal(self._options, self._endpoint, error.status_code, headers, error.body) from None
         except TimeoutError:
             raise Fault("timed out", answered=True) from None
         except openai.APIConnectionError:
@@ -218,13 +217,18 @@ class ServerJudge:
         self._logprobs_seen = True
         return completion
 
+    def _most_usage(self, prompt: Prompt) -> tuple[int, int]:
+        """The most tokens of prompt and reply that can be charged for one attempt."""
+        decoding = self._options.decoding
+        return most_tokens(prompt, also=[decoding.extra, self._options.response_schema]), decoding.max_tokens
+
     def _count_failure(self, reason: str) -> None:
         self._failed_in_a_row += 1
         # At the end those that failed are all that is left, being asked the longest: that says nothing of the server.
         if self._failed_in_a_row >= FAILURES_IN_A_ROW and (self._more or not self._worked):
             self._end(
                 StoppedError(
-                    f"judge {self._card.name}: {self._failed_in_a_row} requests in a row failed at {self._endpoint} "
+                    f"{self._options.subject}: {self._failed_in_a_row} requests in a row failed at {self._endpoint} "
                     f"(the last: {reason}); what was judged is kept: run it again when the server is well"
                 )
             )

@@ -1,4 +1,4 @@
-"""A judge in transformers on this machine: where vLLM is not installed, and for beams, which vLLM has not."""
+"""A model in transformers on this machine: where vLLM is not installed, and for beam search, which vLLM lacks."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from instruct.engines.base import Reply, Request
-from instruct.judging.cards import JudgeCard
-from instruct.judging.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, LocalJudge
-from instruct.judging.engines.pickles import unreadable
+from instruct.engines.base import EngineOptions, Reply, Request
+from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, LocalEngine
+from instruct.engines.pickles import unreadable
 
 
-class TransformersJudge(LocalJudge):
-    """transformers' `generate` with the card's decoding, one prompt at a time: a reply has no neighbours.
+class TransformersEngine(LocalEngine):
+    """transformers' `generate` with the given decoding, one prompt at a time: a reply has no neighbours.
 
     Beams stop early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py). Samples are
     seeded a prompt.
 
     Raises:
-        InputError: the card can be asked at a server only; when the first request is looked at: the weights cannot be
-            had or do not load, a label is not one token.
+        InputError: when the first request is looked at: the weights cannot be had or do not load, a label is not one
+            token.
     """
 
-    def __init__(self, card: JudgeCard) -> None:
-        super().__init__(card, "transformers")
-        self.batch: int | None = None
-        if card.response_schema is not None:
+    kind = "transformers"
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        if options.response_schema is not None:
             self.notes.append("asked without its JSON schema, which transformers cannot hold replies to")
         self._network: Any = None
 
@@ -46,7 +46,7 @@ class TransformersJudge(LocalJudge):
         except Exception as error:  # a pickle that holds code, a torn file, an unknown architecture, ...
             raise unreadable(self._model, error) from error
         self._network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-        # What a model brings along (temperature, repetition penalty) would fill what the card leaves open.
+        # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
         self._network.generation_config = transformers.GenerationConfig()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
@@ -76,7 +76,7 @@ class TransformersJudge(LocalJudge):
     def _decoding(self) -> Any:
         from transformers import GenerationConfig
 
-        decoding = self._card.decoding
+        decoding = self._options.decoding
         more: dict[str, Any] = {"do_sample": False}
         if decoding.temperature > 0:
             more = {"do_sample": True, "temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": 0}
