@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.paired import Difference, paired_difference
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
 from instruct.judging import comparison as judging
 from instruct.judging.store import JudgmentStore
-from instruct.reporting.comparison import results_under
+from instruct.reporting.comparison import results_under, rounded
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.judges import card_of
 from instruct.reporting.render.terminal import columns
@@ -36,16 +37,6 @@ class Entry:
     scores: Mapping[str, float | None]
     card: str | None
     baseline_answers: Mapping[str, str] | None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The candidate's score less that of the entry it is held against, in points, over the `n` pairs that both read."""
-
-    n: int
-    points: float
-    interval: tuple[float, float] | None
-    p: float | None
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,7 @@ def _row(entry: Entry, entries: Sequence[Entry], first: str) -> Row:
         entry,
         against,
         [*_not_alike(entry, against), *_of_itself(entry)],
-        _difference(entry.scores, against.scores) if same_prompts else None,
+        paired_difference(entry.scores, against.scores) if same_prompts else None,
     )
 
 
@@ -158,35 +149,11 @@ def _not_alike(entry: Entry, other: Entry) -> list[str]:
     return found
 
 
-def _difference(ours: Mapping[str, float | None], theirs: Mapping[str, float | None]) -> Difference | None:
-    """Over the prompts that both have a verdict on.
-
-    The interval is Student's for the mean of paired differences; `p` the paired permutation
-    test's (significance.sign_flip_test).
-    """
-    import numpy as np
-    from scipy import stats
-
-    from instruct.reporting.significance import sign_flip_test
-
-    differences = 100 * np.array(
-        [one - other for prompt, one in ours.items() if one is not None and (other := theirs[prompt]) is not None]
-    )
-    n = len(differences)
-    if not n:
-        return None
-    points = float(differences.mean())
-    if n < 2:
-        return Difference(n, points, None, None)
-    half = float(stats.t.ppf(0.975, n - 1) * differences.std(ddof=1) / np.sqrt(n))
-    return Difference(n, points, (points - half, points + half), sign_flip_test(differences)[0])
-
-
 def _cells(row: Row) -> dict[str, Any]:
     """A row's figures by their column."""
     ours = row.entry.comparison
     figures = ours["policies"][ours["leading"]]
-    difference = row.difference
+    difference = row.difference if row.difference and row.difference.n else None
     low, high = figures["interval"] or (None, None)
     return {
         "judge": row.entry.judge,
@@ -200,7 +167,7 @@ def _cells(row: Row) -> dict[str, Any]:
         "interval_low": low,
         "interval_high": high,
         "held_against": _label(row.against) if row.against else "",
-        "difference": round(difference.points, 6) if difference else None,
+        "difference": rounded(difference.points) if difference else None,
         "difference_low": round(difference.interval[0], 6) if difference and difference.interval else None,
         "difference_high": round(difference.interval[1], 6) if difference and difference.interval else None,
         "difference_n": difference.n if difference else None,
@@ -232,14 +199,15 @@ def _shown(row: Row) -> list[str]:
     cells = _cells(row)
     figures = row.entry.comparison["policies"][row.entry.comparison["leading"]]
     difference = row.difference
+    shown = "-"
+    if difference is not None and difference.points is not None:
+        shown = f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
     return [
         *(str(cells[key]) for key in ("judge", "run", "candidate", "baseline", "policy", "n_judged")),
         number(figures["win_rate"]),
         number(figures["standard_error"]),
         span(figures["interval"]),
-        f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
-        if difference
-        else "-",
+        shown,
         probability(difference.p if difference else None),
     ]
 

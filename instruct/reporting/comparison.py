@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 
+from instruct.analysis.intervals import intervals, rounded_interval, values_of, wilson_interval
+from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import Policy
+from instruct.analysis.paired import paired_difference
 from instruct.analysis.pairs import PairResult, pair_results
 from instruct.analysis.power import power
-from instruct.analysis.results import LengthFigures, Part, PermutationTest, Significance, SignTest
+from instruct.analysis.results import LengthFigures, Paired, Part, PermutationTest, Significance, SignTest
+from instruct.analysis.significance import sign_flip_test, sign_test
 from instruct.analysis.statistics import Tally, position_statistics, tally
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
-from instruct.reporting.intervals import intervals, rounded_interval, values_of, wilson_interval
-from instruct.reporting.lengths import length_figures
 from instruct.reporting.schema import Comparison, Ratings, ReasonCount, TallyFigures
-from instruct.reporting.significance import sign_flip_test, sign_test
 
 # A server's words may differ from reply to reply: beyond so many reasons the rest is one line.
 _MOST_REASONS = 20
@@ -101,6 +103,44 @@ def compare(
         notes=list(results.get("notes") or []),
         warnings=warnings,
     )
+
+
+def paired_comparisons(
+    judged: Mapping[tuple[str, str, str], Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
+) -> list[Paired]:
+    """For every two candidates that a judge compared with one baseline, the difference of their win rates.
+
+    Under the policy that leads for both, or `single` if different policies lead.
+
+    Args:
+        judged: verdicts by judge, candidate and baseline.
+        cards: the judges', None if a card is gone.
+    """
+    found = []
+    for (one, ours), (other, theirs) in itertools.combinations(judged.items(), 2):
+        (judge, first, baseline), (another, second, other_baseline) = one, other
+        if (judge, baseline) != (another, other_baseline):
+            continue
+        card = cards[judge]
+        leading = {leading_policy(card, ours), leading_policy(card, theirs)}
+        policy: Policy = leading.pop() if len(leading) == 1 else "single"
+        difference = paired_difference(
+            *({pair.instruction: pair.score for pair in results_under(card, each, policy)} for each in (ours, theirs))
+        )
+        found.append(
+            Paired(
+                judge=judge,
+                policy=policy,
+                first=first,
+                second=second,
+                baseline=baseline,
+                n=difference.n,
+                difference=rounded(difference.points),
+                interval=rounded_interval(difference.interval),
+                p=difference.p,
+            )
+        )
+    return found
 
 
 def leading_policy(card: JudgeCard | None, judgments: Sequence[Judgment]) -> Policy:

@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.lengths import lengths_of
 from instruct.analysis.panel import Outcomes, agreements, majority
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError
 from instruct.judging import comparison as judging
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.comparison import compare, leading_policy, results_under, rounded, tally_figures
+from instruct.reporting.comparison import (
+    compare,
+    leading_policy,
+    paired_comparisons,
+    results_under,
+    rounded,
+    tally_figures,
+)
 from instruct.reporting.exports import write_exports
 from instruct.reporting.figures import draw_figures, figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.judges import card_of, changed_card, describe
-from instruct.reporting.lengths import lengths_of
 from instruct.reporting.lineage import lineage_warnings
-from instruct.reporting.paired import paired_comparisons
 from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
-from instruct.reporting.remembered import remembering
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import write_page
 from instruct.reporting.schema import SCHEMA_VERSION, Comparison, Judge, LengthControl, Panel, Report, System, Unjudged
@@ -72,11 +77,6 @@ def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
         InputError: no run directory, nothing judged in it, or a difficulty file that does not fit.
     """
     run = RunDirectory(run_folder)
-    with remembering(run.folder / ".statistics.json"):
-        return _build(run, difficulty)
-
-
-def _build(run: RunDirectory, difficulty: Difficulty | None) -> Report:
     manifest, config = run.manifest(), run.config()
     found, usd = _read_store(run, manifest)
     files = answer_files(run, manifest)

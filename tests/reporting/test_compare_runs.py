@@ -8,9 +8,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from instruct.analysis.intervals import bootstrap_interval
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
@@ -66,8 +68,7 @@ def test_the_same_judges_figures_side_by_side_with_the_paired_difference(two):
     theirs = [1.0] * 10 + [0.0] * 9
     found = second.difference
     assert (found.n, found.points) == (19, pytest.approx(100 * (14.5 - 10) / 19))
-    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
-    assert found.interval == pytest.approx([100 * interval.low, 100 * interval.high])
+    assert found.interval == bootstrap_interval(np.array(ours) - np.array(theirs))
     test = stats.permutation_test(
         ([a - b for a, b in zip(ours, theirs, strict=True)],), sum, permutation_type="samples", n_resamples=10**6
     )

@@ -13,7 +13,6 @@ from instruct.engines.base import Completion
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 PAIRS = 805
@@ -72,18 +71,8 @@ def reported(run, verb, *flags):
 def test_a_complete_run_is_reported_without_a_request_and_without_heavy_packages(complete_run, verb):
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]
-    build_report(complete_run.folder)  # what scipy and statsmodels computed is kept
     # Nothing that could ask anybody, and nothing that takes seconds to import.
     assert reported(complete_run, verb, *(flags if verb == "judge" else [])) == "[]"
-
-
-def test_what_heavy_packages_computed_is_kept_for_the_next_report(complete_run):
-    assert "statsmodels" in reported(complete_run, "report")
-    kept = (complete_run.folder / ".statistics.json").read_bytes()
-    figures = (complete_run.report / "report.json").read_bytes()
-    assert reported(complete_run, "report") == "[]"
-    assert (complete_run.folder / ".statistics.json").read_bytes() == kept
-    assert (complete_run.report / "report.json").read_bytes() == figures
 
 
 def annotations(path, annotator="nobody_knows", **changes):

@@ -13,9 +13,6 @@ from sklearn.metrics import cohen_kappa_score
 
 from instruct.analysis.panel import agreements, cohen_kappa, majority
 from instruct.analysis.statistics import Tally
-from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.report import build_report, write_report
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
 
@@ -60,44 +57,3 @@ def test_the_majority_over_every_vote_of_three_judges():
 
 def test_a_pair_that_one_judge_was_not_shown_has_the_others_votes():
     assert majority({"one": {"a": "win"}, "other": {"a": "win", "b": "loss"}}) == Tally(win=1, loss=1)
-
-
-def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs):
-    write_answers("emo", 8)
-    win, loss, unread = ("first", "second"), ("second", "first"), ("unparsed", "unparsed")
-    for judge, pairs in {
-        "alone": [win] * 6 + [loss, unread],
-        "both": [win] * 5 + [loss] * 2 + [unread],
-        "sided": [loss] * 7 + [unread],
-    }.items():
-        card(judge)
-        judge_pairs(pairs, judge=judge)
-    card("elsewhere")
-    judge_pairs([win] * 8, judge="elsewhere", baseline="other")
-    report = build_report(run.folder)
-    (panel,) = report["panels"]
-    assert (panel["candidate"], panel["baseline"]) == ("emo", "mle")
-    assert panel["policies"] == {"alone": "strict", "both": "strict", "sided": "strict"}
-    assert [found["judges"] for found in panel["agreements"]] == [
-        ["alone", "both"],
-        ["alone", "sided"],
-        ["both", "sided"],
-    ]
-    assert [round(found["kappa"], 2) for found in panel["agreements"]] == [0.59, 0.0, 0.0]
-    assert [panel["majority"][key] for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
-    text = write_report(run.folder, report).read_text(encoding="utf-8")
-    assert "- **majority of 3 judges: no difference shown between emo and mle: emo's win rate is 71.4 %" in text
-    assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
-    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 62.5 to 75.0 |" in text
-    summary = render_summary(report)
-    assert "majority of 3 judges: no difference shown between emo and mle" in summary
-    assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
-
-
-def test_one_judge_is_no_panel(run, card, write_answers, judge_pairs):
-    write_answers("emo", 6)
-    card("j")
-    judge_pairs([("first", "second")] * 6)
-    report = build_report(run.folder)
-    assert report["panels"] == []
-    assert "majority" not in render_markdown(report) + render_summary(report)

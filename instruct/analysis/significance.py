@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.reporting.intervals import RESAMPLES, SEED, chunks
-from instruct.reporting.remembered import remembered
+from instruct.analysis.intervals import RESAMPLES, SEED, chunks
 
 # 2 ** 13 flips are fewer than 10,000 resamples: all are counted.
 _ALL_FLIPS = RESAMPLES.bit_length() - 1
 
 
-@remembered
 def sign_test(wins: int, losses: int) -> float | None:
-    """The two-sided p-value of the exact sign test, ties dropped; None where nothing but ties is left.
+    """The two-sided p-value of the exact sign test, ties dropped; None if only ties are left.
 
-    The hypothesis: a pair that is no tie is as likely won as lost. Source: Dixon and Mood, Journal of the American
-    Statistical Association 41 (1946); computed by scipy.stats.binomtest.
+    The hypothesis: a pair that is not a tie is as likely won as lost. With n such pairs, m of them on the side that has
+    fewer, p = min(1, 2 P(X <= m)) for X ~ Binomial(n, 1/2).
+
+    Source: Dixon and Mood, Journal of the American Statistical Association 41 (1946).
     """
-    if not wins + losses:
+    n, fewer = wins + losses, min(wins, losses)
+    if not n:
         return None
-    from scipy.stats import binomtest
-
-    return float(binomtest(wins, wins + losses, 0.5).pvalue)
+    # P(X <= m) as a multiple of P(X = m): each term is the one before it times k / (n - k + 1).
+    total, term = 1.0, 1.0
+    for k in range(fewer, 0, -1):
+        term *= k / (n - k + 1)
+        total += term
+        if term < 1e-18:
+            break
+    return min(1.0, 2 * total * (math.comb(n, fewer) / 2**n))
 
 
 def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]:

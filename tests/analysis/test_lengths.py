@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
 
-from instruct.reporting.intervals import wilson_interval
-from instruct.reporting.lengths import by_difference, length_adjusted, length_figures
-from instruct.reporting.report import build_report
-
-WIN, LOSS = ("first", "second"), ("second", "first")
+from instruct.analysis.intervals import wilson_interval
+from instruct.analysis.lengths import by_difference, length_adjusted, length_figures
 
 
 def sample(n: int, seed: int, slope: float = 1.0, level: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -132,22 +131,22 @@ def test_bins_equal_the_quintiles_of_pandas(pairs):
         assert [[each[key] for key in ("low", "high", "n")] for each in found] == theirs.to_numpy().tolist()
 
 
-def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
-    card("j")
-    write_answers("emo", 12, output="a longer answer")
-    write_answers("mle", 10, output="short")
-    judge_pairs([WIN] * 6 + [LOSS] * 3 + [("failed", "failed")] + [WIN] * 2)
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
-    length = comparison["length"]
-    assert (length["candidate_mean"], length["baseline_mean"]) == (15, 5)
-    (one,) = length["by_difference"]
-    assert (one["low"], one["high"], one["n"], one["win_rate"]) == (10, 10, 9, pytest.approx(200 / 3, abs=1e-6))
-    assert length["adjusted"]["note"] == "fewer than 20 pairs"
-    (run.outputs / "mle.json").unlink()
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
-    assert comparison["length"] is None
-
-
 def test_without_pairs_there_are_no_figures():
     nothing = np.array([], dtype=np.int64)
     assert length_figures(np.array([]), nothing, nothing) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("n", [20, 60, 805])
+@pytest.mark.parametrize("shades", [False, True])
+def test_the_adjusted_rate_equals_statsmodels(seed, n, shades):
+    scores, difference = sample(n, seed, slope=3.0)
+    if shades:
+        scores = 0.02 + 0.95 * scores
+    term = np.tanh(difference / difference.std(ddof=1))
+    fit = GLM(scores, np.column_stack([np.ones_like(term), term]), family=Binomial()).fit(cov_type="HC0", tol=1e-14)
+    rate = 1 / (1 + np.exp(-fit.params[0]))
+    spread = 1.96 * rate * (1 - rate) * np.sqrt(fit.cov_params()[0, 0])
+    found = length_adjusted(scores, difference)
+    assert found["win_rate"] == pytest.approx(100 * rate, abs=1e-6)
+    assert found["interval"] == pytest.approx([100 * max(0, rate - spread), 100 * min(1, rate + spread)], abs=1e-6)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from instruct.analysis.intervals import rounded_interval, wilson_interval
 from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
-from instruct.reporting.intervals import rounded_interval, wilson_interval
-from instruct.reporting.remembered import remembered
 
 MODEL = (
     "fractional logistic regression: logit E[score] = a + b tanh(d / std(d)), d the candidate's characters minus the "
@@ -17,6 +16,7 @@ MODEL = (
 )
 LEAST_PAIRS = 20
 _BINS = 5
+_MOST_STEPS = 100
 
 
 def length_figures(
@@ -62,7 +62,6 @@ def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) ->
     return found
 
 
-@remembered
 def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> LengthAdjusted:
     """The win rate were both answers of one length, by the MODEL.
 
@@ -70,19 +69,16 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
     unpenalised regression of this comparison alone. It is not the leaderboard's length-controlled rate.
 
     Source: Dubois et al., Length-Controlled AlpacaEval (arXiv 2404.04475), equation 2, for the term; Papke and
-    Wooldridge, Journal of Applied Econometrics 11 (1996), for scores between 0 and 1 and their covariance; computed by
-    statsmodels (GLM, Binomial family, cov_type="HC0").
+    Wooldridge, Journal of Applied Econometrics 11 (1996), for scores between 0 and 1 and their covariance. Equal to
+    statsmodels' GLM with Binomial family and cov_type="HC0".
     """
     note = _unfit(scores, difference)
     if note is None:
-        from statsmodels.genmod.families import Binomial
-        from statsmodels.genmod.generalized_linear_model import GLM
-
         term = np.tanh(difference / difference.std(ddof=1))
-        fit = GLM(scores, np.column_stack([np.ones_like(term), term]), family=Binomial()).fit(cov_type="HC0")
-        error = float(np.sqrt(fit.cov_params()[0, 0]))
-        if fit.converged and np.isfinite(error):
-            rate = float(1 / (1 + np.exp(-fit.params[0])))
+        fit = _fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
+        if fit is not None:
+            level, error = fit
+            rate = float(1 / (1 + np.exp(-level)))
             spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
             return LengthAdjusted(
                 win_rate=round(100 * rate, 6),
@@ -92,6 +88,34 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
             )
         note = "the regression does not converge"
     return LengthAdjusted(win_rate=None, interval=None, model=MODEL, note=note)
+
+
+def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float] | None:
+    """The first coefficient of a fractional logistic regression and its robust (HC0) standard error.
+
+    Iteratively reweighted least squares, which for the logit link is Newton's method. None if it does not converge.
+
+    Args:
+        scores: shape (pairs,), 0 to 1.
+        x: shape (pairs, terms), the intercept first.
+    """
+    beta = np.zeros(x.shape[1])
+    for _ in range(_MOST_STEPS):
+        mean = 1 / (1 + np.exp(-(x @ beta)))
+        information = x.T @ (x * (mean * (1 - mean))[:, None])
+        try:
+            inverse = np.linalg.inv(information)
+        except np.linalg.LinAlgError:
+            return None
+        step = inverse @ (x.T @ (scores - mean))
+        beta = beta + step
+        if not np.isfinite(beta).all():
+            return None
+        if np.abs(step).max() < 1e-10:
+            residuals = x * (scores - mean)[:, None]
+            covariance = inverse @ (residuals.T @ residuals) @ inverse
+            return float(beta[0]), float(np.sqrt(covariance[0, 0]))
+    return None
 
 
 def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | None:
