@@ -1,4 +1,4 @@
-"""95 % intervals of a win rate: AlpacaEval's by the standard error, the bootstrap's, and Wilson's."""
+"""95 % intervals of a win rate: Wilson's, AlpacaEval's from the standard error, and the bootstrap's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.results import Intervals
-from instruct.analysis.statistics import Tally
-
 RESAMPLES = 10_000
 SEED = 0
 _Z = NormalDist().inv_cdf(0.975)
@@ -21,21 +18,19 @@ _AT_ONCE = 4_000_000
 _FEW_VALUES = 16
 
 
-def intervals(counts: Tally) -> Intervals:
-    """The three intervals of a tally, in percent; the bootstrap's and the standard error's need two verdicts."""
-    values = values_of(counts)
-    return Intervals(
-        standard_error=rounded_interval(counts.interval),
-        bootstrap=rounded_interval(bootstrap_interval(values)),
-        wilson=rounded_interval(wilson_interval(counts.points, counts.n_judged)),
-    )
+def win_rate_interval(scores: NDArray[np.float64], graded: bool) -> list[float] | None:
+    """The leading 95 % interval of 100 * mean(scores), in percent.
 
-
-def values_of(counts: Tally) -> NDArray[np.float64]:
-    """A tally's scores, 0 to 1, one for each pair with a verdict."""
-    if counts.scores is not None:
-        return np.array(counts.scores, dtype=np.float64)
-    return np.repeat([1.0, 0.5, 0.0], [counts.win, counts.tie, counts.loss])
+    Wilson's score interval for counted verdicts (win 1, tie 1/2, loss 0); for graded preferences the mean -/+ 1.96
+    standard errors, which is AlpacaEval's, cut to 0..100. None without scores, or with a single graded one.
+    """
+    n = len(scores)
+    if not graded:
+        return wilson_interval(float(scores.sum()), n)
+    if n < 2:
+        return None
+    rate, spread = 100 * float(scores.mean()), 196 * float(scores.std(ddof=1)) / math.sqrt(n)
+    return [max(0.0, rate - spread), min(100.0, rate + spread)]
 
 
 def bootstrap_interval(values: NDArray[np.float64]) -> list[float] | None:

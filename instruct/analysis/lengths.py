@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.intervals import rounded_interval, wilson_interval
+from instruct.analysis.intervals import rounded_interval, win_rate_interval
 from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
 
 MODEL = (
@@ -42,10 +42,11 @@ def length_figures(
 def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
     """Five bins of about as many pairs each, cut at the quintiles of the difference; fewer where these coincide.
 
-    The intervals are Wilson's: a bin may be small, or of wins alone.
+    The intervals are by the rule of the win rate (intervals.win_rate_interval).
     """
     cuts = np.unique(np.quantile(difference, np.arange(1, _BINS) / _BINS))
     place = np.searchsorted(cuts, difference)  # a difference at a cut is below it
+    graded = not np.isin(scores, (0, 0.5, 1)).all()
     found = []
     for number in np.unique(place):
         inside = place == number
@@ -56,7 +57,7 @@ def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) ->
                 high=int(difference[inside].max()),
                 n=n,
                 win_rate=round(100 * points / n, 6),
-                interval=rounded_interval(wilson_interval(points, n)) or [],
+                interval=rounded_interval(win_rate_interval(scores[inside], graded)),
             )
         )
     return found

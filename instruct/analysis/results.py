@@ -8,14 +8,6 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 
-class Intervals(TypedDict):
-    """The win rate's 95 % intervals, by three methods; None where one is not defined."""
-
-    standard_error: list[float] | None
-    bootstrap: list[float] | None
-    wilson: list[float] | None
-
-
 class SignTest(TypedDict):
     """The exact sign test over the `n` pairs that are no tie; `p` None without any."""
 
@@ -44,7 +36,7 @@ class LengthBin(TypedDict):
     high: int
     n: int
     win_rate: float
-    interval: list[float]
+    interval: list[float] | None
 
 
 class LengthAdjusted(TypedDict):

@@ -9,12 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.intervals import bootstrap_interval, win_rate_interval
 from instruct.analysis.outcomes import ShownVerdict
 
 # Of six coin tosses all fall alike in 2 of 64 cases: with fewer pairs than six no result is below 5 %.
 LEAST_PAIRS = 6
 
 Finding = Literal["candidate", "baseline", "no difference", "too few"]
+IntervalMethod = Literal["wilson", "standard error"]
 
 
 @dataclass(frozen=True)
@@ -85,12 +90,29 @@ class Tally:
         return 100 * math.sqrt(squares / (n - 1) / n)
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Win rate -/+ 1.96 standard errors, in percent and cut to 0..100; None without a standard error."""
-        rate, error = self.win_rate, self.standard_error
-        if rate is None or error is None:
+    def values(self) -> NDArray[np.float64]:
+        """The scores, 0 to 1, one for each pair with a verdict: shape (n_judged,)."""
+        if self.scores is not None:
+            return np.array(self.scores, dtype=np.float64)
+        return np.repeat([1.0, 0.5, 0.0], [self.win, self.tie, self.loss])
+
+    @property
+    def interval(self) -> list[float] | None:
+        """The leading 95 % interval of the win rate, in percent; None where it is not defined."""
+        return win_rate_interval(self.values, graded=self.scores is not None)
+
+    @property
+    def interval_method(self) -> IntervalMethod:
+        """What `interval` is: Wilson's for counted verdicts, by the standard error for graded preferences."""
+        return "wilson" if self.scores is None else "standard error"
+
+    @property
+    def second_interval(self) -> list[float] | None:
+        """The bootstrap interval, only where it would lead to another finding; None otherwise."""
+        if self.finding == "too few":
             return None
-        return max(0.0, rate - 1.96 * error), min(100.0, rate + 1.96 * error)
+        second = bootstrap_interval(self.values)
+        return None if _finding(second) == self.finding else second
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -102,17 +124,19 @@ class Tally:
     @property
     def finding(self) -> Finding:
         """Who won, by whether the interval includes 50; `too few` with fewer than six verdicts."""
-        interval = self.interval
-        if interval is None or self.n_judged < LEAST_PAIRS:
-            return "too few"
-        if interval[0] > 50:
-            return "candidate"
-        return "baseline" if interval[1] < 50 else "no difference"
+        return "too few" if self.n_judged < LEAST_PAIRS else _finding(self.interval)
 
     @property
     def reversible(self) -> bool:
         """Whether the pairs without a verdict could put the win rate on the other side of 50."""
         return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
+
+
+def _finding(interval: list[float] | None) -> Finding:
+    if interval is None:
+        return "too few"
+    low, high = interval
+    return "candidate" if low > 50 else "baseline" if high < 50 else "no difference"
 
 
 def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None) -> Tally:

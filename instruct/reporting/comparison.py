@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from instruct.analysis.intervals import intervals, rounded_interval, values_of, wilson_interval
+from instruct.analysis.intervals import rounded_interval
 from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
@@ -18,6 +18,7 @@ from instruct.analysis.power import power
 from instruct.analysis.results import LengthFigures, Paired, Part, PermutationTest, Significance, SignTest
 from instruct.analysis.significance import sign_flip_test, sign_test
 from instruct.analysis.statistics import Tally, position_statistics, tally
+from instruct.judging import comparison as judging
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.schema import Comparison, Ratings, ReasonCount, TallyFigures
@@ -98,7 +99,7 @@ def compare(
         length=_length(pairs, *lengths) if lengths else None,
         length_control=None,
         parts=_parts(pairs),
-        power=power(values_of(counts)),
+        power=power(counts.values),
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=list(results.get("notes") or []),
         warnings=warnings,
@@ -106,7 +107,7 @@ def compare(
 
 
 def paired_comparisons(
-    judged: Mapping[tuple[str, str, str], Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
+    judged: Mapping[judging.Comparison, Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
 ) -> list[Paired]:
     """For every two candidates that a judge compared with one baseline, the difference of their win rates.
 
@@ -180,7 +181,8 @@ def tally_figures(counts: Tally) -> TallyFigures:
         discrete_win_rate=rounded(counts.discrete_win_rate),
         standard_error=rounded(counts.standard_error),
         interval=rounded_interval(counts.interval),
-        intervals=intervals(counts),
+        interval_method=counts.interval_method,
+        second_interval=rounded_interval(counts.second_interval),
         bounds=rounded_interval(counts.bounds),
         finding=counts.finding,
         reversible=counts.reversible,
@@ -193,7 +195,7 @@ def rounded(value: float | None) -> float | None:
 
 
 def _significance(counts: Tally) -> Significance:
-    p, resamples = sign_flip_test(values_of(counts) - 0.5)
+    p, resamples = sign_flip_test(counts.values - 0.5)
     return Significance(
         sign_test=SignTest(p=sign_test(counts.win, counts.loss), n=counts.win + counts.loss),
         permutation_test=PermutationTest(p=p, resamples=resamples),
@@ -231,7 +233,7 @@ def _parts(pairs: Iterable[PairResult]) -> list[Part]:
                 loss=counts.loss,
                 unread=counts.unread,
                 win_rate=rounded(counts.win_rate),
-                interval=rounded_interval(wilson_interval(counts.points, counts.n_judged)),
+                interval=rounded_interval(counts.interval),
             )
         )
     return found

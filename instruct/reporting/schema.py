@@ -10,10 +10,10 @@ from typing import Any
 
 from typing_extensions import TypedDict  # pydantic cannot read typing's before Python 3.12
 
-from instruct.analysis.results import Intervals, LengthFigures, PairAgreement, Paired, Part, Power, Significance
+from instruct.analysis.results import LengthFigures, PairAgreement, Paired, Part, Power, Significance
 
 # Raised when a key of report.json changes its meaning or goes; a new key leaves it.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class LengthHistogram(TypedDict):
@@ -64,7 +64,8 @@ class TallyFigures(TypedDict):
 
     `kind`: `weighted` where the judge's preferences have shades (AlpacaEval 2): they make the win rate, its error and
     its bounds, and the counts and `discrete_win_rate` are of preferences above, at and below a draw. Else `counted`,
-    and both rates are the same. `interval` is that of the standard error, which the finding goes by.
+    and both rates are the same. `interval` is the 95 % interval by `interval_method`, which the finding follows;
+    `second_interval`, the bootstrap's, is there only if it would lead to another finding.
     """
 
     kind: str
@@ -79,7 +80,8 @@ class TallyFigures(TypedDict):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: list[float] | None
-    intervals: Intervals
+    interval_method: str  # wilson | standard error
+    second_interval: list[float] | None
     bounds: list[float] | None
     finding: str  # candidate | baseline | no difference | too few
     reversible: bool

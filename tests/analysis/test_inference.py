@@ -14,7 +14,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from instruct.analysis import intervals as intervals_module
 from instruct.analysis import significance as significance_module
-from instruct.analysis.intervals import bootstrap_interval, intervals, values_of, wilson_interval
+from instruct.analysis.intervals import bootstrap_interval, wilson_interval, win_rate_interval
 from instruct.analysis.power import power
 from instruct.analysis.significance import sign_flip_test, sign_test
 from instruct.analysis.statistics import Tally
@@ -43,7 +43,7 @@ def test_wilson_equals_its_formula(n, share):
     "counts", [Tally(win=205, tie=16, loss=584), Tally(win=6, tie=1, loss=5), weighted(120, 1), weighted(805, 2)]
 )
 def test_bootstrap_equals_scipy_up_to_the_draw(counts):
-    values = values_of(counts)
+    values = counts.values
     low, high = bootstrap_interval(values)
     theirs = stats.bootstrap(
         (values,), np.mean, n_resamples=10_000, method="percentile", batch=500, rng=np.random.default_rng(7)
@@ -56,18 +56,26 @@ def test_bootstrap_equals_scipy_up_to_the_draw(counts):
 
 
 def test_bootstrap_of_counts_and_of_rows_are_one_distribution(monkeypatch):
-    values = values_of(Tally(win=90, tie=20, loss=60))
+    values = Tally(win=90, tie=20, loss=60).values
     counts = bootstrap_interval(values)
     monkeypatch.setattr(intervals_module, "_FEW_VALUES", 0)
     monkeypatch.setattr(intervals_module, "_AT_ONCE", 100_000)
     assert bootstrap_interval(values) == pytest.approx(counts, abs=0.6)
 
 
+def every_interval(counts: Tally) -> dict[str, list[float] | None]:
+    return {
+        "wilson": wilson_interval(counts.points, counts.n_judged),
+        "standard_error": win_rate_interval(counts.values, graded=True),
+        "bootstrap": bootstrap_interval(counts.values),
+    }
+
+
 @given(counted)
 @settings(max_examples=40, deadline=None)
 def test_every_interval_holds_the_win_rate_and_mirrors(counts):
-    found = intervals(counts)
-    other = intervals(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
+    found = every_interval(counts)
+    other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
     assert (found["wilson"] is None) == (counts.n_judged == 0)
     assert (found["bootstrap"] is None) == (found["standard_error"] is None) == (counts.n_judged < 2)
     for name, interval in found.items():
@@ -82,9 +90,33 @@ def test_every_interval_holds_the_win_rate_and_mirrors(counts):
 
 def test_wilson_of_scores_is_never_narrower_than_their_spread_needs():
     for seed in range(5):
-        found = intervals(weighted(400, seed))
+        found = every_interval(weighted(400, seed))
         wilson, spread = (found[name][1] - found[name][0] for name in ("wilson", "standard_error"))
         assert wilson >= spread - 0.1
+
+
+@given(counted)
+def test_wilson_leads_for_counted_verdicts(counts):
+    assert counts.interval == wilson_interval(counts.points, counts.n_judged)
+    assert counts.interval_method == "wilson"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_alpaca_evals_standard_error_leads_for_graded_preferences(seed):
+    counts = weighted(200, seed)
+    spread = 1.96 * counts.standard_error
+    assert counts.interval == pytest.approx([counts.win_rate - spread, counts.win_rate + spread])
+    assert counts.interval_method == "standard error"
+
+
+def test_a_second_interval_appears_only_where_the_finding_would_differ():
+    assert Tally(win=55, loss=45).second_interval is None
+    assert Tally(win=70, loss=30).second_interval is None
+    assert Tally(win=3).second_interval is None
+    ties = Tally(win=14, tie=83, loss=3)  # ties vary little, which Wilson's interval does not use
+    assert ties.finding == "no difference"
+    assert ties.second_interval == bootstrap_interval(ties.values)
+    assert ties.second_interval[0] > 50
 
 
 @given(st.integers(0, 120), st.integers(0, 120))
@@ -150,7 +182,7 @@ def test_without_differences_nothing_is_shown():
 @given(st.builds(Tally, win=st.integers(1, 300), tie=st.integers(0, 50), loss=st.integers(1, 300)))
 @settings(max_examples=40, deadline=None)
 def test_power_equals_statsmodels(counts):
-    values = values_of(counts)
+    values = counts.values
     found = power(values)
     deviation = np.std(values, ddof=1)
     effect = zt_ind_solve_power(nobs1=len(values), alpha=0.05, power=0.8, ratio=0)

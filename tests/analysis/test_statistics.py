@@ -36,7 +36,7 @@ def test_counts_and_figures_equal_numpy_and_scipy(found):
         assert counts.win_rate == pytest.approx(100 * points.mean())
     if len(points) < 2:
         assert counts.standard_error is None
-        assert counts.interval is None
+        assert (counts.interval is None) == (len(points) == 0)
     else:
         assert counts.standard_error == pytest.approx(100 * stats.sem(points), abs=1e-9)
 

@@ -62,14 +62,23 @@ def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):
         assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: there is no {metric}\n")
 
 
-def test_one_pair_has_no_interval_and_so_no_lower_end(instruct, run, card, write_answers, judge_pairs):
+def test_one_graded_pair_has_no_interval_and_so_no_lower_end(instruct, run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    write_answers("emo", 1)
+    judge_showings({"verdict": "first", "preference": 1.2})
+    interval = build_report(run.folder)["judges"][0]["comparisons"][0]["policies"]["single"]["interval"]
+    assert interval is None
+    assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
+    assert instruct("report", run.folder, "--fail-under", "0", "--metric", "win_rate_low")[0] == 4
+
+
+def test_the_lower_end_of_one_counted_pair_is_low(instruct, run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 1)
     judge_pairs([WIN])
     interval = build_report(run.folder)["judges"][0]["comparisons"][0]["policies"]["strict"]["interval"]
-    assert interval is None
-    assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
-    assert instruct("report", run.folder, "--fail-under", "0", "--metric", "win_rate_low")[0] == 4
+    assert interval == pytest.approx([20.65, 100], abs=0.01)
+    assert instruct("report", run.folder, "--fail-under", "21", "--metric", "win_rate_low")[0] == 4
 
 
 def test_a_comparison_that_is_not_finished_fails_however_good_it_looks(instruct, run, card, write_answers, judge_pairs):

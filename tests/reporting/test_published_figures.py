@@ -68,8 +68,9 @@ def test_the_parts_and_lengths_of_the_published_verdicts(shared_data, tmp_path):
     assert length["adjusted"]["interval"][0] < 26.459627 < length["adjusted"]["interval"][1]
     assert comparison["significance"]["sign_test"]["p"] < 1e-40
     assert comparison["significance"]["permutation_test"] == {"p": 1 / 10_001, "resamples": 10_000}
-    for interval in comparison["policies"]["single"]["intervals"].values():
-        assert interval == pytest.approx([23.45, 29.47], abs=0.2)
+    figures = comparison["policies"]["single"]
+    assert figures["interval"] == pytest.approx([23.53, 29.61], abs=0.01)
+    assert (figures["interval_method"], figures["second_interval"]) == ("wilson", None)
 
 
 def test_auto_j_is_as_consistent_as_published(shared_data):

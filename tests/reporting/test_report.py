@@ -162,7 +162,7 @@ def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judge
 def test_the_report_says_what_the_run_was_made_from(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
-    assert report["schema_version"] == 3
+    assert report["schema_version"] == 4
     assert report["run"] == "small"
     assert report["config"]["base model"] == "tiny|model, LoRA rank 8"
     mle, emo = report["trainings"]

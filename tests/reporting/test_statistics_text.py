@@ -36,7 +36,7 @@ def test_the_figures_stand_in_report_and_terminal(run, card, write_answers, judg
     assert "over 40 prompts against mle" in summary
     markdown = write_report(run.folder, report).read_text(encoding="utf-8")
     assert f"  - {line}" in markdown
-    wilson = comparison["policies"]["strict"]["intervals"]["wilson"]
+    wilson = comparison["policies"]["strict"]["interval"]
     assert f" | {wilson[0]:.1f} to {wilson[1]:.1f} |" in markdown
     needed = comparison["power"]["pairs_needed"]
     assert (

@@ -61,8 +61,7 @@ def _end(values: list[float] | None, end: str) -> float | None:
 
 def _row(report: Report, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
     figures = comparison["policies"][policy]
-    spans = {"interval": figures["interval"], "bootstrap": figures["intervals"]["bootstrap"]}
-    spans |= {"wilson": figures["intervals"]["wilson"], "bound": figures["bounds"]}
+    spans = {"interval": figures["interval"], "second_interval": figures["second_interval"], "bound": figures["bounds"]}
     leads = policy == comparison["leading"]
     significance, length = comparison["significance"], comparison["length"]
     controlled = comparison["length_control"]
@@ -79,6 +78,7 @@ def _row(report: Report, judge: Judge, comparison: Comparison, policy: str) -> d
         "win_rate": figures["win_rate"],
         "discrete_win_rate": figures["discrete_win_rate"],
         "standard_error": figures["standard_error"],
+        "interval_method": figures["interval_method"],
         **{f"{name}_{end}": _end(values, end) for name, values in spans.items() for end in _ENDS},
         "finding": figures["finding"],
         "sign_test_p": significance["sign_test"]["p"] if leads else None,

@@ -85,7 +85,8 @@ def _draw_panel(axes: Axes, panel: dict[str, Any], limit: int) -> None:
     axes.text(0, 1.04, f"by {one_line(panel['judge'], limit + 10)}", transform=axes.transAxes, size=8, color=FAINT)
     axes.axhline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
     for place, each in enumerate(bins):
-        axes.plot([place, place], each["interval"], color=BLUE, linewidth=2)
+        if each["interval"]:
+            axes.plot([place, place], each["interval"], color=BLUE, linewidth=2)
         axes.plot(place, each["win_rate"], "o", color=BLUE, markersize=6, clip_on=False, zorder=3)
     if panel["win_rate"] is not None:
         axes.axhline(panel["win_rate"], color=ORANGE, linewidth=1.2, zorder=0)

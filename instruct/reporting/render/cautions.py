@@ -15,6 +15,10 @@ def cautions(judge: Judge, comparison: Comparison) -> list[str]:
     found = judge_warnings(judge)
     if figures["finding"] == "too few":
         found.append(f"too few: {figures['n_judged']} pairs with a verdict show nothing either way")
+    if figures["second_interval"]:
+        found.append(
+            f"uncertain: the bootstrap interval, {span(figures['second_interval'])} %, would lead to another finding"
+        )
     found += _without_verdict(figures)
     consistency = comparison["consistency"]
     if consistency is not None and consistency < _LEAST_CONSISTENCY:

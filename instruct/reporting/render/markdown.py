@@ -95,8 +95,16 @@ def _tallies(header: Sequence[str], rows: Sequence[tuple[Sequence[str], TallyFig
     for names, figures in rows:
         rates = [number(figures["win_rate"]), *([number(figures["discrete_win_rate"])] if weighted else [])]
         numbers = [*(str(figures[key]) for key in counts), *rates, number(figures["standard_error"])]  # type: ignore[literal-required]
-        cells.append([*names, *numbers, span(figures["bounds"])])
-    columns = [*header, *counts, "win rate %", *(["discrete %"] if weighted else []), "std. error", "bounds %"]
+        cells.append([*names, *numbers, span(figures["interval"]), span(figures["bounds"])])
+    columns = [
+        *header,
+        *counts,
+        "win rate %",
+        *(["discrete %"] if weighted else []),
+        "std. error",
+        "95 % interval",
+        "bounds %",
+    ]
     return table(columns, cells, left=len(header))
 
 

@@ -10,7 +10,7 @@ from instruct.reporting.schema import Comparison, Report
 
 def statistics_section(comparisons: Sequence[Comparison]) -> list[str]:
     """The tables of one judge's comparisons; what each figure means stands in docs/statistics.md."""
-    return [*_intervals(comparisons), *_significance(comparisons), *_lengths(comparisons), *_parts(comparisons)]
+    return [*_significance(comparisons), *_lengths(comparisons), *_parts(comparisons)]
 
 
 def paired_section(report: Report) -> list[str]:
@@ -33,21 +33,6 @@ def paired_section(report: Report) -> list[str]:
         "interval and the p-value of the paired permutation test. Nothing is corrected for how many are compared."
     )
     return ["## Systems with one baseline", "", *table(header, rows, left=5), "", text, ""]
-
-
-def _intervals(comparisons: Sequence[Comparison]) -> list[str]:
-    rows = [
-        [
-            *_names(comparison),
-            f"**{policy}**" if policy == comparison["leading"] else policy,
-            *(span(figures["intervals"][name]) for name in ("standard_error", "bootstrap", "wilson")),
-        ]
-        for comparison in comparisons
-        for policy, figures in comparison["policies"].items()
-    ]
-    header = ["candidate", "baseline", "policy", "by standard error", "bootstrap", "Wilson"]
-    text = "95 % intervals of the win rate by three methods: where they differ much, the pairs are few or one-sided."
-    return [*table(header, rows, left=3), "", text, ""]
 
 
 def _significance(comparisons: Sequence[Comparison]) -> list[str]:

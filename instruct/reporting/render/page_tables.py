@@ -29,7 +29,6 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     more: Mapping[str, Any] = comparison
     tables = [
         _policies(comparison),
-        _intervals(comparison),
         _tests(more.get("significance") or {}, more.get("power") or {}),
         _positions(comparison),
         _ratings(comparison),
@@ -108,18 +107,6 @@ def _policies(comparison: Comparison) -> Table:
         "and failed pair been lost, or been won."
     )
     return Table("Verdicts under each policy", ["policy", *_tally_header(weighted)], rows, note=note)
-
-
-def _intervals(comparison: Comparison) -> Table:
-    methods = ("standard_error", "bootstrap", "wilson")
-    rows = []
-    for policy, figures in comparison["policies"].items():
-        more: Mapping[str, Any] = figures
-        if "intervals" in more:
-            rows.append((policy, *(span(more["intervals"][name]) for name in methods)))
-    note = "By three methods: where they differ much, the pairs are few or one-sided."
-    header = ("policy", "by standard error", "bootstrap", "Wilson")
-    return Table("95 % intervals of the win rate", header, rows, note=note)
 
 
 def _tests(significance: Mapping[str, Any], power: Mapping[str, Any]) -> Table:
