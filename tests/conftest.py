@@ -20,6 +20,9 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Two workers run at a time, and tiny models are too small for threads, which only wait for each other.
+for _library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -27,7 +27,7 @@ def benchmarks(monkeypatch):
     return benchmarks
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_objective_speed_prints_every_ratio():
     printed = run("benchmarks.objective_speed", "--shape", "700,16", "--tokens", "64", "--rounds", "2", "--no-write")
     assert "(700, 16), 64 tokens" in printed
@@ -35,7 +35,7 @@ def test_objective_speed_prints_every_ratio():
         assert pair in printed
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_judge_speed_asks_alike_and_prints_every_ratio():
     printed = run("benchmarks.judge_speed", "--pairs", "6", "--rounds", "1", "--no-write")
     for contender in ("ours", "alpaca_eval", "alpaca_eval_64"):
@@ -44,7 +44,7 @@ def test_judge_speed_asks_alike_and_prints_every_ratio():
         assert figure in printed
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_report_speed_prints_every_row_beside_its_aim():
     printed = run("benchmarks.report_speed", "--pairs", "6", "--verdicts", "20", "--rounds", "1", "--no-write")
     for row in ("help", "pairs", "pairs again", "verdicts"):
@@ -52,7 +52,7 @@ def test_report_speed_prints_every_row_beside_its_aim():
     assert re.search(r"^page +(pairs 6, seconds [\d.]+|not measured)", printed, re.MULTILINE)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_the_objective_takes_less_memory_than_the_logits_alone():
     """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
     tokens, vocabulary = 8192, 8000
@@ -60,8 +60,8 @@ def test_the_objective_takes_less_memory_than_the_logits_alone():
     assert json.loads(printed.splitlines()[-1])["peak"] < 0.5 * tokens * vocabulary * 2
 
 
-@pytest.mark.e2e
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_judging_in_vllm_is_held_to_generate_alone():
     pytest.importorskip("vllm", reason="vLLM is not installed")
     printed = run("benchmarks.judge_vllm", "--pairs", "2", "--max-tokens", "4", "--rounds", "1", "--no-write")

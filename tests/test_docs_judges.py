@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "judges.md"
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.e2e
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_the_page_is_true_word_for_word(tmp_path):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     environment |= {"COLUMNS": "400", "VLLM_CPU_KVCACHE_SPACE": "1"}

@@ -19,7 +19,7 @@ SMALL = [
     "--train.max_length", "128", "--data.limit", "24", "--answers.limit", "6", "--answers.generation.batch_size", "2",
     "--answers.generation.max_new_tokens", "8",
 ]  # fmt: skip
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm")]
 
 
 def recipe(name: str) -> list[str]:

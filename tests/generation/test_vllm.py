@@ -30,7 +30,8 @@ CONFIG = GenerationConfig(engine="vllm", max_new_tokens=8, batch_size=2)
 BATCHES = 4  # of each system
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
     smollm2: str,
     make_adapter: Callable[..., Path],

@@ -70,7 +70,7 @@ def report(folder: Path) -> dict:
     return json.loads((folder / "runs" / "one" / "report" / "report.json").read_text())
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server, server_usage):
     url, requests = fake_server()
     call = [*CALL, "--base-url", url]
@@ -106,7 +106,7 @@ def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server
     assert (again.returncode, len(requests())) == (0, PAIRS)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_what_a_faulty_server_charges_stays_within_the_budget(folder, fake_server, server_usage):
     """Replies that cannot be used are charged, and asked for again: also that is reckoned with beforehand."""
     url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
@@ -116,7 +116,7 @@ def test_what_a_faulty_server_charges_stays_within_the_budget(folder, fake_serve
     assert 0 < bill(requests(), server_usage) <= report(folder)["usd"] <= 20
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_an_attempt_that_was_in_vain_is_on_the_bill(folder, fake_server, server_usage):
     url, requests = fake_server({"Question": ["malformed"]})
     done = run(folder, *CALL, "--base-url", url, "--yes")
@@ -125,7 +125,7 @@ def test_an_attempt_that_was_in_vain_is_on_the_bill(folder, fake_server, server_
     assert bill(requests(), server_usage) <= report(folder)["usd"]
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_yes_is_enough(folder, fake_server):
     url, requests = fake_server()
     done = run(folder, *CALL, "--base-url", url, "--yes")
@@ -134,7 +134,7 @@ def test_yes_is_enough(folder, fake_server):
     assert len(requests()) == PAIRS
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_local_server_without_a_price_is_free(folder, fake_server):
     (folder / "judges" / "prices.yaml").unlink()
     url, requests = fake_server()
@@ -145,7 +145,7 @@ def test_a_local_server_without_a_price_is_free(folder, fake_server):
     assert report(folder)["usd"] == 0
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "line"),
     [

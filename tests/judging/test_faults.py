@@ -166,7 +166,7 @@ def test_no_access_in_the_middle_loses_nothing(tmp_path, fake_server, fault, lin
     assert len(kept) == answered > 0
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_the_key_is_in_no_file_output_or_process_list(tmp_path, fake_server):
     url, _ = fake_server({"Question 1?": ["500"], "Question 2?": "400"}, delay=0.5)
     run = RunDirectory(tmp_path / "runs" / "a-run")

@@ -53,7 +53,7 @@ def figures(run: RunDirectory) -> dict:
     return {key: value for key, value in report.items() if key not in ("created", "phases", "spent_usd")}
 
 
-@pytest.mark.e2e
+@pytest.mark.full
 def test_fifty_kills_lose_nothing_and_change_nothing(fake_server, make_run, command, run_and_kill):
     url, requests = fake_server(delay=0.15)  # so slow that the moment of a kill is the draw's
     run, draw = make_run("killed"), random.Random(0)
@@ -88,7 +88,7 @@ def test_fifty_kills_lose_nothing_and_change_nothing(fake_server, make_run, comm
     assert figures(run)["judges"][0]["comparisons"][0]["pairs_judged"] == PAIRS
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_two_processes_on_one_run_judge_no_pair_twice(fake_server, make_run, command):
     url, requests = fake_server()
     run = make_run("together", 300)
@@ -111,7 +111,7 @@ def test_two_processes_on_one_run_judge_no_pair_twice(fake_server, make_run, com
     assert figures(run)["judges"][0]["comparisons"][0]["pairs_judged"] == 300
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_a_complete_run_reports_without_a_request(fake_server, make_run, command):
     url, requests = fake_server()
     run = make_run("complete", 40)

@@ -50,7 +50,8 @@ def writing_card() -> JudgeCard:
     return card.model_copy(update={**update, "verdict": card.verdict.model_copy(update=verdict), "context_length": 512})
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -90,7 +91,8 @@ def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
     assert others[-2:] == replies[-2:]
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smollm2, writing_card, monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     slots, waiting = 3, 2
@@ -135,7 +137,8 @@ def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smoll
     assert all(replies[request] == reply for request, reply in first)
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_a_schema_that_vllm_cannot_hold_to_is_one_line(smollm2, writing_card):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     card = writing_card.model_copy(update={"response_schema": {"type": "object", "properties": {"a": {"$ref": "#/x"}}}})

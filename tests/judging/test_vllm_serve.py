@@ -93,8 +93,8 @@ def assert_label_logprobs(store: JudgmentStore, smollm2: str) -> None:
         assert torch.allclose(torch.tensor([found["1"], found["2"]]), wanted, atol=0.25)
 
 
-@pytest.mark.e2e
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_a_real_server_is_asked_once(smollm2, tmp_path):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     run = RunDirectory(tmp_path / "runs" / "served")

@@ -123,18 +123,24 @@ def assert_the_same(found, expected, resumed: bool) -> None:
     assert distance(found["after"], expected["after"]) <= 10 * TOLERANCE * update  # a weight's own rounding
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in PARITY.items() for name in names])
 def test_two_processes_train_as_one_does(one_process, two_processes, mode, name):
     found = torch.load(two_processes / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
 
 
+@pytest.mark.full
+@pytest.mark.xdist_group("distributed")
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in ZERO_PARITY.items() for name in names])
 def test_deepspeed_trains_as_one_process_does(one_process, two_deepspeed_processes, mode, name):
     found = torch.load(two_deepspeed_processes / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
 def test_statistics_keep_their_precision_where_fsdp_computes_in_bfloat16(one_process, two_processes):
     found = torch.load(two_processes / "fsdp2_bf16-full.pt")
     for ours, theirs in zip(found["history"], one_process("full")["history"], strict=True):
@@ -142,6 +148,8 @@ def test_statistics_keep_their_precision_where_fsdp_computes_in_bfloat16(one_pro
         assert ours["loss"] == pytest.approx(ours["ce"], rel=1e-6)  # the official variant's value is ce
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
 @pytest.mark.parametrize(
     ("file", "message"),
     [
@@ -162,7 +170,7 @@ def test_every_accelerate_config_is_read_and_opens_with_its_command(path):
     assert load_config_from_file(str(path)).num_machines == 1
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_folder):
     """As a user calls it: the adapters are those of one process, and one process has written them."""
     rows = write_rows(tmp_path / "rows.jsonl")

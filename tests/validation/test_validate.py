@@ -282,7 +282,8 @@ def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_d
     assert again["judge"] == card.sha256()[:12]
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
 def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch, work):
     """The first pairs of both sets; a batch of another size may move near-tied log-probabilities a little."""
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
