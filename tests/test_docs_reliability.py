@@ -1,4 +1,4 @@
-"""docs/reliability.md: every row of its tables names a test that is there, and its figures are those of the code."""
+"""docs/reliability.md: every row of its tables names an existing test, and its numbers are those of the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_every_fault_names_a_test_that_is_there():
+def test_every_fault_names_an_existing_test():
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", TEXT)
     assert len(named) > 40
     for file, function in named:
@@ -28,13 +28,13 @@ def test_every_fault_names_a_test_that_is_there():
     assert not [row for row in rows if not re.search(r"\| `[\w/]+\.py::\w+`.* \|$", row)]
 
 
-def test_the_figures_are_those_of_the_code():
+def test_the_numbers_are_those_of_the_code():
     page = " ".join(TEXT.split())
     for words in (
         f"At most {server.CONCURRENCY} requests",
         f"up to {server.ATTEMPTS} times, after {server.FIRST_WAIT} s",
         f"{server.LONGEST_WAIT:.0f} s at most",
-        f"none in {server.TIMEOUT:.0f} s) up to {server.PAID_ATTEMPTS} times",
+        f"none in {server.TIMEOUT:.0f} s) it is retried up to {server.PAID_ATTEMPTS} times",
         f"{server.FAILURES_IN_A_ROW} requests in a row",
         f"waited for ({server.LAST_REPLIES:.0f} s)",
         f"{server.TIMEOUT:.0f} s in all, or {server.LARGEST_REPLY // 2**20} MiB",
