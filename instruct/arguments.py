@@ -104,6 +104,8 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = verb("list", "list data sets, judges or runs, and where each was found")
     sub.add_argument("what", choices=["data", "judges", "runs"])
+
+    verb("doctor", "check the installation: packages, GPU, memory, disk, network, keys")
     return parser
 
 

@@ -306,6 +306,13 @@ def list_cards_or_runs(arguments: argparse.Namespace, overrides: list[str]) -> N
     print_listing(arguments.what)
 
 
+def doctor(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.doctor import run_doctor
+
+    _no_overrides(overrides)
+    run_doctor()
+
+
 def _run(path: str | None, needs: str):  # type: ignore[no-untyped-def]
     from instruct.runs import RunDirectory, newest_run
 
@@ -343,6 +350,7 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
     "import": import_verdicts,
     "merge": merge,
     "list": list_cards_or_runs,
+    "doctor": doctor,
 }
 
 
