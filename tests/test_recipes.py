@@ -131,22 +131,27 @@ def test_the_plan_alone_leaves_nothing(tmp_path, smollm2):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_wheel_carries_the_cards(tmp_path):
+def test_the_wheel_carries_the_cards(tmp_path, monkeypatch):
     """Installed outside the clone, beside the dependencies and nothing else."""
     import site
 
+    from instruct import __version__
+
     run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], ROOT)
-    (wheel,) = tmp_path.glob("emo_instruct-*.whl")
+    (wheel,) = tmp_path.glob(f"emo_instruct-{__version__}-*.whl")
     environment = tmp_path / "environment"
     run([sys.executable, "-m", "venv", "--without-pip", str(environment)], tmp_path)
     (packages,) = environment.glob("lib/python*/site-packages")
     # The dependencies; a .pth file read from here does not add this clone, as the installed one does.
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # it may name this clone
     python = str(environment / "bin" / "python")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--ignore-installed"]
     run([*pip, "--no-index", str(wheel)], tmp_path)
     assert (packages / "instruct" / "reporting" / "report.schema.json").is_file()
+    assert (packages / "instruct" / "py.typed").is_file()
     command = str(environment / "bin" / "instruct")
+    assert "usage: instruct" in run([command, "--help"], tmp_path)
     for what, names in (("judges", ("autoj", "pandalm", "smollm2_demo")), ("data", ("starter", "alpaca_eval"))):
         out = run([command, "list", what], tmp_path)
         assert all(name in out for name in names)
