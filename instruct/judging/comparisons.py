@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.evaluation import load_answers
-from instruct.errors import InputError, StoppedError
+from instruct.errors import InputError, InstructError, StoppedError, one_line
 from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions
 from instruct.runs import RunDirectory, sha256_of
@@ -101,6 +105,7 @@ def ask_judge(
     from instruct.judging.store import JudgmentStore
 
     with (
+        _judging_alone(run),
         JudgmentStore(run.store) as store,
         judge_engine(card, judge.base_url, judge.engine, judge.concurrency, replay) as engine,
     ):
@@ -143,3 +148,28 @@ def ask_judge(
                 print(f"{step}: {len(now)} verdicts read again, {changed} of them are others")
             if counts.stopped:
                 raise StoppedError(counts.stopped)
+
+
+@contextlib.contextmanager
+def _judging_alone(run: RunDirectory) -> Iterator[None]:
+    """Hold the lock that lets one process judge a run. The system releases it when the process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    path = run.folder / ".judging.lock"
+    with path.open("a+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            lock.seek(0)
+            raise InputError(
+                f"{path}: {one_line(lock.read(), 100)} is judging this run; wait until it ends, or stop it, and run "
+                "the command again"
+            ) from None
+        except OSError as error:
+            raise InstructError(f"{path}: cannot be locked ({error}); use a file system that supports locks") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield

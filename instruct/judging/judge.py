@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
 from instruct.engines.server import PAID_ATTEMPTS
-from instruct.errors import InstructError, StoppedError, one_line
+from instruct.errors import StoppedError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.judging.money import Price
 from instruct.judging.showings import Answers, Options, Plan, Showing, judgment_of, plan_comparison, read_judgment
-from instruct.judging.store import LEASE_SECONDS, Judgment, JudgmentStore
-
-# Keys leased in one transaction, ahead of the requests.
-_LEASED_TOGETHER = 16
-# Seconds between two looks at what another process is asking for.
-_LOOK_AGAIN = 0.5
+from instruct.judging.store import Judgment, JudgmentStore
 
 
 @dataclass(frozen=True)
@@ -69,17 +63,16 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in shown)
     store.add_judgments(judgment_of(plan, showing, "tie", "identical outputs") for showing in plan.same)
     failed = {j.key for j in earlier if j.verdict == "failed"}
-    work = _Work(plan, store, options.price, skipped=set() if options.retry_failed else failed)
     stopped, spent = None, store.spent_usd()
+    budget = Budget(spent, options.budget_usd)
+    work = _Work(plan, store, options.price, budget, skipped=set() if options.retry_failed else failed)
     if options.ask and work.unjudged:
-        with _renewed_leases(store), _progress(len(plan.showings), plan.card.name) as advance:
+        with _progress(len(plan.showings), plan.card.name) as advance:
             advance(len(plan.showings) - sum(map(len, work.unjudged.values())))
             try:
-                _ask(work, engine, options, advance)
+                _ask(work, engine, advance)
             except StoppedError as error:
                 stopped = str(error)
-            finally:
-                store.end_leases()
     verdicts = store.judgments(plan.comparison)
     return ComparisonCounts(
         asked=work.asked,
@@ -96,9 +89,11 @@ def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Opt
 class _Work:
     """What of a plan has no verdict yet, and its verdicts as replies come in."""
 
-    def __init__(self, plan: Plan, store: JudgmentStore, price: Price | None, skipped: set[str]) -> None:
+    def __init__(
+        self, plan: Plan, store: JudgmentStore, price: Price | None, budget: Budget, skipped: set[str]
+    ) -> None:
         """`skipped`: showings, by their keys, that are left as they are unless their completions are stored."""
-        self.plan, self.store, self.price, self.asked = plan, store, price, 0
+        self.plan, self.store, self.price, self.budget, self.asked = plan, store, price, budget, 0
         self.unjudged: dict[str, list[Showing]] = {}  # by the keys: two equal answers give one request, two showings
         self.replies: dict[str, Reply] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the showings that wait for it
@@ -106,7 +101,8 @@ class _Work:
             self.unjudged.setdefault(showing.key, []).append(showing)
             for request in showing.requests:
                 self._waiting.setdefault(request.key, set()).add(showing.key)
-        self.take_stored(self._waiting)
+        self.replies |= store.completions(self._waiting)
+        self._read(self.replies)
         self.unjudged = {key: showings for key, showings in self.unjudged.items() if key not in skipped}
 
     def requests(self) -> list[Request]:
@@ -119,32 +115,26 @@ class _Work:
         }
         return list(found.values())
 
-    def take_stored(self, keys: Iterable[str]) -> int:
-        """Read the verdicts of what is stored; how many showings that were."""
-        stored = self.store.completions(keys)
-        self.replies |= stored
-        return self._read(stored)
-
     def take(self, portion: list[tuple[Request, Reply]]) -> int:
         """Commit replies that arrived, then the verdicts read from them; how many showings that were."""
-        self.store.add_replies(
-            self.plan.card.name,
-            [
-                (request.key, None, reply.usd)
-                if isinstance(reply, Failure)
-                else (request.key, reply, self._cost(request, reply))
-                for request, reply in portion
-            ],
-        )
+        replies: list[tuple[str, Completion | None, float]] = []
+        for request, reply in portion:
+            completion = None if isinstance(reply, Failure) else reply
+            replies.append((request.key, completion, self._cost(request, reply)))
+        self.store.add_replies(self.plan.card.name, replies)
+        for key, _, usd in replies:
+            self.budget.settle(key, usd)
         self.asked += len(portion)
         found = {request.key: reply for request, reply in portion}
         self.replies |= found
         return self._read(found)
 
-    def _cost(self, request: Request, completion: Completion) -> float:
+    def _cost(self, request: Request, reply: Reply) -> float:
+        if isinstance(reply, Failure):
+            return reply.usd
         if self.price is None:
             return 0.0
-        return self.price.paid(completion.prompt_tokens, completion.completion_tokens, request.usd)
+        return self.price.paid(reply.prompt_tokens, reply.completion_tokens, request.usd)
 
     def _read(self, keys: Iterable[str]) -> int:
         done: list[Judgment] = []
@@ -158,95 +148,66 @@ class _Work:
         return len(done)
 
 
-def _ask(work: _Work, engine: Engine, options: Options, advance: Callable[[int], None]) -> None:
-    """Ask until every showing has its verdict.
+class Budget:
+    """A limit in US dollars that what is spent and what is in flight together never exceed; None: no limit."""
+
+    def __init__(self, spent: float, limit: float | None) -> None:
+        self.spent, self.limit = spent, limit
+        self._reserved: dict[str, float] = {}  # the most that each request in flight can cost
+
+    def reserve(self, request: Request) -> bool:
+        """Whether a request may be sent; if so, the most that it can cost is reserved."""
+        most = most_usd(request)
+        if self.limit is not None and self.spent + sum(self._reserved.values()) + most > self.limit:
+            return False
+        self._reserved[request.key] = most
+        return True
+
+    def settle(self, key: str, usd: float) -> None:
+        """Replace what was reserved for a request by what it cost."""
+        self.spent += usd
+        self._reserved.pop(key, None)
+
+
+def most_usd(request: Request) -> float:
+    """The most that a request can cost: an unusable reply may be charged as well, and is asked for again."""
+    return PAID_ATTEMPTS * request.usd
+
+
+def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
+    """Ask until every presentation has its verdict.
 
     Raises:
         StoppedError: the budget, or the engine after too many failures in a row.
     """
-    while work.unjudged:
-        unaffordable: list[Request] = []
-
-        def leased(requests: Sequence[Request], unaffordable: list[Request] = unaffordable) -> list[Request]:
-            """Those that are ours to ask for now."""
-            # A reply that cannot be used may be charged all the same, and is asked for again.
-            wanted = [(request.key, PAID_ATTEMPTS * request.usd) for request in requests]
-            states = work.store.lease(wanted, options.budget_usd)
-            advance(work.take_stored(key for key, state in states.items() if state == "stored"))
-            unaffordable += [request for request in requests if states[request.key] == "unaffordable"]
-            return [request for request in requests if states[request.key] == "granted"]
-
+    if engine.batch is not None:
+        _ask_batches(work, engine, advance)
+        return
+    budget = work.budget
+    while requests := work.requests():
         asked = work.asked
-        if engine.batch is None:
-            _ask_stream(work, engine, leased, unaffordable, advance)
-        else:
-            _ask_batches(work, engine, leased, advance)
-        work.store.end_leases()
-        if work.asked > asked or not work.unjudged:
-            continue  # what was held or did not fit the budget may be had now
-        if work.store.others_at_work() or not unaffordable:
-            time.sleep(_LOOK_AGAIN)
-        else:
-            spent, most = work.store.spent_usd(), PAID_ATTEMPTS * unaffordable[0].usd
+        # Past the budget nothing more is sent, not even a cheaper request: the order alone decides what is left out.
+        for portion in engine.complete(itertools.takewhile(budget.reserve, requests)):
+            advance(work.take(portion))
+        # Replies that cost less than was reserved for them leave room for more.
+        if work.asked == asked:
             raise StoppedError(
-                f"the budget of {options.budget_usd:g} USD is used up: {spent:.4f} USD are spent, the next request can "
-                f"cost up to {most:.4f}, and of judge {work.plan.card.name} {len(work.requests())} requests are "
-                "unsent; a larger --budget-usd goes on"
+                f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next request "
+                f"can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
+                f"{work.plan.card.name} are left; rerun with a larger --budget-usd to resume"
             )
 
 
-def _ask_stream(
-    work: _Work,
-    engine: Engine,
-    leased: Callable[[Sequence[Request]], list[Request]],
-    unaffordable: list[Request],
-    advance: Callable[[int], None],
-) -> None:
-    waiting = deque(work.requests())
-
-    def requests() -> Iterator[Request]:
-        # Leased a few at a time: two processes share the work. Past the budget nothing more is sent, also nothing
-        # smaller: what is left out is then a matter of the order alone.
-        while waiting and not unaffordable:
-            together = [waiting.popleft() for _ in range(min(_LEASED_TOGETHER, len(waiting)))]
-            yield from leased(together)
-
-    for portion in engine.complete(requests()):
-        advance(work.take(portion))
-
-
-def _ask_batches(
-    work: _Work, engine: Engine, leased: Callable[[Sequence[Request]], list[Request]], advance: Callable[[int], None]
-) -> None:
-    # Whole batches, whatever of them is stored: a run that was killed asks in the same batches, for the same replies.
+def _ask_batches(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
+    # Always the same batches, whatever of them is stored: a killed run asks in the same batches and gets the same
+    # replies. Only engines on this machine have batches, and they are free.
     assert engine.batch is not None
     showings = work.plan.showings
     for start in range(0, len(showings), engine.batch):
-        batch = {r.key: r for showing in showings[start : start + engine.batch] for r in showing.requests}
-        open_ = [request for request in work.requests() if request.key in batch]
-        if open_ and (ours := leased(open_)):
-            for portion in engine.complete(ours):
+        batch = {r.key for showing in showings[start : start + engine.batch] for r in showing.requests}
+        if missing := [request for request in work.requests() if request.key in batch]:
+            for portion in engine.complete(missing):
                 advance(work.take(portion))
-
-
-@contextmanager
-def _renewed_leases(store: JudgmentStore) -> Iterator[None]:
-    """Leases that outlast a long wait for a reply: renewed by a thread with a connection of its own."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(LEASE_SECONDS / 4):
-            # A store that cannot be written shows in the work itself.
-            with suppress(InstructError), store.again() as other:
-                other.renew_leases()
-
-    thread = threading.Thread(target=renew, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

@@ -86,7 +86,10 @@ def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server
     sent = requests()
     assert 0 < len(sent) < PAIRS
     assert bill(sent, server_usage) <= 8
-    assert f"{PAIRS - len(sent)} requests are unsent; a larger --budget-usd goes on" in partial.stderr
+    assert (
+        f"{PAIRS - len(sent)} requests to judge alpaca_eval_gpt4 are left; rerun with a larger --budget-usd"
+        in partial.stderr
+    )
     assert report(folder)["usd"] == pytest.approx(bill(sent, server_usage))
     first = (folder / "runs" / "one" / "report" / "report.md").read_text()
     assert "budget" in first
@@ -100,7 +103,7 @@ def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server
     assert f"{spent:.2f} USD" in whole.stdout
     last = (folder / "runs" / "one" / "report" / "report.md").read_text()
     assert f"{spent:.2f} USD" in last
-    assert "unsent" not in last
+    assert "budget" not in last
 
     again = run(folder, *call)  # nothing is left to pay for
     assert (again.returncode, len(requests())) == (0, PAIRS)

@@ -1,14 +1,14 @@
-"""A judging of 805 pairs that is killed fifty times: nothing that was paid for is lost, and the report is the same."""
+"""Killed again and again, judging loses nothing that was paid for; and one process at a time judges a run."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -16,12 +16,12 @@ import pytest
 from instruct.config import ExperimentConfig
 from instruct.runs import RunDirectory, write_atomically
 
-PAIRS, KILLS, CONCURRENCY = 805, 50, 8
+CONCURRENCY = 8
 
 
 @pytest.fixture
 def make_run(tmp_path, make_answers):
-    def make(name: str, pairs: int = PAIRS) -> RunDirectory:
+    def make(name: str, pairs: int) -> RunDirectory:
         run = RunDirectory(tmp_path / name / "a-run")
         run.start(ExperimentConfig(name="a-run", comparisons=[("ours.json", "theirs.json")]).model_dump(mode="json"))
         for side, text in (("ours", "One answer to"), ("theirs", "Another answer to")):
@@ -43,6 +43,21 @@ def command(make_run):
     return make
 
 
+def wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def wait_until_quiet(requests: Callable[[], list]) -> None:
+    """Wait until the requests that a killed process had sent are in the server's log."""
+    seen = -1
+    while len(requests()) != seen:
+        seen = len(requests())
+        time.sleep(0.25)
+
+
 def stored_prompts(run: RunDirectory) -> int:
     with closing(sqlite3.connect(run.store)) as database:
         return int(database.execute("SELECT COUNT(*) FROM completions").fetchone()[0])
@@ -53,15 +68,17 @@ def figures(run: RunDirectory) -> dict:
     return {key: value for key, value in report.items() if key not in ("created", "phases", "spent_usd")}
 
 
-@pytest.mark.full
-def test_fifty_kills_lose_nothing_and_change_nothing(fake_server, make_run, command, run_and_kill):
-    url, requests = fake_server(delay=0.15)  # so slow that the moment of a kill is the draw's
-    run, draw = make_run("killed"), random.Random(0)
+@pytest.mark.parametrize(
+    ("pairs", "kills"), [pytest.param(160, 10, marks=pytest.mark.slow), pytest.param(805, 50, marks=pytest.mark.full)]
+)
+def test_kills_lose_nothing_and_change_nothing(fake_server, make_run, command, run_and_kill, pairs, kills):
+    url, requests = fake_server(delay=0.15)  # slow, so that the draw decides when a kill comes
+    run, draw = make_run("killed", pairs), random.Random(0)
     stored, arrived = 0, 0
-    for kill in range(KILLS):
-        # Sixteen a life are 805 in fifty; some lives end before their first request, some between two commits.
-        wanted, pause = arrived + draw.randint(0, 31) * (PAIRS - stored > 40), draw.random() / 50
-        wanted = min(wanted, PAIRS - 1)
+    for kill in range(kills):
+        # Sixteen requests per life make 805 in fifty lives; some end before their first request, some between commits.
+        wanted = min(arrived + draw.randint(0, 31) * (pairs - stored > 40), pairs - 1)
+        pause = draw.random() / 50
 
         def reached(wanted: int = wanted, pause: float = pause) -> bool:
             if not run.store.exists() or len(requests()) < wanted:
@@ -70,45 +87,60 @@ def test_fifty_kills_lose_nothing_and_change_nothing(fake_server, make_run, comm
             return True
 
         run_and_kill(command(run, url), reached, 120)
-        time.sleep(0.1)  # what was under way reaches the server's log
+        wait_until_quiet(requests)
         lost = len(requests()) - arrived - (stored_prompts(run) - stored)
         assert 0 <= lost <= CONCURRENCY, f"kill {kill}"
         arrived, stored = len(requests()), stored_prompts(run)
-    assert 200 < stored < PAIRS
+    assert pairs / 4 < stored < pairs
     done = subprocess.run(command(run, url), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert stored_prompts(run) == PAIRS
-    assert len(requests()) == arrived + PAIRS - stored  # none that was committed is asked for again
+    assert stored_prompts(run) == pairs
+    assert len(requests()) == arrived + pairs - stored  # none that was committed is asked for again
     prompts = {request["body"]["prompt"] for request in requests()}
-    assert len(prompts) == PAIRS
+    assert len(prompts) == pairs
 
-    undisturbed = make_run("undisturbed")
+    undisturbed = make_run("undisturbed", pairs)
     assert subprocess.run(command(undisturbed, url), capture_output=True).returncode == 0
     assert figures(run)["judges"] == figures(undisturbed)["judges"]
-    assert figures(run)["judges"][0]["comparisons"][0]["pairs_judged"] == PAIRS
+    assert figures(run)["judges"][0]["comparisons"][0]["pairs_judged"] == pairs
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
-def test_two_processes_on_one_run_judge_no_pair_twice(fake_server, make_run, command):
-    url, requests = fake_server()
-    run = make_run("together", 300)
-    both = [
-        subprocess.Popen(
-            command(run, url),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "OPENAI_ORG_ID": name},
-        )
-        for name in ("one", "other")
-    ]
-    for process in both:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-    prompts = [request["body"]["prompt"] for request in requests()]
-    assert len(prompts) == len(set(prompts)) == stored_prompts(run) == 300
-    clients = {request["client"] for request in requests()}
-    assert len(clients) == 2  # both had a share of the work
-    assert figures(run)["judges"][0]["comparisons"][0]["pairs_judged"] == 300
+def test_a_second_process_on_the_same_run_is_refused(fake_server, make_run, command):
+    url, requests = fake_server(delay=0.5)
+    run = make_run("together", 40)
+    first = start(command(run, url))
+    wait_for(lambda: len(requests()) > 0)
+    second = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
+    assert second.returncode == 2
+    (line,) = second.stderr.splitlines()
+    assert line.startswith(f"instruct: {run.folder / '.judging.lock'}: process {first.pid} on ")
+    assert "is judging this run; wait until it ends, or stop it, and run the command again" in line
+    assert first.poll() is None
+    reported = subprocess.run(
+        [sys.executable, "-m", "instruct.cli", "report", str(run.folder)], capture_output=True, text=True, timeout=60
+    )
+    assert reported.returncode == 0, reported.stderr  # to read takes no lock
+    _, errors = first.communicate(timeout=120)
+    assert first.returncode == 0, errors
+    assert len(requests()) == stored_prompts(run) == 40
+    done = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, len(requests())) == (0, 40), done.stderr
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_killed_process_is_released(fake_server, make_run, command, run_and_kill):
+    url, requests = fake_server(delay=0.2)
+    run = make_run("killed", 40)
+    run_and_kill(command(run, url), lambda: len(requests()) > CONCURRENCY, 60)
+    assert (run.folder / ".judging.lock").read_text().startswith("process ")
+    done = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert stored_prompts(run) == 40
 
 
 @pytest.mark.slow

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instruct.engines.base import Completion
+from instruct.engines.base import Request
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.judge import Budget, most_usd
 from instruct.judging.money import (
     Price,
     estimate_of,
@@ -24,7 +23,6 @@ from instruct.judging.money import (
     price_of,
 )
 from instruct.judging.prompts import PromptTemplate
-from instruct.judging.store import JudgmentStore
 
 CENT = Price(10_000, 20_000)  # a cent a prompt token, two a completion token
 
@@ -245,39 +243,36 @@ def test_an_unknown_price_is_said():
     assert "at an unknown price" in estimate_of(["a"], max_tokens=1, price=None, concurrency=1).words()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
-    budget=st.floats(0.01, 100),
+    limit=st.floats(0.01, 100),
+    spent=st.floats(0, 20),
     requests=st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), max_size=30),
     data=st.data(),
 )
-def test_a_budget_is_never_exceeded(budget, requests, data):
-    """Whatever is reserved by two processes, whatever of it is spent in the end, in whatever order replies come."""
-    under_way, sent, unsent = {}, [], []
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "judgments.sqlite"
-        with JudgmentStore(path) as one, JudgmentStore(path) as other:
+def test_a_budget_is_never_exceeded(limit, spent, requests, data):
+    """Whatever requests cost in the end, and in whatever order their replies arrive."""
+    budget, in_flight = Budget(spent, limit), {}
 
-            def one_replies() -> None:
-                key = data.draw(st.sampled_from(sorted(under_way)))
-                most, fraction = under_way.pop(key)
-                completion = data.draw(st.sampled_from([Completion("1"), None]))  # a failure costs, too
-                data.draw(st.sampled_from([one, other])).add_replies("judge", [(key, completion, most * fraction)])
+    def reply_arrives() -> None:
+        key = data.draw(st.sampled_from(sorted(in_flight)))
+        most, fraction = in_flight.pop(key)
+        budget.settle(key, most * fraction)
 
-            for index, (most, fraction) in enumerate(requests):
-                if under_way and data.draw(st.booleans()):
-                    one_replies()
-                state = data.draw(st.sampled_from([one, other])).lease([(str(index), most)], budget)[str(index)]
-                assert state in ("granted", "unaffordable")
-                if state == "granted":
-                    sent.append(index)
-                    under_way[str(index)] = (most, fraction)
-                else:
-                    unsent.append(index)
-                reserved = sum(most for most, _ in under_way.values())
-                assert one.spent_usd() + reserved <= budget + 1e-9
-                assert state == "granted" or one.spent_usd() + reserved + most > budget - 1e-9
-            while under_way:
-                one_replies()
-            assert one.spent_usd() <= budget + 1e-9
-    assert sorted(sent + unsent) == list(range(len(requests)))
+    for index, (usd, fraction) in enumerate(requests):
+        if in_flight and data.draw(st.booleans()):
+            reply_arrives()
+        request = Request(str(index), "a prompt", usd)
+        committed = budget.spent + sum(most for most, _ in in_flight.values())
+        if budget.reserve(request):
+            in_flight[request.key] = (most_usd(request), fraction)
+            assert committed + most_usd(request) <= limit + 1e-9
+        else:
+            assert committed + most_usd(request) > limit - 1e-9
+    while in_flight:
+        reply_arrives()
+    assert budget.spent <= max(limit, spent) + 1e-9
+
+
+def test_no_limit_refuses_nothing():
+    budget = Budget(1e9, None)
+    assert all(budget.reserve(Request(str(index), "a prompt", 1e9)) for index in range(10))

@@ -1,13 +1,15 @@
-"""The judgement store: what was committed stays, what is not a store is refused."""
+"""The judgment store: what was committed is kept, earlier versions are migrated, other files are refused."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from instruct.engines.base import Completion
 from instruct.errors import InputError
 from instruct.judging.comparison import Comparison
-from instruct.judging.store import LEASE_SECONDS, Judgment, JudgmentStore, completion_key
+from instruct.judging.store import VERSION, Judgment, JudgmentStore, completion_key
 
 
 def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
@@ -79,60 +81,6 @@ def test_a_portion_is_committed_whole_or_not_at_all(tmp_path):
         assert len(store.judgments(Comparison("j", "c", "b"))) == 1
 
 
-def test_a_key_is_leased_to_one_at_a_time_and_asked_for_no_more_once_stored(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with JudgmentStore(path) as one, JudgmentStore(path) as other:
-        assert one.lease([("a", 0.0), ("b", 0.0)]) == {"a": "granted", "b": "granted"}
-        assert other.lease([("a", 0.0), ("c", 0.0)]) == {"a": "held", "c": "granted"}
-        assert one.others_at_work()
-        add(one, "a", Completion("1"))
-        assert other.lease([("a", 0.0), ("b", 0.0)]) == {"a": "stored", "b": "held"}
-        one.end_leases()
-        assert other.lease([("b", 0.0)]) == {"b": "granted"}
-        other.end_leases()
-        assert not one.others_at_work()
-
-
-def test_a_lease_ends_with_its_time_and_is_put_off_by_whom_it_belongs_to(tmp_path, monkeypatch):
-    path = tmp_path / "s.sqlite"
-    elsewhere = "another-machine:1:00"  # whose processes cannot be looked for here
-    with JudgmentStore(path, holder=elsewhere) as one, JudgmentStore(path) as other:
-        one.lease([("a", 0.0)])
-        now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + LEASE_SECONDS - 1)
-        assert other.lease([("a", 0.0)]) == {"a": "held"}
-        with one.again() as thread:
-            thread.renew_leases()
-        monkeypatch.setattr(time, "time", lambda: now + LEASE_SECONDS + 1)
-        assert other.lease([("a", 0.0)]) == {"a": "held"}
-        monkeypatch.setattr(time, "time", lambda: now + 2 * LEASE_SECONDS)
-        assert other.lease([("a", 0.0)]) == {"a": "granted"}
-
-
-def test_the_leases_of_a_process_that_was_killed_end_at_once(tmp_path):
-    path = tmp_path / "s.sqlite"
-    program = (
-        "import sys, os, signal; from instruct.judging.store import JudgmentStore; "
-        "JudgmentStore(sys.argv[1]).lease([('a', 0.5)]); os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -signal.SIGKILL
-    with JudgmentStore(path) as store:
-        assert store.lease([("a", 0.5)], budget_usd=0.5) == {"a": "granted"}
-
-
-def test_what_is_spent_and_what_is_under_way_stay_within_the_budget(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with JudgmentStore(path) as one, JudgmentStore(path) as other:
-        wanted = [("a", 0.4), ("b", 0.4), ("c", 0.4), ("d", 0.1)]
-        assert one.lease(wanted, budget_usd=1.0) == {
-            "a": "granted", "b": "granted", "c": "unaffordable", "d": "granted",
-        }  # fmt: skip
-        assert other.lease([("c", 0.4)], budget_usd=1.0) == {"c": "unaffordable"}
-        one.add_replies("j", [("a", Completion("1"), 0.1), ("b", None, 0.0)])  # cost less than was set aside
-        assert other.lease([("c", 0.4)], budget_usd=1.0) == {"c": "granted"}
-        assert other.lease([("e", 0.5)], budget_usd=1.0) == {"e": "unaffordable"}
-
-
 FULL = """
 import resource, signal, sys
 from instruct.errors import InstructError
@@ -159,7 +107,7 @@ def test_a_full_disk_is_one_clear_error_and_the_store_stays_whole(tmp_path):
     assert done.returncode == 1
     assert len(committed) > 10
     assert "s.sqlite: could not be written" in done.stderr
-    assert "free the disk" in done.stderr
+    assert "free disk space" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     with JudgmentStore(path) as store:
         assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -207,10 +155,54 @@ def test_two_processes_write_the_same_store(tmp_path):
         assert set(store.completions(wanted)) == set(wanted)
 
 
-def test_what_is_not_a_store_of_this_version_is_refused(tmp_path):
+VERSION_2 = Path(__file__).parent.parent / "golden" / "store_v2.sql"
+
+
+def select(path: Path, query: str) -> list[tuple]:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return database.execute(query).fetchall()
+
+
+def version_2(path: Path) -> None:
+    """A store of version 2, with a key that a process had reserved when it was killed."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.executescript(VERSION_2.read_text(encoding="utf-8"))
+        database.execute("INSERT INTO leases VALUES ('a key', 'gpu-box:4711:0a1b2c3d', 2e9, 0.75)")
+        database.commit()
+
+
+def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
+    path = tmp_path / "s.sqlite"
+    version_2(path)
+    tables = ("completions", "judgments", "spending")
+    before = {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables}
+    assert min(map(len, before.values())) > 20
+    with JudgmentStore(path) as store:
+        assert set(store.completions(row[0] for row in before["completions"])) == {r[0] for r in before["completions"]}
+        assert sum(len(store.judgments(each)) for each in store.comparisons()) == len(before["judgments"])
+        assert store.spent_usd() == pytest.approx(sum(row[2] for row in before["spending"]))
+    assert {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables} == before
+    assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {*tables}
+    assert select(path, "PRAGMA user_version") == [(VERSION,)]
+    with JudgmentStore(path) as store:  # and it is a store like any other
+        add(store, "new", Completion("x"))
+    assert select(path, "SELECT COUNT(*) FROM completions") == [(len(before["completions"]) + 1,)]
+
+
+def test_several_processes_may_migrate_the_same_store(tmp_path):
+    path = tmp_path / "s.sqlite"
+    version_2(path)
+    program = "import sys; from instruct.judging.store import JudgmentStore\nwith JudgmentStore(sys.argv[1]): pass"
+    processes = [subprocess.Popen([sys.executable, "-c", program, str(path)]) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    assert select(path, "PRAGMA user_version") == [(VERSION,)]
+
+
+def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
     text = tmp_path / "text.sqlite"
     text.write_text("not a database, but long enough to be taken for one by its length alone" * 20)
-    with pytest.raises(InputError, match="is no judgement store"):
+    with pytest.raises(InputError, match="is not a judgment store"):
         JudgmentStore(text)
     other = tmp_path / "other.sqlite"
     with JudgmentStore(other):
@@ -218,7 +210,7 @@ def test_what_is_not_a_store_of_this_version_is_refused(tmp_path):
     database = sqlite3.connect(other)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=r"other\.sqlite: is a judgement store of version 99, not 2"):
+    with pytest.raises(InputError, match=r"other\.sqlite: is a judgment store of version 99, not 3"):
         JudgmentStore(other)
     foreign = tmp_path / "foreign.sqlite"
     database = sqlite3.connect(foreign)
