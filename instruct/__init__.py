@@ -1,4 +1,4 @@
-"""Instruction tuning with objectives beyond cross-entropy, and honest evaluation of what came out."""
+"""Fine-tuning with EMO and other objectives beyond cross-entropy, and measuring what it changed."""
 
 from __future__ import annotations
 
