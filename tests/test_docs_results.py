@@ -1,4 +1,4 @@
-"""docs/results: the figures are those of the data, and no text of it stands there."""
+"""docs/results: the figures are those of the data, and none of its text is included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.report import build_report
 
 PUBLISHED = Path(__file__).resolve().parent.parent / "docs" / "results" / "alpaca_7b"
-# As AlpacaEval's leaderboards have them: wins, draws, losses, win rate, standard error, discrete win rate.
+# From AlpacaEval's leaderboards: wins, draws, losses, win rate, standard error, discrete win rate.
 FIGURES = {
     "alpaca_eval_gpt4": (205, 16, 584, 26.459627, 1.535711, 26.459627),
     "weighted_alpaca_eval_gpt4_turbo": (17, 3, 785, 2.591451, 0.487086, 2.298137),
@@ -38,7 +38,7 @@ def test_the_report_has_the_published_figures(committed):
         assert f"{figures[4]:.6f}" in readme
 
 
-def test_the_same_call_gives_the_same_figures(committed, shared_data, tmp_path):
+def test_the_documented_commands_give_the_same_figures(committed, shared_data, tmp_path):
     folder = shared_data / "alpaca_eval"
     for judge, reference in (
         ("alpaca_eval_gpt4", None),
@@ -54,7 +54,7 @@ def test_the_same_call_gives_the_same_figures(committed, shared_data, tmp_path):
     assert again["sha256"] == committed["sha256"]
 
 
-def test_no_prompt_and_no_answer_stands_there(shared_data):
+def test_no_prompt_or_answer_is_included(shared_data):
     files = [path for path in PUBLISHED.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".md", ".json", ".csv", ".tex", ".png", ".svg"}  # no page with the pairs
     shown = " ".join(path.read_text(encoding="utf-8") for path in files if path.suffix != ".png")

@@ -1,4 +1,4 @@
-"""docs/statistics.md explains every figure that stands in report.json."""
+"""docs/statistics.md explains every figure in report.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from instruct.reporting.schema import Comparison, Panel, TallyFigures
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 NAMED = {word for part in re.findall(r"`([^`]+)`", TEXT) for word in re.findall(r"\w+", part)}
-# What a comparison says of itself, which is no figure.
+# Keys of a comparison that are not figures.
 NO_FIGURES = {
     "candidate", "baseline", "orders", "pairs_judged", "pairs_expected", "partial", "stopped", "ratings", "reasons",
     "trimmed", "requests", "notes", "warnings",
@@ -34,7 +34,7 @@ def test_every_part_of_a_figure_is_explained(name):
     assert getattr(schema_statistics, name).__annotations__.keys() - described - NAMED == set()
 
 
-def test_the_numbers_of_the_page_are_those_of_the_code():
+def test_the_numbers_are_those_of_the_code():
     assert f"below {LEAST_PAIRS} pairs" in TEXT
     assert LEAST_VERDICTS == 6
     assert "fewer\nthan six verdicts" in TEXT
@@ -48,7 +48,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code():
     assert "a + b · tanh(d / std(d))" in TEXT
 
 
-def test_each_section_of_a_figure_says_when_it_misleads_and_where_it_comes_from():
+def test_each_section_says_when_the_figure_misleads_and_names_its_source():
     sections = TEXT.split("\n## ")[1:]
     for word in ("*Misleads:*|when it misleads", "*Source:*|*Sources:*"):
         silent = [text.splitlines()[0] for text in sections if not any(each in text for each in word.split("|"))]
