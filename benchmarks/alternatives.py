@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.contenders import Example, ours
 from benchmarks.harness import SHAPES, alternate, ratio, write_results
-from instruct.objectives import EMO, CosineCost, linear, torch_kernels
+from instruct.objectives import EMO, linear, torch_kernels
 
 TOKENS = 2048
 OBJECTIVE = EMO("pypi")
@@ -44,14 +44,9 @@ def whole_loss(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
     """The loss with one thing changed at a time."""
     example = Example(TOKENS, vocabulary, hidden, "cpu", batches=8)
     kept = example.step(ours(OBJECTIVE, example))
-    plain = CosineCost(example.weight)
-    no_rows_kept = example.step(
-        lambda e: linear.linear_objective_loss(e.hidden, e.weight, e.labels, OBJECTIVE, cost=plain)[0]
-    )
     return {
         "kept": kept,
-        "no frequent rows": no_rows_kept,
-        "tokens unsorted": patched(no_rows_kept, linear, "_chunks", unsorted_chunks),
+        "tokens unsorted": patched(kept, linear, "_chunks", unsorted_chunks),
         "blocks as large as the chunk": patched(kept, torch_kernels, "BLOCK_NUMBERS", 2**30),
         "chunks of 64 rows": patched(kept, linear, "CPU_CHUNK_ROWS", 64),
         "chunks of 128 rows": patched(kept, linear, "CPU_CHUNK_ROWS", 128),

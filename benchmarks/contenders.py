@@ -9,17 +9,13 @@ import torch
 from torch.nn import functional
 
 from benchmarks.harness import response_labels
-from instruct.objectives import EMO, MLE, CosineCost, Objective, TransportCost, linear_objective_loss
-from instruct.objectives.frequent_rows import FrequentRows
-
-EARLIER_BATCHES = 16
+from instruct.objectives import EMO, MLE, CosineCost, Objective, linear_objective_loss
 
 
 class Example:
     """Hidden states (tokens, hidden) that want a gradient, a head (vocabulary, hidden), labels of real responses.
 
-    Every step has the labels of the next of `batches`; those of EARLIER_BATCHES more are there to count tokens in, as
-    a training counts them in its rows.
+    Each step uses the labels of the next of `batches`.
     """
 
     def __init__(self, tokens: int, vocabulary: int, hidden: int, device: str, batches: int = 1) -> None:
@@ -27,12 +23,9 @@ class Example:
         self.hidden = torch.randn(tokens, hidden, device=device).bfloat16().requires_grad_()
         # Of a size that gives logits of standard deviation 3, as a pretrained model's are.
         self.weight = torch.randn(vocabulary, hidden, device=device).mul_(3 / hidden**0.5).bfloat16()
-        count = batches + (EARLIER_BATCHES if device == "cpu" else 0)
-        labels, self.source = response_labels(tokens * count, vocabulary)
-        self.batches = labels.to(device).split(tokens)[:batches]
-        self.earlier = labels[tokens * batches :]
+        labels, self.source = response_labels(tokens * batches, vocabulary)
+        self.batches = labels.to(device).split(tokens)
         self.labels = self.batches[0]
-        self.kept_bytes = 0
 
     def step(self, loss: Callable[[Example], torch.Tensor]) -> Callable[[], None]:
         """A function that computes the loss and its gradients, and forgets them."""
@@ -47,19 +40,9 @@ class Example:
         return run
 
 
-def fixed_cost(example: Example) -> TransportCost:
-    """The cost that a training with a frozen head takes."""
-    cost = CosineCost(example.weight)
-    if example.weight.is_cuda:
-        return cost
-    frequent = FrequentRows(cost, example.earlier.tolist())
-    example.kept_bytes = frequent.kept.nbytes
-    return frequent
-
-
 def ours(objective: Objective, example: Example) -> Callable[[Example], torch.Tensor]:
     """This project's fused loss."""
-    cost = fixed_cost(example) if objective.needs_cost else None
+    cost = CosineCost(example.weight) if objective.needs_cost else None
     return lambda e: linear_objective_loss(e.hidden, e.weight, e.labels, objective, cost=cost)[0]
 
 

@@ -78,11 +78,10 @@ def measure(name: str, vocabulary: int, hidden: int, tokens: int, device: str) -
         loss = loss_function(example)
     with Peak() as backward:
         loss.backward()
-    kept = example.kept_bytes  # between steps, so it was there already when forward began
     held = backward.before - forward.before
     peak = max(forward.bytes, held + backward.bytes)
     working = max(forward.bytes - size, peak - 2 * size)
-    return {"peak": peak + kept, "working": working + kept}
+    return {"peak": peak, "working": working}
 
 
 def in_fresh_process(*arguments: Any) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,7 @@ from torch import nn
 
 from instruct.errors import InputError
 from instruct.objectives import CosineCost, TransportCost
-from instruct.objectives.frequent_rows import FrequentRows
 from instruct.objectives.transport import NumericCost, load_cost_table, number_values
-
-# Rows whose tokens say which are frequent.
-SOME_ROWS = 1000
 
 
 def original_table(
@@ -57,7 +52,6 @@ def make_cost(
     tokenizer: Any,
     sharded_on: torch.device | None = None,
     narrow: torch.dtype | None = None,
-    tokens: Iterable[int] = (),
 ) -> TransportCost | None:
     """The cost that `EMOConfig.transport_cost` names; None: the cosine over the live head.
 
@@ -69,7 +63,6 @@ def make_cost(
             head that is gathered for each forward is then its own table.
         narrow: what autocast computes in, where it is on: a copy of a head that trains need be no wider, and a frozen
             head that autocast narrows for each forward is then its own table.
-        tokens: some of the text that is trained on: on a CPU the frequent tokens' rows are kept.
 
     Raises:
         InputError: the table cannot be read, or is one of another vocabulary; no token is a number.
@@ -81,26 +74,16 @@ def make_cost(
     if choice in ("fixed", "adaptive") and made_anew and not trains:
         return None
     device = head.weight.device if sharded_on is None else sharded_on
-    cost: TransportCost
     try:
         with gathered(head):
             if choice in ("fixed", "adaptive"):
-                cost = CosineCost(original_table(head, sharded_on, narrow))
-            elif choice == "numeric":
+                return CosineCost(original_table(head, sharded_on, narrow))
+            if choice == "numeric":
                 base = CosineCost(original_table(head, sharded_on, narrow))
-                cost = NumericCost(base, number_values(tokenizer).to(device))
-            else:
-                cost = CosineCost(load_cost_table(choice).to(device), vocabulary=head.weight.shape[0])
+                return NumericCost(base, number_values(tokenizer).to(device))
+            return CosineCost(load_cost_table(choice).to(device), vocabulary=head.weight.shape[0])
     except ValueError as error:
         raise InputError(f"transport_cost {choice}: {error}") from None
-    return FrequentRows(cost, tokens) if device.type == "cpu" else cost
-
-
-def some_tokens(dataset: Any) -> Iterator[int]:
-    """The token ids of a prepared data set's first rows; none of a data set that is streamed."""
-    if hasattr(dataset, "select") and "input_ids" in dataset.column_names:
-        for row in dataset.select(range(min(SOME_ROWS, len(dataset)))):
-            yield from row["input_ids"]
 
 
 class TableRecord:
@@ -113,8 +96,6 @@ class TableRecord:
     FILE = "transport_cost.json"
 
     def __init__(self, cost: TransportCost | None) -> None:
-        if isinstance(cost, FrequentRows):
-            cost = cost.cost
         if isinstance(cost, NumericCost):
             cost = cost.base
         self.checksum: int | None = None

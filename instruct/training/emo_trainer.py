@@ -14,7 +14,7 @@ from trl import SFTConfig, SFTTrainer
 from instruct.objectives import ObjectiveStatistics
 from instruct.training.checks import check_arguments, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator
-from instruct.training.cost import TableRecord, make_cost, some_tokens
+from instruct.training.cost import TableRecord, make_cost
 from instruct.training.emo_config import EMOConfig
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
@@ -78,8 +78,7 @@ class EMOTrainer(SFTTrainer):
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
         if objective.needs_cost:
-            tokens = some_tokens(self.train_dataset)
-            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, tokens)
+            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow)
         attach_objective(base, objective, cost)
         self._objective = objective
         self._table = TableRecord(cost)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 from instruct.errors import InputError
 from instruct.objectives import EMO
 from instruct.objectives.reference import reference_token_loss
-from instruct.training.cost import make_cost, original_table, some_tokens
+from instruct.training.cost import make_cost, original_table
 from instruct.training.head import attach_objective, output_head
 
 
@@ -49,21 +49,11 @@ def test_a_table_is_copied_only_where_the_head_itself_trains(tmp_path, way):
 
 def test_a_copy_is_no_wider_than_what_autocast_computes_in():
     head = tiny_model().lm_head
-    assert make_cost("fixed", head, None, narrow=torch.bfloat16).cost.table.dtype == torch.bfloat16
+    assert make_cost("fixed", head, None, narrow=torch.bfloat16).table.dtype == torch.bfloat16
     head.requires_grad_(False)
-    assert make_cost("fixed", head, None).cost.table.data_ptr() == head.weight.data_ptr()
+    assert make_cost("fixed", head, None).table.data_ptr() == head.weight.data_ptr()
     # Autocast narrows it for each forward: that is the table, and nothing of it stays between steps.
     assert make_cost("fixed", head, None, narrow=torch.bfloat16) is None
-
-
-def test_the_rows_of_frequent_tokens_are_kept_on_a_cpu(tmp_path):
-    model = tiny_model()
-    model.lm_head.weight.requires_grad_(False)
-    trainer = make_trainer(tmp_path, model)
-    tokens = [token for row in trainer.train_dataset["input_ids"] for token in row]
-    cost = make_cost("fixed", model.lm_head, None, tokens=some_tokens(trainer.train_dataset))
-    assert set(torch.nonzero(cost.place >= 0)[:, 0].tolist()) == set(tokens)
-    assert list(some_tokens(trainer.train_dataset.to_iterable_dataset())) == []
 
 
 @pytest.mark.parametrize("way", ["head", "tokens", "tokens-untied"])
