@@ -1,4 +1,4 @@
-"""The configuration of an experiment: YAML, overridden by flags, checked key by key."""
+"""The configuration of an experiment: YAML files, overridden by flags, checked key by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from instruct.training.options import SystemOptions, TrainingOptions
 class ExperimentConfig(TrainingOptions):
     """A whole experiment: training, answers, judges, comparisons.
 
-    In `comparisons`, `baseline` stands for the evaluation set's own answers.
+    In `comparisons`, `baseline` means the evaluation set's own answers.
     """
 
     answers: AnswerOptions = AnswerOptions()
@@ -31,29 +31,61 @@ class ExperimentConfig(TrainingOptions):
     def _names_are_known(self) -> ExperimentConfig:
         for name in [self.name, *self.systems]:
             if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
-                raise ValueError(f"{one_line(name, 60)!r} is no usable name; use letters, digits, '-', '_' and '.'")
+                raise ValueError(f"{one_line(name, 60)!r} is not a valid name; use letters, digits, '-', '_' and '.'")
         known = {*self.systems, "baseline"}
         if "baseline" in self.systems:
-            raise ValueError("a system may not be called 'baseline': that names the evaluation set's answers")
+            raise ValueError("a system cannot be called 'baseline': that name means the evaluation set's answers")
         for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):
             for name in pair:
                 if name not in known and not Path(name).suffix == ".json":
-                    raise ValueError(f"comparisons names {name!r}; known are {', '.join(sorted(known))}")
+                    raise ValueError(f"comparisons: unknown system {name!r}; known: {', '.join(sorted(known))}")
         return self
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The experiment in a YAML file, with `section.key value` overrides.
 
+    A file with `extends: FILE` starts from that file, whose path is relative to its own: mappings are merged, other
+    values replaced.
+
     Args:
-        path: a YAML file, or the name of a config that the installation carries (`demo`).
+        path: a YAML file, or the name of a packaged config (`demo`).
         overrides: flags as typed, e.g. `["--train.learning_rate", "1e-4", "--data.files", "a.jsonl"]`.
 
     Raises:
-        InputError: a missing file, an unknown key (with the nearest), a value of the wrong type.
+        InputError: a missing file, a cycle of `extends`, an unknown key (with the nearest), a value of the wrong type.
     """
     found = find_config(path)
-    return make_config(read_yaml(found), overrides, found)
+    files: list[Path] = []
+    content = _read_extended(found, files)
+    bases = ", ".join(map(str, files[1:]))
+    return make_config(content, overrides, f"{found} (extends {bases})" if bases else found)
+
+
+def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
+    """The content of a config file merged over that of the file that it extends; `files` collects those read."""
+    files.append(path)
+    content = read_yaml(path)
+    base = content.pop("extends", None)
+    if base is None:
+        return content
+    if not isinstance(base, str):
+        raise InputError(f"{path}: extends: must be the path of a YAML file (given: {one_line(repr(base), 80)})")
+    base_path = path.parent / base
+    if not base_path.is_file():
+        raise InputError(f"{path}: extends: {base_path} does not exist; give a YAML file's path relative to this file")
+    if base_path.resolve() in [file.resolve() for file in files]:
+        raise InputError(f"{path}: extends: {base_path} extends this file in turn; remove one of the two")
+    return _merged(_read_extended(base_path, files), content)
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the values of `over`: mappings are merged key by key, everything else is replaced."""
+    both = {
+        key: _merged(base[key], value) if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        for key, value in over.items()
+    }
+    return {**base, **both}
 
 
 def find_config(path: str | Path) -> Path:
@@ -65,13 +97,17 @@ def find_config(path: str | Path) -> Path:
     by_name = folder / f"{path}.yaml"
     if not Path(path).is_absolute() and ".." not in Path(path).parts and by_name.is_file():
         return by_name
-    experiments = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate")  # its own configs
+    experiments = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate" and file.stem != "base")
     names = ", ".join(sorted(str(file.relative_to(folder).with_suffix("")) for file in experiments))
-    raise InputError(f"{path}: no such config file; give a YAML file's path or one of {names}")
+    raise InputError(f"{path}: no such config; give the path of a YAML file, or one of {names}")
 
 
 def make_config(content: dict[str, Any], overrides: Sequence[str], where: object) -> ExperimentConfig:
-    """A config from a mapping and overrides; `where` names the source in errors."""
+    """A config from a mapping and overrides; `where` names the source in errors.
+
+    Raises:
+        InputError: an unknown key (with the nearest), or a value of the wrong type.
+    """
     content = dict(content)
     for key, value in parse_overrides(overrides):
         _set(content, key.split("."), value)
@@ -101,12 +137,15 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
                 raise InputError(f"{flag} has no value; write {flag} VALUE")
             text = flags[index]
         index += 1
-        pairs.append((key, _number(yaml.safe_load(text))))
+        try:
+            pairs.append((key, _number(yaml.safe_load(text))))
+        except yaml.YAMLError:
+            raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
     return pairs
 
 
 def _number(value: Any) -> Any:
-    # YAML 1.1 reads 1e-4 as a string: no dot, no number. Everybody who types it means a number.
+    # YAML 1.1 reads 1e-4 as a string because it has no dot; everybody who types it means a number.
     if isinstance(value, str):
         try:
             return float(value)
@@ -128,20 +167,18 @@ def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
 
 def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     """Refuse a key of `train` that EMOConfig does not have, and those that this package sets itself."""
+    if not arguments:  # importing TRL takes seconds
+        return
     import dataclasses
 
     from instruct.cards import nearest
-
-    # Read off the class only when there is something to check: TRL takes seconds to import.
-    if not arguments:
-        return
     from instruct.training.emo_config import EMOConfig
 
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
     ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
     for key, value in arguments.items():
         if key in ours:
-            raise InputError(f"{where}: train.{key} is set elsewhere (systems, model, --out); remove it")
+            raise InputError(f"{where}: train.{key} is set elsewhere (by systems, model or --name); remove it")
         if key not in known:
             raise InputError(f"{where}: unknown key 'train.{key}'{nearest(key, known)}; remove or rename it")
         arguments[key] = _number(value)

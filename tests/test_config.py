@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from instruct.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "recipes" / "configs"
-SHIPPED = sorted(file for file in CONFIGS.rglob("*.yaml") if file.parent.name != "accelerate")
+SHIPPED = sorted(file for file in CONFIGS.rglob("*.yaml") if file.parent.name != "accelerate" and file.stem != "base")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -24,6 +25,47 @@ def test_every_shipped_config_loads_and_opens_with_its_command(path):
     assert "recipes/" in first
     assert config.judges
     assert {"mle", "emo"} <= set(config.systems)
+
+
+def test_shipped_configs_resolve_to_the_frozen_experiments():
+    """tests/golden/resolved_configs.json was written when each file was complete by itself."""
+    frozen = json.loads((ROOT / "tests" / "golden" / "resolved_configs.json").read_text())
+    found = {str(path.relative_to(CONFIGS).with_suffix("")): load_config(path) for path in SHIPPED}
+    assert {name: config.model_dump(mode="json") for name, config in found.items()} == frozen
+
+
+def test_a_config_extends_another(tmp_path):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "base.yaml").write_text(
+        "lora: {r: 4, alpha: 8}\ntrain: {max_steps: 1, max_length: 64}\ndata: {files: [a.jsonl, b.jsonl]}\n"
+    )
+    (tmp_path / "middle.yaml").write_text("extends: base/base.yaml\ntrain: {max_length: 32}\nlora: null\n")
+    (tmp_path / "leaf.yaml").write_text("extends: middle.yaml\nname: leaf\ndata: {files: [c.jsonl]}\nlora: {r: 2}\n")
+    config = load_config(tmp_path / "leaf.yaml", ["--train.max_steps", "3"])
+    assert config.train == {"max_steps": 3, "max_length": 32}  # mappings merge, flags override all
+    assert config.data.files == ["c.jsonl"]  # lists are replaced
+    assert config.lora is not None
+    assert (config.lora.r, config.lora.alpha) == (2, 32)  # a null is replaced by a new mapping
+    assert "extends" not in dump_config(config)
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("extends: leaf.yaml\n", r"base\.yaml: extends: .*leaf\.yaml extends this file in turn"),
+        ("extends: base.yaml\n", r"base\.yaml: extends: .*base\.yaml extends this file in turn"),
+        ("extends: gone.yaml\n", r"base\.yaml: extends: .*gone\.yaml does not exist; give"),
+        ("extends: [a.yaml]\n", r"base\.yaml: extends: must be the path of a YAML file \(given: \['a\.yaml'\]\)"),
+        ("- a\n", r"base\.yaml: holds no mapping"),
+        ("lroa: null\n", r"leaf\.yaml \(extends .*base\.yaml\): unknown key 'lroa' \(nearest: lora"),
+    ],
+)
+def test_a_base_that_cannot_be_extended(tmp_path, base, message):
+    (tmp_path / "base.yaml").write_text(base)
+    (tmp_path / "leaf.yaml").write_text("extends: base.yaml\nname: leaf\n")
+    with pytest.raises(InputError, match=message) as caught:
+        load_config(tmp_path / "leaf.yaml")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", ["7b", "13b"])
@@ -76,10 +118,11 @@ def test_overrides_are_yaml():
         (["--lora.r", "many"], "lora.r: Input should be a valid integer.*given: 'many'"),
         (["--systems.emo.variant", "papers"], "systems.emo.variant: Input should be"),
         (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),
-        (["--comparisons", "[[emo, gpt]]"], "comparisons names 'gpt'; known are baseline, emo, mle"),
-        (["--name", "../up"], "is no usable name"),
+        (["--comparisons", "[[emo, gpt]]"], "comparisons: unknown system 'gpt'; known: baseline, emo, mle"),
+        (["--name", "../up"], "is not a valid name"),
         (["--train.max_steps"], "--train.max_steps has no value"),
         (["stray"], "unexpected argument 'stray'"),
+        (["--data.files", "[a"], r"--data\.files: '\[a' is not valid YAML"),
     ],
 )
 def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
@@ -89,9 +132,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
 
 
 def test_a_missing_config_names_those_there_are():
-    with pytest.raises(
-        InputError, match=r"nothing\.yaml: no such config file.*alpaca_emo.*demo.*paper/llama2_7b_alpaca"
-    ):
+    with pytest.raises(InputError, match=r"nothing\.yaml: no such config; .*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
         find_config("nothing.yaml")
 
 
