@@ -1,4 +1,4 @@
-"""The run directory: one experiment, what was made in it, and from what."""
+"""The run directory: one experiment, what was made in it, with which configuration and from what."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class RunDirectory:
         self.report = self.folder / "report"
 
     def start(self, config: dict[str, Any]) -> None:
-        """Create the directory, or take up the run that is there.
+        """Create the directory, or continue the run that is there.
 
         Raises:
-            InputError: the run was started with another config; the message names the first key that differs.
+            InputError: the run was started with a different config; the message names the first key that differs.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
@@ -56,7 +56,7 @@ class RunDirectory:
             differing = _first_difference(yaml.safe_load(path.read_text(encoding="utf-8")), config)
             if differing:
                 raise InputError(
-                    f"{path}: this run was started with another {differing}; give the run another name (--name) or "
+                    f"{path}: this run was started with a different {differing}; choose another name (--name) or "
                     f"delete {self.folder}"
                 )
         else:
@@ -67,7 +67,7 @@ class RunDirectory:
             )
 
     def answers_path(self, name: str) -> Path:
-        """The file of a system's answers: a path that ends in .json is itself."""
+        """The file of a system's answers; a name that ends in .json is already a path."""
         return Path(name) if name.endswith(".json") else self.outputs / f"{name}.json"
 
     def config(self) -> dict[str, Any]:
@@ -78,35 +78,40 @@ class RunDirectory:
         return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
     def manifest(self) -> dict[str, Any]:
-        """What manifest.json holds; `steps` maps a step's name to its inputs, results and minutes."""
+        """The content of manifest.json; `steps` maps a step's name to its record (see `step`)."""
         try:
             return dict(json.loads(self.manifest_path.read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
         except ValueError:
-            raise InputError(f"{self.manifest_path}: is not JSON; restore it or delete the run") from None
+            raise InputError(f"{self.manifest_path}: is not valid JSON; restore it or delete the run") from None
 
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
-        """Whether `step` was finished from exactly these inputs."""
+        """Whether `step` was finished from exactly these inputs. Its recorded configuration is not compared."""
         record = self.manifest()["steps"].get(step)
         return bool(record) and record["status"] == "done" and record["inputs"] == inputs
 
     @contextlib.contextmanager
     def step(self, name: str, inputs: dict[str, Any], **about: Any) -> Iterator[dict[str, Any]]:
-        """Record a step: its inputs, what the caller puts into the yielded mapping, and the minutes it took.
+        """Record a step: what it was made from, how it ran, the results that the caller puts into the yielded mapping.
 
-        `minutes` is the wall time of the attempt that finished; `attempts` counts those that were cut off too. A
-        result named `stopped` says why the step ended before its end: it is not done. `about`: further fields of the
-        record, such as the comparison that is judged.
+        The record also has `status`, `started`, `minutes` (wall time of the attempt that finished), `cpu_minutes`,
+        `attempts` (interrupted ones too) and `versions` (of packages that changed since the run began). A result named
+        `stopped` gives the reason why the step ended early; the step is then not done.
+
+        Args:
+            inputs: what decides whether the step has to run again, see `is_done`.
+            about: further fields of the record: `config`, the configuration that the step really runs with, overrides
+                and defaults included; the comparison that is judged.
         """
         earlier = self.manifest()["steps"].get(name, {})
         attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
         record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
         record |= about
         began_with = self.manifest().get("versions", {})
-        others = {name: version for name, version in versions().items() if began_with.get(name) != version}
-        if others:  # packages may have been replaced since the run began
-            record["versions"] = others
+        changed = {name: version for name, version in versions().items() if began_with.get(name) != version}
+        if changed:
+            record["versions"] = changed
         self._record(name, record)
         begun, cpu = time.monotonic(), time.process_time()
         results: dict[str, Any] = {}
@@ -120,7 +125,7 @@ class RunDirectory:
         self._record(name, record)
 
     def _record(self, name: str, record: dict[str, Any]) -> None:
-        with (self.folder / ".manifest.lock").open("w") as lock:  # another process may be at another step
+        with (self.folder / ".manifest.lock").open("w") as lock:  # another process may record another step
             fcntl.flock(lock, fcntl.LOCK_EX)
             manifest = self.manifest()
             manifest["steps"][name] = record
@@ -132,7 +137,7 @@ class RunDirectory:
 
 
 def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
-    """The run whose manifest is newest among those that hold `needs` (a path inside the run, globs allowed).
+    """Of the runs that have `needs` (a path inside the run, globs allowed), the one whose manifest is newest.
 
     Raises:
         InputError: there is none.
@@ -140,7 +145,7 @@ def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
     found = [path.parent for path in root.glob("*/manifest.json") if any(path.parent.glob(needs))]
     if not found:
         raise InputError(
-            f"no run under {root}/ holds {needs}; give a run directory, or make one: python recipes/alpaca_emo.py"
+            f"no run in {root}/ has {needs}; give a run directory, or create one: python recipes/alpaca_emo.py"
         )
     return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
 
@@ -160,7 +165,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """What the run ran on: processor, cores, memory in GiB, GPUs."""
+    """The machine that the run ran on: processor, cores, memory in GiB, GPUs."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -169,7 +174,7 @@ def machine() -> dict[str, Any]:
                 break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpus = []
-    # torch takes seconds to import, and a machine without one of these has no GPU to ask it about.
+    # Importing torch takes seconds, and a machine without one of these devices has no GPU to ask about.
     if any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")):
         import torch
 
@@ -178,7 +183,7 @@ def machine() -> dict[str, Any]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")

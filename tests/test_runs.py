@@ -29,6 +29,17 @@ def test_a_step_is_done_for_its_own_inputs_only(run):
     assert record["attempts"] == 1
 
 
+def test_a_step_records_its_configuration_and_is_done_whatever_that_was(run):
+    with run.step("answers", {"prompts": "1"}, config={"eval_set": "alpaca_eval"}):
+        pass
+    assert run.manifest()["steps"]["answers"]["config"] == {"eval_set": "alpaca_eval"}
+    assert run.is_done("answers", {"prompts": "1"})
+    with run.step("answers", {"prompts": "1"}):  # a record written before configurations were recorded
+        pass
+    assert "config" not in run.manifest()["steps"]["answers"]
+    assert run.is_done("answers", {"prompts": "1"})
+
+
 def test_a_step_that_was_cut_off_is_not_done_and_is_counted(run):
     with pytest.raises(RuntimeError), run.step("train/emo", {"data": "1"}):
         raise RuntimeError("killed")
@@ -40,9 +51,9 @@ def test_a_step_that_was_cut_off_is_not_done_and_is_counted(run):
 
 def test_another_config_in_the_same_directory_is_refused(run):
     run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "a", "base_url": None}]})
-    with pytest.raises(InputError, match=r"started with another train\.learning_rate; .*--name"):
+    with pytest.raises(InputError, match=r"started with a different train\.learning_rate; .*--name"):
         run.start({"name": "one", "train": {"learning_rate": 0.2}, "judges": [{"card": "a"}]})
-    with pytest.raises(InputError, match=r"another judges\.0\.card"):
+    with pytest.raises(InputError, match=r"a different judges\.0\.card"):
         run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "b"}]})
 
 
@@ -55,7 +66,7 @@ def test_the_newest_run_is_the_newest_that_holds_what_is_needed(tmp_path):
     write_atomically(root / "old" / "outputs" / "emo.json", "[]")
     assert newest_run("manifest.json", root).folder.name == "new"
     assert newest_run("outputs/*.json", root).folder.name == "old"
-    with pytest.raises(InputError, match=r"no run under .* holds adapters"):
+    with pytest.raises(InputError, match=r"no run in .* has adapters"):
         newest_run("adapters/*", root)
 
 
@@ -63,7 +74,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not a run directory"):
         RunDirectory(tmp_path).manifest()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(InputError, match="is not JSON"):
+    with pytest.raises(InputError, match="is not valid JSON"):
         RunDirectory(tmp_path).manifest()
 
 

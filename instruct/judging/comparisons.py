@@ -129,6 +129,15 @@ def ask_judge(
                     prompts, card.decoding.max_tokens, price, judge.concurrency, also=card.decoding.extra
                 )
                 gate(estimate, price, judge.budget_usd, yes)
+        ran_with = {
+            **judge.model_dump(mode="json"),
+            "card": card.name,
+            "model": card.model,
+            "orders": judge.orders or card.order_policy,
+            "engine": engine.identity,
+            "reparse": reparse,
+            "replay": str(replay) if replay else None,
+        }
         for (step, inputs, _, _), plan in zip(todo, plans, strict=True):
             earlier = store.judgments(plan.comparison)
             # What is read again while replies are missing is no finished step.
@@ -137,7 +146,7 @@ def ask_judge(
             with (
                 unrecorded
                 if reparse and plan.missing(store)
-                else run.step(step, inputs, comparison=plan.comparison._asdict()) as results
+                else run.step(step, inputs, comparison=plan.comparison._asdict(), config=ran_with) as results
             ):
                 counts = judge_plan(plan, store=store, engine=engine, options=options)
                 results |= vars(counts)
