@@ -1,133 +1,176 @@
-"""What the `instruct` command takes: its verbs and their flags. It imports nothing that takes time."""
+"""The verbs and flags of the `instruct` command, and the flags of a recipe. It imports nothing slow."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+from collections.abc import Sequence
 
-# Here again, since emo_config.py takes TRL's seconds to import; a test holds the two to each other.
-OBJECTIVES = ("mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent")
-OVERRIDES = "Any key of the config is a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32."
+from instruct.training.objective_names import OBJECTIVES
+
+# The config's sections, whose flags need no dot.
+SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "answers", "judges", "comparisons")
+OVERRIDES = "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32."
+RUN = "a run directory (default: the newest with {})"
+
+
+def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`argv` without the flags that override the config, and those flags with their values.
+
+    An override has a dot (`--train.max_steps 40`) or is a section's name (`--lora null`). argparse alone would take
+    the value of an unknown flag for a positional argument.
+    """
+    rest, overrides = [], []
+    tokens = iter(argv)
+    for token in tokens:
+        name = token.partition("=")[0]
+        if name.startswith("--") and ("." in name or name[2:] in SECTIONS):
+            overrides.append(token)
+            if "=" not in token:
+                overrides += itertools.islice(tokens, 1)
+        else:
+            rest.append(token)
+    return rest, overrides
+
+
+def name_override(name: str) -> list[str]:
+    """The override that names the run; quoted, because an override's value is YAML and a name is text."""
+    return ["--name", json.dumps(name)]
+
+
+def recipe_arguments(argv: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
+    """A recipe's arguments (`config`, `dry_run`) and its overrides of the config, `--name` included."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
+    parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
+    parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan and stop")
+    rest, overrides = split_overrides(argv)
+    arguments = parser.parse_args(rest)
+    return arguments, overrides + (name_override(arguments.name) if arguments.name else [])
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command's parser; `verb` names what was called."""
+    """The command's parser; `verb` is the verb that was called."""
     parser = argparse.ArgumentParser(
         prog="instruct",
-        description="Instruction-tune a model with an objective beyond cross-entropy, and find out if it got better.",
+        description="Instruction-tune a model with an objective beyond cross-entropy and measure whether it improved.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, text: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+    def verb(name: str, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
 
     for name, text in [
-        ("preview", "show what would be trained on: rows, the mask, lengths, memory, one step"),
-        ("train", "train every system of a config (or one, by flags alone)"),
+        ("preview", "show what training would see: rows, loss mask, lengths, memory, one step"),
+        ("train", "train every system of a config (or a single one, with flags alone)"),
     ]:
-        sub = verb(name, text)
-        sub.epilog = OVERRIDES
+        sub = verb(name, text, OVERRIDES)
         sub.add_argument("config", nargs="?", metavar="CONFIG", help="a YAML file, or the name of a packaged config")
         sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
-        sub.add_argument("--objective", choices=OBJECTIVES, help="train this one objective")
+        sub.add_argument("--objective", choices=OBJECTIVES, help="train with this objective only")
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if name == "preview":
-            sub.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows to show (default 3)")
+            sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
-    sub = verb("generate", "answer the evaluation prompts with every system of a run")
-    sub.epilog = OVERRIDES
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with trained systems)")
+    sub = verb("generate", "answer the evaluation prompts with every system of a run", OVERRIDES)
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
 
-    sub = verb("judge", "let a judge compare answers, and write the report")
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with answers)")
-    sub.add_argument("--judge", required=True, action="append", metavar="J", help="a judge; may be repeated (a panel)")
+    sub = verb("judge", "compare answers with a judge and write the report")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))
+    sub.add_argument("--judge", required=True, action="append", metavar="J", help="a judge; repeatable (a panel)")
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
-    sub.add_argument("--orders", choices=["both", "one"], help="how often a pair is shown (default: the card's)")
-    sub.add_argument("--replay", metavar="FILE", help="take the replies from an export as JSON lines; ask nobody")
-    sub.add_argument("--reparse", action="store_true", help="read the verdicts again from stored replies; ask nothing")
-    _add_asking_flags(sub)
-    _length_control_flags(sub)
+    sub.add_argument("--orders", choices=["both", "one"], help="show each pair in both orders or one (default: card's)")
+    sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
+    sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
+    _add_request_flags(sub)
+    _add_length_control_flags(sub)
 
-    sub = verb("validate", "hold a judge against human labels")
+    sub = verb("validate", "test a judge against human labels")
     sub.add_argument("--judge", required=True, metavar="J", help="a judge: see `instruct list judges`")
-    sub.add_argument("--against", required=True, metavar="SET", help="pandalm, autoj, or a file of labelled pairs")
-    sub.add_argument("--replay", metavar="FILE", help="score these verdicts and ask nothing")
-    sub.add_argument("--replay-swapped", metavar="FILE", help="the same with the second answer shown first")
-    sub.add_argument("--limit", type=int, metavar="N", help="the first N pairs only, to try it out")
+    sub.add_argument("--against", required=True, metavar="SET", help="pandalm, autoj, or a file of labeled pairs")
+    sub.add_argument("--replay", metavar="FILE", help="score these verdicts; send no requests")
+    sub.add_argument("--replay-swapped", metavar="FILE", help="the verdicts with the second answer shown first")
+    sub.add_argument("--limit", type=int, metavar="N", help="use only the first N pairs")
     sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")
-    sub.add_argument("--write-card", action="store_true", help="put the figures into the judge's card")
-    _add_asking_flags(sub)
+    sub.add_argument("--write-card", action="store_true", help="write the agreement into the judge's card")
+    _add_request_flags(sub)
 
-    sub = verb("report", "write the report of a run again, or that of verdicts from elsewhere")
-    sub.epilog = (
-        "Beside report.md, in the run's report/exports, stand the same figures for others to read: figures.csv, "
-        "tables.tex (LaTeX), leaderboard-*.csv (AlpacaEval's) and model-card-*.md (the Hub's)."
+    sub = verb(
+        "report",
+        "write the report of a run, or of verdicts made elsewhere",
+        "The run's report/exports has the same figures for other tools: figures.csv, tables.tex (LaTeX), "
+        "leaderboard-*.csv (AlpacaEval) and model-card-*.md (Hugging Face Hub).",
     )
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
-    sub.add_argument("--annotations", metavar="FILE", help="verdicts from elsewhere: AlpacaEval's annotations.json")
-    sub.add_argument("--output", metavar="DIR", help="with --annotations: the run directory to make")
-    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, where the annotations have none")
-    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
-    _length_control_flags(sub)
-    sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 where a leading figure is below X percent")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("verdicts"))
+    sub.add_argument("--annotations", metavar="FILE", help="verdicts made elsewhere: AlpacaEval's annotations.json")
+    sub.add_argument("--output", metavar="DIR", help="the run directory to create (requires --annotations)")
+    _add_answer_file_flags(sub)
+    _add_length_control_flags(sub)
+    sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
         choices=["win_rate", "win_rate_low"],
-        help="of --fail-under: the win rate (default), or its interval's lower end",
+        help="for --fail-under: the win rate (default) or the lower end of its interval",
     )
-    sub.add_argument("--judge", metavar="J", help="of --fail-under: this judge alone (default: every one)")
-    sub.add_argument("--candidate", metavar="A", help="of --fail-under: this system alone (default: every one)")
+    sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
+    sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
 
-    sub = verb("compare", "the same judges' figures of several runs side by side, and how far they compare")
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the others are held against the first")
-    sub.add_argument("--output", action="append", metavar="FILE", help="FILE.md or FILE.csv to write; may be repeated")
+    sub = verb("compare", "compare the figures of several runs side by side, and check that they are comparable")
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
+    sub.add_argument("--output", action="append", metavar="FILE", help="write to FILE.md or FILE.csv; repeatable")
 
-    sub = verb("export", "write a judge's verdicts as AlpacaEval's annotations.json, or as JSON lines")
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with verdicts)")
-    sub.add_argument("--judge", required=True, metavar="J", help="whose verdicts, by the judge's name in the report")
+    sub = verb("export", "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("verdicts"))
+    sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")
     sub.add_argument("--format", choices=["annotations", "jsonl"], default="annotations", help="default: annotations")
     sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
-    sub.add_argument("--candidate", metavar="A", help="which comparison, where the judge made several")
-    sub.add_argument("--baseline", metavar="B", help="which comparison, where the judge made several")
+    sub.add_argument("--candidate", metavar="A", help="selects the comparison, if the judge made several")
+    sub.add_argument("--baseline", metavar="B", help="selects the comparison, if the judge made several")
 
-    sub = verb("import", "read verdicts from elsewhere into a run directory, to report on them")
-    sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or the JSON lines of `export`")
-    sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, made if need be")
-    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, where the annotations have none")
-    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, where the annotations have none")
+    sub = verb("import", "import verdicts made elsewhere into a run directory")
+    sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or JSON lines from `export`")
+    sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, created if missing")
+    _add_answer_file_flags(sub)
     for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
-        sub.add_argument(f"--{flag}", metavar="NAME", help=f"the name to give the {flag} (default: the file's {field})")
+        sub.add_argument(f"--{flag}", metavar="NAME", help=f"name of the {flag} (default: the file's {field})")
 
-    sub = verb("merge", "fold a run's adapters into their base model")
-    sub.add_argument("run", nargs="?", metavar="RUN", help="a run directory (default: the newest with adapters)")
-    sub.add_argument("--system", metavar="NAME", help="one system only")
+    sub = verb("merge", "merge a run's adapters into their base model")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("adapters"))
+    sub.add_argument("--system", metavar="NAME", help="merge only this system")
 
-    sub = verb("list", "list data sets, judges or runs, and where each was found")
+    sub = verb("list", "list the available data sets, judges or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "runs"])
 
     verb("doctor", "check the installation: packages, GPU, memory, disk, network, keys")
     return parser
 
 
-def _add_asking_flags(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--judge-model", metavar="M", help="ask another model with the judge's prompt, under its own name")
+def _add_request_flags(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--judge-model", metavar="M", help="use another model with the judge's prompt, under its own name")
     sub.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (key: OPENAI_API_KEY)")
-    sub.add_argument(
-        "--engine", choices=["vllm", "transformers", "server"], help="who is asked (default: what is here)"
-    )
-    sub.add_argument(
-        "--concurrency", type=int, default=64, metavar="N", help="requests at once to a server (default 64)"
-    )
-    sub.add_argument("--trim", action="store_true", help="cut answers that do not fit the judge's context, both alike")
-    sub.add_argument("--budget-usd", type=float, metavar="X", help="what the run may cost; beyond it nothing is sent")
-    sub.add_argument("--yes", action="store_true", help="ask a judge that costs money without a budget")
-    sub.add_argument("--retry-failed", action="store_true", help="ask again what failed")
+    sub.add_argument("--engine", choices=["vllm", "transformers", "server"], help="default: the first one available")
+    sub.add_argument("--concurrency", type=int, default=64, metavar="N", help="parallel requests (default: 64)")
+    sub.add_argument("--trim", action="store_true", help="cut answers that exceed the judge's context, both equally")
+    sub.add_argument("--budget-usd", type=float, metavar="X", help="spending limit for the whole run, in US dollars")
+    sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
+    sub.add_argument("--retry-failed", action="store_true", help="send failed requests again")
 
 
-def _length_control_flags(sub: argparse.ArgumentParser) -> None:
+def _add_answer_file_flags(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+
+
+def _add_length_control_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "--instruction-difficulty", metavar="FILE", help="AlpacaEval's difficulties, for its length-controlled rate"
+        "--instruction-difficulty",
+        metavar="FILE",
+        help="AlpacaEval's instruction difficulties, for its length-controlled win rate",
     )
     sub.add_argument(
-        "--difficulty-prompts", metavar="FILE", help="the prompts in that file's order, where it has only their places"
+        "--difficulty-prompts",
+        metavar="FILE",
+        help="the prompts in the order of that file, if it identifies them only by position",
     )

@@ -1,80 +1,26 @@
-"""The `instruct` command: one short function a verb; it parses, calls the library, prints."""
+"""The `instruct` command: one short function per verb, which reads its arguments, calls the library and prints."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.arguments import make_parser
-from instruct.errors import InputError, InstructError, StoppedError, one_line
+from instruct.arguments import make_parser, name_override, split_overrides
+from instruct.errors import InputError, StoppedError, one_line, run_guarded
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.judging.options import JudgeOptions
     from instruct.reporting.report import Difficulty
-    from instruct.reporting.schema import Report
-
-SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "answers", "judges", "comparisons")
-
-
-def run_guarded(work: Callable[[], None]) -> int:
-    """Run `work`; an error that the user can act on becomes one line on stderr and its exit code.
-
-    Returns:
-        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
-        4 a report is below `--fail-under`, 130 interrupted.
-    """
-    # Nobody asked for telemetry, and libraries' chatter hides the lines that matter.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if os.environ.get("RANK", "0") != "0":  # beside others that train the same: the main process speaks
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    try:
-        work()
-    except InstructError as error:
-        print(f"instruct: {one_line(error, 1000)}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("instruct: interrupted; the same command goes on where this one stopped", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`argv` without the flags that override the config, and those flags with their values.
-
-    A dot tells them (`--train.max_steps 40`), or a section's name (`--lora null`). argparse alone would take the value
-    of a flag that it does not know for a positional argument.
-    """
-    rest, overrides = [], []
-    tokens = iter(argv)
-    for token in tokens:
-        name = token.partition("=")[0]
-        if name.startswith("--") and ("." in name or name[2:] in SECTIONS):
-            overrides.append(token)
-            if "=" not in token:
-                overrides += itertools.islice(tokens, 1)
-        else:
-            rest.append(token)
-    return rest, overrides
-
-
-def name_override(name: str) -> list[str]:
-    """The flag that names the run; quoted, for a value is YAML and a name is text."""
-    return ["--name", json.dumps(name)]
+    from instruct.runs import RunDirectory
 
 
 def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:
-    """The config file, or none of it, under the call's flags."""
+    """The config file, if one was given, with the flags on top."""
     from instruct.config import load_config, make_config
 
     flags = list(overrides)
@@ -89,25 +35,12 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     return make_config({"name": "train"}, flags, "command line")
 
 
-def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
-    """Write a run's report; print its first lines and where it is."""
-    from instruct.reporting.render.terminal import render_summary
-    from instruct.reporting.report import build_report, write_report
-
-    built = build_report(folder, difficulty)
-    path = write_report(folder, built)
-    print(render_summary(built))
-    print(f"report: {path}")
-    print(f"page: {path.with_suffix('.html')}")
-    return built
-
-
 def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
     from instruct.reporting.report import Difficulty
 
     if arguments.instruction_difficulty is None:
         if arguments.difficulty_prompts:
-            raise InputError("--difficulty-prompts goes with --instruction-difficulty; give both, or neither")
+            raise InputError("--difficulty-prompts requires --instruction-difficulty; give both or neither")
         return None
     return Difficulty(arguments.instruction_difficulty, arguments.difficulty_prompts)
 
@@ -124,10 +57,10 @@ def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.training.train import train_system
 
     config = _config(arguments, overrides)
-    check_training(config, run_folder(config))
+    data = check_training(config, run_folder(config))
     run = open_run(config)
     for name in config.systems:
-        train_system(config, name, run)
+        train_system(config, name, run, data)
         print(f"{name}: {run.adapters / name}")
 
 
@@ -142,6 +75,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.experiment import print_report
     from instruct.judging.asking import costs_money
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparisons import judge_answers
@@ -149,19 +83,21 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
     if arguments.judge_model and len(arguments.judge) > 1:
-        raise InputError("--judge-model goes with one --judge; judge once for each model")
-    for name in arguments.judge:  # a wrong name is told before anything else is looked for
+        raise InputError("--judge-model takes a single --judge; judge once for each model")
+    for name in arguments.judge:  # a wrong name is reported first
         card = load_judge_card(name, arguments.judge_model)
         if arguments.run is None and costs_money(card, arguments.base_url, arguments.engine):
-            raise InputError(f"judge {card.name} costs money: name the run that it is to judge")
+            raise InputError(f"judge {card.name} costs money; name the run to judge explicitly")
     run = _run(arguments.run, "outputs/*.json")
     if (arguments.candidate is None) != (arguments.baseline is None):
-        raise InputError("--candidate and --baseline go together; give both, or none to take the run's comparisons")
+        raise InputError(
+            "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
+        )
     comparisons = (
         [(arguments.candidate, arguments.baseline)] if arguments.candidate else _run_config(run, []).comparisons
     )
     if not comparisons:
-        raise InputError(f"{run.folder / 'config.yaml'}: no comparisons; give --candidate and --baseline")
+        raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     stopped: StoppedError | None = None
     for name in dict.fromkeys(arguments.judge):
         section = _judge_section(name, arguments, orders=arguments.orders)
@@ -175,7 +111,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
                 reparse=arguments.reparse,
                 replay=Path(arguments.replay) if arguments.replay else None,
             )
-        except StoppedError as error:  # what there is is reported, and the other judges are asked
+        except StoppedError as error:  # report what was judged, and let the other judges go on
             stopped = error
     print_report(run.folder, difficulty)
     if stopped:
@@ -220,6 +156,7 @@ def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None)
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.experiment import print_report
     from instruct.reporting.gate import check_gate, check_threshold
 
     _no_overrides(overrides)
@@ -227,20 +164,18 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
     if arguments.fail_under is None:
         for flag in ("metric", "judge", "candidate"):
             if getattr(arguments, flag):
-                raise InputError(f"--{flag} goes with --fail-under, which it says more about; give that too")
+                raise InputError(f"--{flag} requires --fail-under; add it or drop --{flag}")
     else:
         check_threshold(arguments.fail_under)  # before the work
     if arguments.annotations is None:
         if arguments.output or arguments.reference or arguments.outputs:
-            raise InputError(
-                "--output, --outputs and --reference go with --annotations, a file of verdicts; give that too"
-            )
+            raise InputError("--output, --outputs and --reference require --annotations; add it or drop them")
         run = _run(arguments.run, "judgments.sqlite")
     else:
         from instruct.judging.interchange.exchange import import_into_run
 
         if arguments.run or not arguments.output:
-            raise InputError("--annotations takes no RUN but --output DIR, the run directory that is made of the file")
+            raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         answers = {"outputs": arguments.outputs, "reference": arguments.reference}
         run = import_into_run(arguments.annotations, arguments.output, **answers)
     built = print_report(run.folder, difficulty)
@@ -272,7 +207,7 @@ def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None
     run = _run(arguments.run, "judgments.sqlite")
     if arguments.format == "jsonl":
         if arguments.candidate or arguments.baseline:
-            raise InputError("--format jsonl writes every comparison; leave --candidate and --baseline out")
+            raise InputError("--format jsonl exports every comparison; drop --candidate and --baseline")
         with JudgmentStore(run.store) as store:
             count = export_jsonl(store, arguments.output, arguments.judge)
     else:
@@ -287,7 +222,7 @@ def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None
     _no_overrides(overrides)
     names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
     run = import_into_run(arguments.file, arguments.output, **names)
-    print(f"{run.folder}: imported; `instruct report {run.folder}` reports on it")
+    print(f"{run.folder}: imported; write its report with `instruct report {run.folder}`")
 
 
 def merge(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -313,7 +248,8 @@ def doctor(arguments: argparse.Namespace, overrides: list[str]) -> None:
     run_doctor()
 
 
-def _run(path: str | None, needs: str):  # type: ignore[no-untyped-def]
+def _run(path: str | None, needs: str) -> RunDirectory:
+    """The run directory at `path`, else the newest that has `needs` (a glob)."""
     from instruct.runs import RunDirectory, newest_run
 
     if path is None:
@@ -323,11 +259,11 @@ def _run(path: str | None, needs: str):  # type: ignore[no-untyped-def]
     run = RunDirectory(path)
     run.manifest()
     if not any(run.folder.glob(needs)):
-        raise InputError(f"{run.folder}: holds no {needs}; run the phase before this one first")
+        raise InputError(f"{run.folder}: has no {needs}; run the previous phase first")
     return run
 
 
-def _run_config(run, overrides: list[str]) -> ExperimentConfig:  # type: ignore[no-untyped-def]
+def _run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
     from instruct.config import make_config
 
     return make_config(run.config(), overrides, run.folder / "config.yaml")
@@ -355,13 +291,13 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
 
 
 def main() -> int:
-    """The console script's entry."""
+    """The entry point of the console script."""
     rest, overrides = split_overrides(sys.argv[1:])
     arguments = make_parser().parse_args(rest)
 
     def work() -> None:
         if arguments.verb != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise InputError("only training takes several processes; call this verb without `accelerate launch`")
+            raise InputError("only `train` runs on several processes; run this verb without `accelerate launch`")
         VERBS[arguments.verb](arguments, overrides)
 
     return run_guarded(work)

@@ -1,4 +1,8 @@
-"""The errors that the command line turns into one line and an exit code."""
+"""The project's errors, and how a command ends with them: one line on stderr and an exit code."""
+
+import os
+import sys
+from collections.abc import Callable
 
 
 class InstructError(Exception):
@@ -20,9 +24,35 @@ class StoppedError(InstructError):
 
 
 class GateError(InstructError):
-    """A report did not reach what `--fail-under` asks for; it was written all the same. Exit code 4."""
+    """A figure in the report is below `--fail-under`; the report was written anyway. Exit code 4."""
 
     exit_code = 4
+
+
+def run_guarded(work: Callable[[], None]) -> int:
+    """Run `work`, turning an error that the user can act on into one line on stderr.
+
+    Returns:
+        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
+        4 a report is below `--fail-under`, 130 interrupted.
+    """
+    # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if os.environ.get("RANK", "0") != "0":  # of several training processes only the main one prints
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    try:
+        work()
+    except InstructError as error:
+        print(f"instruct: {one_line(error, 1000)}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def one_line(text: object, limit: int = 300) -> str:

@@ -1,8 +1,9 @@
-"""The phases of an experiment: a run, its answers, each skipped where its result is there."""
+"""An experiment from its configuration to its report: the phases in order. What is done is not done again."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,37 +14,66 @@ from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
-    pass
+    from instruct.reporting.report import Difficulty
+    from instruct.reporting.schema import Report
+
+
+def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
+    """Train every system, let each answer the prompts, let the judges compare the answers, report.
+
+    A phase whose result exists is skipped, and an interrupted one resumes. Under `accelerate launch` it ends after
+    training. `dry_run`: check access, memory and disk, print the plan and stop.
+
+    Raises:
+        InputError: the experiment cannot be run as configured; nothing has been written.
+        StoppedError: a budget or too many failures stopped a judge.
+    """
+    from accelerate import PartialState
+
+    from instruct.judging.comparisons import judge_answers
+    from instruct.preflight import check_evaluation, check_training
+    from instruct.training.train import train_system
+
+    data = check_training(config, run_folder(config))
+    check_evaluation(config)
+    if dry_run:
+        return
+    run = open_run(config)
+    for system in config.systems:
+        train_system(config, system, run, data)
+    if PartialState().num_processes > 1:
+        print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
+        return
+    answer_prompts(config, run)
+    if not config.judges:
+        print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+        return
+    for judge in config.judges:
+        judge_answers(run, judge, judge.comparisons or config.comparisons)
+    print_report(run.folder)
 
 
 def run_folder(config: ExperimentConfig) -> Path:
-    """Where an experiment's run stands."""
+    """The directory of an experiment's run."""
     return Path("runs") / config.name
 
 
 def open_run(config: ExperimentConfig) -> RunDirectory:
-    """`runs/NAME/`, created or taken up again.
+    """`runs/NAME/`, created or continued.
 
     Raises:
-        InputError: the directory holds a run with another config.
+        InputError: the directory holds a run with a different config.
     """
     from accelerate import PartialState
 
     run = RunDirectory(run_folder(config))
-    with PartialState().main_process_first():  # of several that train; the others find it there
+    with PartialState().main_process_first():  # the other training processes find it there
         run.start(config.model_dump(mode="json"))
     return run
 
 
-def answer_template(config: ExperimentConfig) -> str:
-    """The template of the prompts: the one that the systems were trained with, unless the config names another."""
-    if config.answers.template or config.data.template:
-        return str(config.answers.template or config.data.template)
-    return load_dataset_card(config.data.card).template if config.data.card else "chat"
-
-
 def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
-    """Every trained system of the run answers the evaluation set; one engine start serves all adapters.
+    """Every trained system of the run answers the evaluation set; one engine serves all adapters.
 
     Raises:
         InputError: a system is not trained yet.
@@ -61,27 +91,52 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         systems[name] = folder
         weights[name] = sha256_of(files[0])
     evaluation = evaluation_set(config.answers)
-    inputs = {
-        "weights": weights,
-        "prompts": evaluation.sha256,
-        "answers": config.answers.model_dump(mode="json"),
-        "template": answer_template(config),
-    }
+    template = answer_template(config)
+    answers = config.answers.model_dump(mode="json")
+    inputs = {"weights": weights, "prompts": evaluation.sha256, "answers": answers, "template": template}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
         return
     if evaluation.baseline:
         text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
         write_atomically(run.outputs / "baseline.json", text + "\n")
-    with run.step("answers", inputs) as results:
+    ran_with = {
+        **answers,
+        "eval_set": evaluation.name,
+        "prompts": len(evaluation.prompts),
+        "baseline": evaluation.baseline_name,
+        "template": template,
+        "model": config.model.model_dump(mode="json"),
+    }
+    with run.step("answers", inputs, config=ran_with) as results:
         stats = generate_answers(
             resolve_model(config.model.name),
             systems,
             evaluation.prompts,
-            answer_template(config),
+            template,
             config.answers.generation,
             run.outputs,
             revision=config.model.revision,
         )
         for name, path in outputs.items():
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
+
+
+def answer_template(config: ExperimentConfig) -> str:
+    """The template of the prompts: the one that the systems were trained with, unless the config names another."""
+    if config.answers.template or config.data.template:
+        return str(config.answers.template or config.data.template)
+    return load_dataset_card(config.data.card).template if config.data.card else "chat"
+
+
+def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
+    """Write a run's report; print its summary and its path."""
+    from instruct.reporting.render.terminal import render_summary
+    from instruct.reporting.report import build_report, write_report
+
+    built = build_report(folder, difficulty)
+    path = write_report(folder, built)
+    print(render_summary(built))
+    print(f"report: {path}")
+    print(f"page: {path.with_suffix('.html')}")
+    return built

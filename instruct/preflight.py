@@ -1,4 +1,4 @@
-"""What an experiment needs and will cost, checked and printed before anything is made."""
+"""What an experiment needs and will cost, checked and printed before anything is written."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from instruct.training.estimate import (
     model_shape,
     training_minutes,
 )
-from instruct.training.train import encoded_rows, load_tokenizer, trainer_arguments, training_rows
+from instruct.training.rows import TrainingRows, load_training_rows
+from instruct.training.train import trainer_arguments
 
 
-def check_training(config: ExperimentConfig, folder: Path) -> None:
+def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     """Check access, data, memory and disk, and print what will be trained and for how long. `folder`: the run's.
 
+    Returns:
+        The rows that it read, for training.
+
     Raises:
-        InputError: no GPU for a GPU config, a model without access, rows that cannot be read, little memory or disk.
+        InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
+            disk.
     """
     check_gpu(config)
-    tokenizer = load_tokenizer(config)
     shape = model_shape(config)
-    rows, template = training_rows(config)
-    encoded = encoded_rows(config, tokenizer, rows)
+    data = load_training_rows(config)
     first = next(iter(config.systems.values()))
     arguments = trainer_arguments(config, first, folder / "checkpoints")
 
@@ -41,35 +44,36 @@ def check_training(config: ExperimentConfig, folder: Path) -> None:
     available = available_gib()
     if needed > available:
         raise InputError(
-            f"config {config.name}: training needs some {needed:.0f} GiB of memory and {available:.0f} GiB are free; "
-            "lower train.per_device_train_batch_size or train.max_length, use lora, or model.quantization 4bit"
+            f"config {config.name}: training needs about {needed:.0f} GiB of memory and {available:.0f} GiB are free; "
+            "lower train.per_device_train_batch_size or train.max_length, or use lora or model.quantization 4bit"
         )
     disk = _disk_gib(config, shape)
     existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(existing).free / GIB
     if disk > free:
-        raise InputError(f"{folder}: the run needs some {disk:.1f} GiB of disk and {free:.1f} GiB are free")
+        raise InputError(f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some")
 
-    minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in encoded.trainable])
+    minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in data.encoded.trainable])
     print(f"run       {folder}")
-    print(f"disk      some {disk:.1f} GiB of {free:.0f} GiB free")
+    print(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
-    print(f"data      {_data(config)}: {_counts(encoded.counts)}; template {template}")
+    print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; template {data.template}")
     systems = ", ".join(config.systems)
     print(
         f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
     )
+    return data
 
 
 def check_evaluation(config: ExperimentConfig) -> None:
-    """Check that the prompts and every judge can be had, and print what will be answered and who will judge.
+    """Check that the prompts and every judge are available, and print what will be answered and judged.
 
     Raises:
-        InputError: a judge that cannot be asked here, or answers that cannot be read; the line says what is needed.
+        InputError: prompts that cannot be read, or a judge that is not available; the message says what it needs.
     """
     if config.lora and config.lora.use_dora and config.answers.generation.engine != "transformers":
         raise InputError(
-            f"config {config.name}: vLLM serves no DoRA adapter; set answers.generation.engine transformers"
+            f"config {config.name}: vLLM does not support DoRA adapters; set answers.generation.engine to transformers"
         )
     evaluation = evaluation_set(config.answers)
     limit = config.answers.generation.max_new_tokens
@@ -78,12 +82,12 @@ def check_evaluation(config: ExperimentConfig) -> None:
         card = load_judge_card(judge.card, model=judge.model)
         check_available(card, judge.base_url, judge.engine)
         if judge.budget_usd is None and costs_money(card, judge.base_url, judge.engine):
-            raise InputError(f"judge {card.name}: costs money; set judges.budget_usd, a limit for the whole run")
+            raise InputError(f"judge {card.name}: costs money; set its budget_usd, a limit for the whole run")
         orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
         comparisons = len(judge.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
     if not config.judges:
-        print("judge     none: name one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
+        print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
 
 
 def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:
@@ -97,7 +101,7 @@ def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: ob
 
 
 def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
-    # A checkpoint and the final weights of each system; an adapter is small, a full model with Adam's moments is not.
+    # A checkpoint and the final weights of each system: small for an adapter, not for a full model with Adam's moments.
     if config.lora:
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
         return len(config.systems) * trained * 16 / GIB + 0.1

@@ -1,18 +1,18 @@
 """The same experiment on Recycled Evol-Instruct (EMO paper, Appendix C, Table 10), judged by AlpacaEval alone.
 
-    python recipes/evol_emo.py                                     # a GPU: Llama-2-7B, LoRA; none: the demo
+    python recipes/evol_emo.py                                     # with a GPU: Llama-2-7B, LoRA; without: the demo
     python recipes/evol_emo.py --config paper/llama2_7b_evol       # as in the paper
 
-Its answers are long, and the authors found that Auto-J and PandaLM can't tell long answers apart.
+Its answers are long, and the authors found that Auto-J and PandaLM cannot tell long answers apart.
 """
 
 from __future__ import annotations
 
 import sys
 
-from alpaca_emo import run_recipe
+from alpaca_emo import main
 
-from instruct.cli import run_guarded
+from instruct.errors import run_guarded
 
 if __name__ == "__main__":
-    sys.exit(run_guarded(lambda: run_recipe("evol_emo", __doc__)))
+    sys.exit(run_guarded(lambda: main("evol_emo", __doc__)))

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from instruct.cli import SECTIONS, split_overrides
+from instruct.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
@@ -109,22 +109,22 @@ def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
         (["train", "demo", "--data.limt", "1"], "unknown key 'data.limt' (nearest: limit"),
         (["train", "demo", "--lora.r", "many"], "lora.r: "),
         (["train", "demo", "--lora.r"], "--lora.r has no value"),
-        (["train", "demoo"], "demoo: no such config file"),
-        (["train", "demo", "--name", "../elsewhere"], "'../elsewhere' is no usable name"),
+        (["train", "demoo"], "demoo: no such config"),
+        (["train", "demo", "--name", "../elsewhere"], "'../elsewhere' is not a valid name"),
         (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: no model folder"),
-        (["train"], "data: neither a card nor files"),
-        (["generate"], "no run under runs/ holds adapters"),
-        (["judge", "--judge", "smollm2_demo"], "no run under runs/ holds outputs"),
+        (["train"], "data: no card and no files"),
+        (["generate"], "no run in runs/ has adapters"),
+        (["judge", "--judge", "smollm2_demo"], "no run in runs/ has outputs"),
         (["judge", "--judge", "smolm2_demo"], "unknown judge 'smolm2_demo' (nearest: smollm2_demo"),
         (
             ["judge", "--judge", "alpaca_eval_gpt4"],
-            "alpaca_eval_gpt4 costs money: name the run that it is to judge",
+            "alpaca_eval_gpt4 costs money; name the run to judge explicitly",
         ),
         (
             ["judge", "--judge", "pandalm", "--judge", "autoj", "--judge-model", "m"],
-            "--judge-model goes with one --judge",
+            "--judge-model takes a single --judge",
         ),
-        (["report"], "no run under runs/ holds judgments.sqlite"),
+        (["report"], "no run in runs/ has judgments.sqlite"),
         (["report", "nothing"], "nothing/manifest.json: no such file"),
         (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
     ],
@@ -175,7 +175,7 @@ def test_a_run_is_not_taken_up_with_another_config(instruct, tmp_path, tiny_mode
     assert instruct(*call, 1)[0] == 0
     assert (tmp_path / "runs" / "train" / "adapters" / "emo" / "adapter_model.safetensors").is_file()
     line = refused(instruct(*call, 2))
-    assert "started with another train.max_steps; give the run another name (--name)" in line
+    assert "started with a different train.max_steps; choose another name (--name)" in line
 
 
 def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny_model_folder):
@@ -194,7 +194,7 @@ def test_preview_refuses_a_length_that_cuts_answers_off(instruct, tmp_path, tiny
     write_lines(tmp_path / "my.jsonl", *[{**GOOD, "output": "long " * 40}] * 10)
     call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--train.max_length", 64]
     line = refused(instruct(*call))
-    assert "max_length 64 cuts 10 of 10 answers off" in line
+    assert "max_length 64 truncates 10 of 10 answers" in line
     longest = re.search(r"the longest row has (\d+) tokens", line)
     assert longest
     assert int(longest[1]) > 200  # before the cut: a byte is a token
@@ -219,7 +219,7 @@ def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1"))
     assert "answers mle: 1 prompts of the other side are missing, first 'Question 1?'" in line
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1", "--candidate", "emo"))
-    assert "--candidate and --baseline go together" in line
+    assert "--candidate requires --baseline" in line
     call = [
         "judge",
         "--judge",
@@ -275,6 +275,9 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
         assert [j.verdict for j in verdicts] == ["first", "first"]
         assert two.judgments(Comparison(card.name, "emo", "mle")) == verdicts
         assert two.spent_usd() == 0.0
+    (judged,) = other.manifest()["steps"].values()
+    ran_with = {"card": card.name, "model": card.model, "orders": "one", "replay": "replies.jsonl", "reparse": False}
+    assert judged["config"] | ran_with == judged["config"]
 
 
 @pytest.mark.parametrize(

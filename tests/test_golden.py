@@ -1,4 +1,4 @@
-"""Frozen behavior: completion keys, verdicts, requests, reports and help are those of the files in tests/golden.
+"""Frozen behavior: completion keys, verdicts, requests and reports are those of the files in tests/golden.
 
 `UPDATE_GOLDENS=1 pytest tests/test_golden.py` writes the files again; `git diff tests/golden` then shows what changed.
 
@@ -7,7 +7,7 @@
     store_v2.sql a whole store of schema version 2, written once: later versions must read it
     requests/    what was sent to the server, in order
     report/      report.json and the exports of a small run; alpaca_7b's are those of docs/results
-    text/        help, report.md, model cards: user-facing text that is expected to be reworded
+    text/        report.md, model cards: user-facing text that is expected to be reworded
 
 Everything goes through the command and files. The fake server is reached as an HTTP proxy, so that the endpoint in the
 keys is the same on every machine.
@@ -391,10 +391,3 @@ def test_alpaca_7b(shared_data, tmp_path):
     assert names == sorted(p.name for p in (run / "report" / "exports").iterdir() if p.suffix != ".md")
     for name in names:
         check_golden(ALPACA_7B / "exports" / name, (run / "report" / "exports" / name).read_text(encoding="utf-8"))
-
-
-def test_help():
-    page = instruct(ROOT, "--help")
-    verbs = re.findall(r"^    ([a-z]+) ", page, re.MULTILINE)
-    pages = {"instruct": page} | {verb: instruct(ROOT, verb, "--help") for verb in verbs}
-    check_golden(GOLDEN / "text" / "help.txt", "".join(f"== {name}\n{text}\n" for name, text in pages.items()))

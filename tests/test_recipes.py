@@ -159,5 +159,5 @@ def test_the_wheel_carries_the_cards(tmp_path, monkeypatch):
         assert str(ROOT / what) not in out
     done = subprocess.run([command, "judge", "--judge", "autoj"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("instruct: no run under runs/ ")  # the judge's card was found
+    assert done.stderr.startswith("instruct: no run in runs/ ")  # the judge's card was found
     assert len(done.stderr.splitlines()) == 1

@@ -9,8 +9,8 @@ from trl import SFTConfig
 
 from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
+from instruct.training.objective_names import OBJECTIVES
 
-OBJECTIVES = ("mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent")
 COSTS = ("fixed", "adaptive", "numeric")
 
 
@@ -21,7 +21,7 @@ class EMOConfig(SFTConfig):
 
     Parameters:
         objective (`str`, *optional*, defaults to `"emo"`):
-            What is optimised on the response tokens: `"mle"`, `"emo"`, `"mixce"`, `"tailr"`, `"dft"` (dynamic
+            What is optimized on the response tokens: `"mle"`, `"emo"`, `"mixce"`, `"tailr"`, `"dft"` (dynamic
             fine-tuning), `"goldfish"` (cross-entropy, with one token in `goldfish_k` left out of training; evaluation
             leaves none out) or `"ent"` (error-norm truncation). See [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
@@ -30,37 +30,37 @@ class EMOConfig(SFTConfig):
         emo_emphasis (`str`, *optional*, defaults to `"mle"`):
             `"mle"`, or `"emo"` for the authors' mode 2.
         gamma (`float`, *optional*, defaults to `0.8`):
-            The mixing coefficient of `"mixce"` (Eq. 17) and `"tailr"` (Eq. 16), in [0, 1].
+            Mixing coefficient of `"mixce"` (Eq. 17) and `"tailr"` (Eq. 16), in [0, 1].
         tailr_variant (`str`, *optional*, defaults to `"paper"`):
             `"paper"` (Eq. 16) or `"official"` (the EMO authors' code). See [`~instruct.objectives.TaiLr`].
         ent_threshold (`float`, *optional*, defaults to `1.3`):
-            `"ent"` leaves out a token whose error norm is above it, in (0, sqrt 2).
+            `"ent"` leaves out tokens whose error norm exceeds this, in (0, sqrt 2).
         goldfish_k (`int`, *optional*, defaults to `4`):
             `"goldfish"` leaves out one token in `goldfish_k`, at least 2.
         goldfish_context (`int`, *optional*, defaults to `13`):
             The length of the window whose hash chooses those tokens.
         transport_cost (`str`, *optional*, defaults to `"fixed"`):
-            What it costs to move probability between two tokens, for `"emo"`:
+            The cost of moving probability between two tokens, for `"emo"`:
 
-            - `"fixed"`: the cosine of the head that the trainer was constructed with. No extra memory while the head
-              is frozen or PEFT keeps the original beside the trained one; one copy otherwise. The copy is in no
-              checkpoint: a trainer that resumes has it from the model that it is constructed with, so that has to be
-              the model that training first began with, not a checkpoint of it.
-            - `"adaptive"`: the cosine of the head as it is now, detached.
-            - `"numeric"`: `"fixed"`, and between two number tokens the distance of their values. See
+            - `"fixed"`: 1 - cosine of the rows of the head that the trainer was constructed with. No extra memory if
+              the head is frozen or PEFT keeps the original next to the trained one; otherwise one copy. Checkpoints
+              do not contain the copy: to resume, construct the trainer with the model that training began with, not
+              with a checkpoint of it.
+            - `"adaptive"`: the same for the head as it is now, detached.
+            - `"numeric"`: `"fixed"`, except that two number tokens cost the distance of their values. See
               [`~instruct.objectives.NumericCost`].
-            - a path: the cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
+            - a path: 1 - cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
               `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
     """
 
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
-    gamma: float = field(default=0.8, metadata={"help": "coefficient of mixce and tailr, in [0, 1]"})
+    gamma: float = field(default=0.8, metadata={"help": "mixing coefficient of mixce and tailr, in [0, 1]"})
     tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
     ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
     goldfish_k: int = field(default=4, metadata={"help": "goldfish leaves out one token in k"})
-    goldfish_context: int = field(default=13, metadata={"help": "window that goldfish hashes"})
+    goldfish_context: int = field(default=13, metadata={"help": "length of the window that goldfish hashes"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class EMOConfig(SFTConfig):
         file = self.transport_cost.partition(".safetensors:")
         if self.transport_cost not in COSTS and not Path(file[0] + (file[1] and ".safetensors")).exists():
             raise ValueError(
-                f"transport_cost {self.transport_cost!r} is no such file or folder; use {', '.join(COSTS)}, or the "
+                f"transport_cost {self.transport_cost!r}: no such file or folder; use {', '.join(COSTS)}, or the "
                 "path of a .safetensors table or of a model's folder"
             )
 

@@ -9,6 +9,7 @@ from typing import Any
 from instruct.errors import InputError
 from instruct.models import resolve_model
 from instruct.training.options import TrainingOptions
+from instruct.training.rows import unreachable_model
 
 GIB = 2**30
 # The share of a matrix product's speed that a whole training step reaches: low on a CPU, whose elementwise work and
@@ -45,8 +46,6 @@ def model_shape(config: TrainingOptions) -> ModelShape:
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-
-    from instruct.training.train import unreachable_model
 
     name = resolve_model(config.model.name)
     try:

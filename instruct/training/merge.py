@@ -1,4 +1,4 @@
-"""Folding an adapter into its base model."""
+"""Merging an adapter into its base model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from instruct.errors import InputError
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory
 from instruct.training.options import TrainingOptions
-from instruct.training.train import load_tokenizer, model_arguments, unreachable_model
+from instruct.training.rows import load_tokenizer, unreachable_model
+from instruct.training.train import model_arguments
 
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
     """Write `merged/NAME` for each LoRA system of a run: a whole model as safetensors, with its tokenizer.
 
-    The adapter is merged in float32 and the sum rounded once to the base model's dtype.
+    The adapter is merged in float32, and the sum is rounded once, to the base model's dtype.
 
     Raises:
-        InputError: no such system, or one that is not an adapter.
+        InputError: an unknown system, or one that is not an adapter.
     """
     import torch
     from peft import PeftModel
@@ -30,7 +31,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
     for name in names:
         adapter = run.adapters / name
         if not (adapter / "adapter_config.json").is_file():
-            raise InputError(f"{adapter}: holds no adapter_config.json; merge takes LoRA systems of this run")
+            raise InputError(f"{adapter}: has no adapter_config.json; name a LoRA system of this run")
         arguments = {**model_arguments(config), "dtype": torch.float32}
         try:
             base = AutoModelForCausalLM.from_pretrained(resolve_model(config.model.name), **arguments)

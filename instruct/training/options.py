@@ -1,4 +1,4 @@
-"""What is trained: a base model, rows, and one system an objective."""
+"""Options of training: the base model, the rows, the adapter, and one system per objective."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pydantic import Field
 from instruct.cards import Options
 from instruct.data.options import DataOptions
 from instruct.models import ModelOptions
+from instruct.training.objective_names import ObjectiveName
 
 
 class LoraOptions(Options):
-    """The adapter (peft.LoraConfig). `lora: null` trains the whole model."""
+    """The LoRA adapter (peft.LoraConfig). `lora: null` trains the whole model."""
 
     r: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
@@ -22,13 +23,13 @@ class LoraOptions(Options):
 
 
 class SystemOptions(Options):
-    """One thing that is trained: an objective, with what EMOConfig takes for it.
+    """One trained system: an objective and its parameters, which EMOConfig describes.
 
-    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or a table's path) are EMO's; `gamma` MixCE's
-    and TaiLr's.
+    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or the path of a table) belong to EMO; `gamma`
+    to MixCE and TaiLr.
     """
 
-    objective: Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
+    objective: ObjectiveName
     variant: Literal["paper", "official", "pypi"] = "official"
     emphasis: Literal["mle", "emo"] = "mle"
     transport_cost: str = "fixed"
@@ -45,7 +46,7 @@ class SystemOptions(Options):
 
 
 class TrainingOptions(Options):
-    """Systems trained alike but for the objective. `train` takes any argument of EMOConfig and TRL's SFTConfig."""
+    """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 
     name: str
     needs_gpu: bool = False

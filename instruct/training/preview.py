@@ -1,4 +1,4 @@
-"""`instruct preview`: what would be trained on, before a GPU hour is spent on the wrong tokens."""
+"""`instruct preview`: what training would see, before a GPU hour is spent on the wrong tokens."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from instruct.data.rows import RowSet
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.errors import InputError
 from instruct.training.estimate import available_gib, memory_gib, model_shape
 from instruct.training.options import TrainingOptions
-from instruct.training.train import encoded_rows, load_tokenizer, make_trainer, trainer_arguments, training_rows
+from instruct.training.rows import TrainingRows, load_training_rows
+from instruct.training.train import make_trainer, trainer_arguments
 
-# With more answers cut than this, the length is the mistake, not the rows.
+# If more answers than this are cut, max_length is wrong, not the rows.
 MOST_TRUNCATED = 0.2
 
 
@@ -29,21 +29,20 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         InputError: nothing is unmasked, an end token is masked, or the length cuts most answers off.
     """
     console = Console()
-    tokenizer = load_tokenizer(config)
-    rows, template = training_rows(config)
-    encoded = encoded_rows(config, tokenizer, rows)
-    console.print(f"[bold]{rows.counts['read']} rows read[/], template {template}:", highlight=False)
+    data = load_training_rows(config)
+    rows, encoded = data.rows, data.encoded
+    console.print(f"[bold]{rows.counts['read']} rows read[/], template {data.template}:", highlight=False)
     counts = Table(*(name.replace("_", " ") for name in encoded.counts))
     counts.add_row(*(f"{number:,}" for number in encoded.counts.values()))
     console.print(counts)
     console.print(_lengths(encoded))
     for index, row in itertools.islice(enumerate(encoded.encoded), shown):
         console.rule(Text(rows.sources[index]), align="left")
-        console.print(masked_text(tokenizer, row))
+        console.print(masked_text(data.tokenizer, row))
     if shown:
         console.rule()
         console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
-    check(encoded, rows)
+    check(data)
 
     system = next(iter(config.systems.values()))
     with tempfile.TemporaryDirectory() as folder:
@@ -51,11 +50,11 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         parts = memory_gib(config, model_shape(config), arguments)
         listed = ", ".join(f"{name} {size:.2f}" for name, size in parts.items())
         console.print(f"memory, estimated: {sum(parts.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
-        console.print(one_step(config, arguments, tokenizer, encoded), highlight=False)
+        console.print(one_step(config, arguments, data), highlight=False)
 
 
 def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
-    """The row's text: what is trained on in green, the rest dim. Control characters are shown, not obeyed."""
+    """The row's text: what is trained on in green, the rest dim. Control characters are escaped."""
     text = Text()
     for trained, tokens in itertools.groupby(
         zip(row.completion_mask, row.input_ids, strict=True), key=lambda pair: pair[0]
@@ -66,16 +65,17 @@ def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
     return text
 
 
-def check(encoded: EncodedRows, rows: RowSet) -> None:
-    """The usual disasters.
+def check(data: TrainingRows) -> None:
+    """Refuse rows that would train the wrong thing.
 
     Raises:
-        InputError: a response without a trained token, an end token that is masked, most answers cut off.
+        InputError: a response without a trained token, a masked end token, or too many truncated answers.
     """
-    for row, where in zip(encoded.encoded, rows.sources, strict=True):
+    encoded = data.encoded
+    for row, where in zip(encoded.encoded, data.rows.sources, strict=True):
         if row.status == "kept" and not row.completion_mask[-1]:
             raise InputError(
-                f"{where}: the end token is masked, so a model would not learn to stop; check the template"
+                f"{where}: the end token is masked, so the model would not learn to stop; check the template"
             )
         if row.status != "fully_masked" and not any(row.completion_mask):
             raise InputError(f"{where}: no token is trained on; check that the template has a response part")
@@ -84,16 +84,16 @@ def check(encoded: EncodedRows, rows: RowSet) -> None:
         cut = max(len(row.input_ids) for row in encoded.encoded)
         longest = length_percentiles(encoded)["total"][100]
         raise InputError(
-            f"data: max_length {cut} cuts {truncated} of {len(encoded.encoded)} answers off, end tokens with "
-            f"them; raise train.max_length (the longest row has {longest} tokens)"
+            f"data: max_length {cut} truncates {truncated} of {len(encoded.encoded)} answers, which lose their end "
+            f"token; raise train.max_length (the longest row has {longest} tokens)"
         )
 
 
-def one_step(config: TrainingOptions, arguments: Any, tokenizer: Any, encoded: EncodedRows) -> str:
-    """One forward and backward pass over the first batch; its loss and gradient norm in words."""
+def one_step(config: TrainingOptions, arguments: Any, data: TrainingRows) -> str:
+    """One forward and backward pass over the first batch, as a sentence with its loss and gradient norm."""
     import torch
 
-    trainer = make_trainer(config, arguments, tokenizer, encoded)
+    trainer = make_trainer(config, arguments, data.tokenizer, data.encoded)
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
     with trainer.compute_loss_context_manager():
@@ -111,7 +111,7 @@ def one_step(config: TrainingOptions, arguments: Any, tokenizer: Any, encoded: E
 
 
 def _lengths(encoded: EncodedRows) -> Table:
-    """Percentiles before any cut: they are what a max_length is chosen by."""
+    """Percentiles of the lengths before truncation, to choose a max_length by."""
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
     for part, lengths in length_percentiles(encoded).items():
         table.add_row(part, *(f"{lengths[percent]:,}" for percent in PERCENTILES))

@@ -1,4 +1,4 @@
-"""Training one system of an experiment: rows and mask in, a safetensors adapter with a model card out."""
+"""Training one system of an experiment: encoded rows in, a safetensors adapter with a model card out."""
 
 from __future__ import annotations
 
@@ -10,99 +10,26 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from instruct.data.cards import load_dataset_card
-from instruct.data.rows import RowSet, load_rows
-from instruct.data.tokens import EncodedRows, encode_rows
+from instruct.data.tokens import EncodedRows
 from instruct.errors import InputError, one_line
 from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.training.model_card import model_card
 from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.processes import from_main, save_whole
-
-# SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, is 512.
-DEFAULT_MAX_LENGTH = 512
+from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
 
 
-def load_tokenizer(config: TrainingOptions) -> Any:
-    """The base model's tokenizer.
-
-    Raises:
-        InputError: it cannot be loaded, or has no end token to train on.
-    """
-    from transformers import AutoTokenizer
-
-    name = resolve_model(config.model.name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code
-        )
-    except (OSError, ValueError) as error:
-        raise unreachable_model(config.model.name, error) from None
-    if tokenizer.eos_token_id is None:
-        raise InputError(
-            f"model {config.model.name}: its tokenizer has no end token, so a model could not learn to stop; "
-            "set eos_token in its tokenizer_config.json"
-        )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
-
-
-def unreachable_model(name: str, error: Exception) -> InputError:
-    """One line on why a model could not be loaded, with what to do."""
-    text = str(error)
-    if "gated" in text.lower() or "401" in text or "403" in text:
-        return InputError(
-            f"model {name}: access is restricted; accept its licence on its hub page and run `hf auth login`, "
-            "or take an ungated model (--model.name Qwen/Qwen2.5-7B)"
-        )
-    return InputError(
-        f"model {name}: could not be loaded ({one_line(text.splitlines()[0] if text else type(error).__name__, 160)}); "
-        "check the name, the network and HF_TOKEN, or give a local folder"
-    )
-
-
-def training_rows(config: TrainingOptions) -> tuple[RowSet, str]:
-    """The experiment's rows in TRL's prompt-completion form, and the template they were rendered with."""
-    if config.data.card is None and not config.data.files:
-        raise InputError("data: neither a card nor files; give data.card (see `instruct list data`) or --data.files")
-    card = load_dataset_card(config.data.card) if config.data.card else None
-    template = config.data.template or (card.template if card else "chat")
-    return load_rows(card, files=config.data.files, template=template, limit=config.data.limit), template
-
-
-def encoded_rows(config: TrainingOptions, tokenizer: Any, rows: RowSet) -> EncodedRows:
-    """The rows as token ids with labels.
-
-    Raises:
-        InputError: no row has a response token left: there is nothing to train on.
-    """
-    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    encoded = encode_rows(tokenizer, rows, max_length)
-    if not encoded.counts["kept"] and not encoded.counts["truncated"]:
-        raise InputError(
-            f"data: no row has a response token within max_length {max_length}; raise train.max_length or mend the data"
-        )
-    return encoded
-
-
-def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path) -> Any:
-    """EMOConfig for one system: the experiment's `train` section over this package's defaults.
-
-    Raises:
-        InputError: EMOConfig refuses a value.
-    """
+def train_options(config: TrainingOptions) -> dict[str, Any]:
+    """The experiment's `train` section over this package's defaults."""
     import torch
 
-    from instruct.training.emo_config import EMOConfig
-
     gpu = torch.cuda.is_available()
-    arguments: dict[str, Any] = {
+    options: dict[str, Any] = {
         "max_length": DEFAULT_MAX_LENGTH,
         "bf16": config.model.dtype == "bfloat16",
         "use_cpu": not gpu,
-        # Recomputing activations trades time for GPU memory; on a CPU there is memory enough and no time.
+        # Recomputing activations trades time for GPU memory; a CPU has memory to spare and no time.
         "gradient_checkpointing": gpu,
         "learning_rate": 2e-4 if config.lora else 2e-5,
         "lr_scheduler_type": "cosine",
@@ -115,21 +42,32 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         "disable_tqdm": False,
         **config.train,
     }
-    if arguments.get("fp16"):
-        arguments["bf16"] = False
+    if options.get("fp16"):
+        options["bf16"] = False
+    return options
+
+
+def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path) -> Any:
+    """EMOConfig for one system.
+
+    Raises:
+        InputError: EMOConfig refuses a value.
+    """
+    from instruct.training.emo_config import EMOConfig
+
     try:
         return EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
             model_init_kwargs=model_arguments(config),
-            **arguments,
+            **train_options(config),
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"train: {one_line(error)}") from None
 
 
 def model_arguments(config: TrainingOptions) -> dict[str, Any]:
-    """What from_pretrained gets."""
+    """The arguments of from_pretrained."""
     arguments: dict[str, Any] = {
         "dtype": config.model.dtype,
         "trust_remote_code": config.model.trust_remote_code,
@@ -151,7 +89,7 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
     quantization = None
     if config.model.quantization == "4bit":
         if not torch.cuda.is_available():
-            raise InputError("model.quantization: 4bit needs a GPU (bitsandbytes); remove it to train on this machine")
+            raise InputError("model.quantization: 4bit needs a GPU (bitsandbytes); remove it to train on a CPU")
         from transformers import BitsAndBytesConfig
 
         quantization = BitsAndBytesConfig(
@@ -181,37 +119,36 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
         )
     except OSError as error:
         raise unreachable_model(config.model.name, error) from None
-    except ValueError as error:  # what EMOTrainer, TRL and PEFT refuse
+    except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
         raise InputError(f"train: {one_line(error)}") from error
 
 
-def train_system(config: TrainingOptions, name: str, run: RunDirectory) -> dict[str, Any]:
-    """Train the system `name` of an experiment into `run`, or find it trained.
+def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows) -> dict[str, Any]:
+    """Train the system `name` of an experiment into `run`, unless that is done.
 
-    A killed training goes on at its last complete checkpoint: the rows, their order, the optimizer and the random
-    states are those of an undisturbed run. It begins anew if the rows' file or the number of processes has changed
-    meanwhile. Where several processes train, each has to call it, and the main one alone writes.
+    An interrupted training resumes at its last complete checkpoint, with the rows, order, optimizer and random states
+    of an uninterrupted one. It starts again if its rows or the number of processes have changed. If several processes
+    train, each has to call this function; the main one writes.
 
     Returns:
-        The step's results: row counts, final losses, the adapter's hash; none of them on another than the main process.
+        The step's results: row counts, final losses, the adapter's hash; empty on all but the main process.
     """
     from accelerate import PartialState
 
     system = config.systems[name]
     final = run.adapters / name
-    tokenizer = load_tokenizer(config)
-    rows, template = training_rows(config)
     inputs = {
         "model": config.model.model_dump(mode="json"),
-        "data": rows.sha256,
-        "template": template,
+        "data": data.rows.sha256,
+        "template": data.template,
         "system": system.model_dump(mode="json"),
         "train": config.train,
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }
+    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train_options(config)}
     step = f"train/{name}"
     work = run.folder / "checkpoints" / name
-    # Making them joins the other processes, where `accelerate launch` has started several.
+    # Creating them joins the other processes, if `accelerate launch` has started several.
     arguments = trainer_arguments(config, system, work)
     processes = PartialState()
     main = processes.is_main_process
@@ -221,18 +158,17 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory) -> dict[
             return True, None
         begun = run.manifest()["steps"].get(step)
         if begun and begun["inputs"] != inputs:
-            shutil.rmtree(work, ignore_errors=True)  # the checkpoints of a training from other rows
+            shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
         return False, last_complete_checkpoint(work, processes.num_processes)
 
     done, checkpoint = from_main(progress)
     if done:
         return dict(run.manifest()["steps"][step]["results"])
     nothing: dict[str, Any] = {}
-    recorded = run.step(step, inputs) if main else contextlib.nullcontext(nothing)
+    recorded = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext(nothing)
     with recorded as results:
-        encoded = encoded_rows(config, tokenizer, rows)
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
-        trainer = make_trainer(config, arguments, tokenizer, encoded)
+        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded)
         try:
             trainer.train(resume_from_checkpoint=checkpoint)
         finally:
@@ -242,14 +178,14 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory) -> dict[
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
-            write_atomically(making / "README.md", model_card(config, name, encoded.counts))
+            write_atomically(making / "README.md", model_card(config, name, data.encoded.counts))
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
-            (making / "training_args.bin").unlink(missing_ok=True)  # a pickle: nobody should have to load one
+            (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
             shutil.rmtree(final, ignore_errors=True)
             os.replace(making, final)
             history = [entry for entry in trainer.state.log_history if "loss" in entry]
             results |= {
-                "rows": {**rows.counts, **encoded.counts},
+                "rows": {**data.rows.counts, **data.encoded.counts},
                 "steps": trainer.state.global_step,
                 "processes": processes.num_processes,
                 "first": history[0] if history else None,
@@ -265,16 +201,16 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory) -> dict[
 
 
 def close_progress_bar(trainer: Any) -> None:
-    """End the bar's line where an error leaves it open, so that the error has its own."""
+    """End the line of a bar that an error left open, so that the error gets its own line."""
     for callback in trainer.callback_handler.callbacks:
         if getattr(callback, "training_bar", None) is not None:
             callback.training_bar.close()
 
 
 def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
-    """The newest checkpoint that so many processes wrote to its end; others, and those cut off by a kill, are removed.
+    """The newest complete checkpoint that `processes` processes wrote; newer ones that are not are removed.
 
-    With another number of processes a step takes other rows, and a sharded checkpoint cannot be read at all.
+    With a different number of processes a step takes different rows, and a sharded checkpoint cannot be read at all.
     """
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
     for checkpoint in checkpoints:
@@ -289,7 +225,7 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
 
 
 def free_memory() -> None:
-    """Give back what a finished training held, before vLLM asks for it."""
+    """Free what a finished training held, before vLLM needs it."""
     import torch
 
     gc.collect()

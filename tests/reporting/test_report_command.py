@@ -117,7 +117,7 @@ def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tm
         (["runs/x", "--annotations", "a.json", "--output", "o"], "--annotations takes no RUN but --output DIR"),
         (["--annotations", "a.json", "--output", "o"], "a.json: no such file"),
         (["--output", "o"], "--output, --outputs and --reference go with --annotations"),
-        (["--difficulty-prompts", "p.json"], "--difficulty-prompts goes with --instruction-difficulty"),
+        (["--difficulty-prompts", "p.json"], "--difficulty-prompts requires --instruction-difficulty"),
         (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
     ],
 )

@@ -207,7 +207,7 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     assert not (run / "outputs").exists()
     log = (tmp_path / "log").read_text()
     assert log.count("estimated") == 1
-    assert "go on without `accelerate launch`: python" in log
+    assert "continue without `accelerate launch`: python" in log
 
 
 def test_a_checkpoint_of_another_number_of_processes_is_passed_over(tmp_path):
@@ -228,4 +228,4 @@ def test_a_verb_for_one_process_is_refused_on_several(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(sys, "argv", ["instruct", "generate"])
     assert main() == 2
-    assert "only training takes several processes" in capsys.readouterr().err
+    assert "only `train` runs on several processes" in capsys.readouterr().err

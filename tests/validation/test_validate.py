@@ -92,7 +92,7 @@ def test_a_validation_is_not_taken_for_the_newest_run(fake_server, work):
     url, _ = fake_server()
     run(url)
     for needs in ("judgments.sqlite", "outputs/*.json"):
-        with pytest.raises(InputError, match="no run under runs/"):
+        with pytest.raises(InputError, match="no run in runs/"):
             newest_run(needs)
 
 

@@ -1,0 +1,6 @@
+"""The names of the objectives. It imports nothing heavy: the command's help lists them."""
+
+from typing import Literal, get_args
+
+ObjectiveName = Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
+OBJECTIVES: tuple[str, ...] = get_args(ObjectiveName)

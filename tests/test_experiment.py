@@ -1,0 +1,75 @@
+"""The phases of an experiment, in this process on a tiny model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from instruct.config import ExperimentConfig, make_config
+from instruct.experiment import answer_prompts, run_experiment
+from instruct.runs import RunDirectory
+from instruct.training import rows as training_rows
+
+
+@pytest.fixture
+def config(tmp_path, tiny_model_folder, monkeypatch) -> ExperimentConfig:
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps({"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."}) for n in range(4)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    return make_config(
+        {
+            "name": "tiny",
+            "model": {"name": str(tiny_model_folder), "dtype": "float32"},
+            "data": {"files": ["rows.jsonl"], "template": "chat"},
+            "lora": {"r": 2},
+            "train": {"max_steps": 1, "per_device_train_batch_size": 2},
+            "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+            "answers": {"limit": 2, "generation": {"engine": "transformers", "max_new_tokens": 2}},
+        },
+        [],
+        "test",
+    )
+
+
+def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config, monkeypatch, capsys):
+    calls = []
+    encode_rows = training_rows.encode_rows
+    monkeypatch.setattr(training_rows, "encode_rows", lambda *args: calls.append(1) or encode_rows(*args))
+    run_experiment(config)
+    assert calls == [1]
+    assert "judge     none" in capsys.readouterr().out
+
+    run = RunDirectory("runs/tiny")
+    steps = run.manifest()["steps"]
+    assert list(steps) == ["train/mle", "train/emo", "answers"]
+    trained = steps["train/emo"]["config"]
+    assert trained["model"]["name"] == config.model.name
+    assert trained["data"] == config.data.model_dump(mode="json")
+    assert trained["system"]["variant"] == "official"
+    assert trained["template"] == "chat"
+    assert trained["train"] | config.train == trained["train"]
+    assert (trained["train"]["max_length"], trained["train"]["learning_rate"]) == (512, 2e-4)  # this package's defaults
+    answered = steps["answers"]["config"]
+    assert (answered["eval_set"], answered["prompts"], answered["template"]) == ("starter_eval", 2, "chat")
+    assert answered["generation"] == config.answers.generation.model_dump(mode="json")
+    assert answered["baseline"]
+
+    run_experiment(config)  # nothing is done again
+    assert run.manifest()["steps"] == steps
+
+    # What a verb overrides is recorded with the step; the run's own config stays as it was.
+    options = config.answers.generation.model_copy(update={"max_new_tokens": 3})
+    changed = config.answers.model_copy(update={"limit": 1, "generation": options})
+    answer_prompts(config.model_copy(update={"answers": changed}), run)
+    answered = run.manifest()["steps"]["answers"]["config"]
+    assert (answered["prompts"], answered["generation"]["max_new_tokens"]) == (1, 3)
+    assert run.config()["answers"]["limit"] == 2
+
+
+def test_a_dry_run_writes_nothing(config, tmp_path, capsys):
+    run_experiment(config, dry_run=True)
+    printed = capsys.readouterr().out
+    for line in ("run       runs/tiny", "data      rows.jsonl: 4 kept; template chat", "train     mle, emo: estimated"):
+        assert line in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
