@@ -1,4 +1,4 @@
-"""docs/performance.md's table and plot, from what lies in benchmarks/results.
+"""The table and plot of docs/performance.md, from the files in benchmarks/results.
 
 python -m benchmarks.summary
 """
@@ -13,7 +13,7 @@ from benchmarks.harness import RESULTS, ROOT, SHAPES
 
 PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- made by python -m benchmarks.summary -->", "<!-- end -->"
-# What a ratio is to reach, for the three shapes in their order.
+# The targets: upper limits of the ratios, for the three shapes in their order.
 SPEED_AIMS = {
     "emo/mle": (1.4, 1.15, 1.3),
     "emo/emoloss": (0.2, 0.3, 0.3),
@@ -56,8 +56,8 @@ def _shape(row: dict[str, Any]) -> str:
 
 
 def _line(where: str, measure: str, aim: float, found: float | None, note: str = "") -> str:
-    reached = "not measured" if found is None else f"**{found:.3f}**" if found <= aim else f"{found:.3f}, not reached"
-    return f"| {where} | {measure} | {aim:g} | {reached} | {note} |"
+    measured = "not measured" if found is None else f"**{found:.3f}**" if found <= aim else f"{found:.3f}, missed"
+    return f"| {where} | {measure} | {aim:g} | {measured} | {note} |"
 
 
 def _between(pair: str) -> str:
@@ -65,9 +65,9 @@ def _between(pair: str) -> str:
 
 
 def table() -> list[str]:
-    """The table's lines, one a figure that was to be reached."""
+    """The table's lines, one per target."""
     lines = [
-        "| where | ratio | at most | found | quartiles; how far from the floor; the ratio there |",
+        "| where | ratio | target, at most | measured | quartiles; multiple of the floor; ratio at the floor |",
         "|---|---|---|---|---|",
     ]
     speed, memory, step = (results(name, gpu=False) for name in ("objective_speed", "memory", "step_speed"))
@@ -116,7 +116,7 @@ def _gpu_lines() -> list[str]:
 
 
 def about() -> list[str]:
-    """What was measured where, a line a results file."""
+    """What was measured where, one line per results file."""
     lines = []
     of_objectives = ("alternatives", "memory", "objective_speed", "step_speed")
     for path in sorted(path for name in of_objectives for path in RESULTS.glob(f"{name}-*.json")):
@@ -128,7 +128,7 @@ def about() -> list[str]:
 
 
 def page(text: str) -> str:
-    """The page with its table made anew."""
+    """The page with an updated table."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", END + after])
