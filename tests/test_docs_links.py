@@ -1,0 +1,57 @@
+"""Relative links of every Markdown file: the file exists, and so does the heading."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+)
+FENCE = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*~*$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s]+)(?: \"[^\"]*\")?\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings' anchors, as code hosting sites and the documentation site make them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.*?)#* *$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        found.add(
+            slug if slug not in found else next(f"{slug}-{n}" for n in range(1, 99) if f"{slug}-{n}" not in found)
+        )
+    return found
+
+
+def broken_links(page: Path) -> list[str]:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in LINK.findall(CODE.sub("code", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            broken.append(target)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path):
+    (tmp_path / "other.md").write_text("# A heading, twice\n\n# A heading, twice\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[one](other.md) [two](other.md#a-heading-twice) [three](other.md#a-heading-twice-1) ![four](none.png)\n"
+        "[five](other.md#none) [six](https://example.org/none) `[seven](none.md)`\n```\n[eight](none.md)\n```\n",
+        encoding="utf-8",
+    )
+    assert broken_links(page) == ["none.png", "other.md#none"]
