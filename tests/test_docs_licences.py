@@ -1,0 +1,66 @@
+"""docs/licences.md: no dependency and no card is missing, and the licenses are those of their metadata."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| kind")
+]
+FAMILIES = ("Apache", "MIT", "BSD", "MPL", "PSF", "Python Software Foundation")
+
+
+def table(kind: str) -> dict[str, str]:
+    """Name to license of the rows of a kind."""
+    rows = [row for row in ROWS if row[0].startswith(kind)]
+    assert all(len(row) == 5 and all(row) for row in rows)
+    return {row[1].strip("`"): row[2] for row in rows}
+
+
+def dependencies() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = [line for extra in project["optional-dependencies"].values() for line in extra]
+    return [re.split(r"[\[<>=!~; ]", line)[0] for line in [*project["dependencies"], *optional]]
+
+
+def test_every_direct_dependency_is_listed():
+    assert set(table("dependency")) == set(dependencies())
+
+
+@pytest.mark.parametrize("name", dependencies())
+def test_a_dependency_has_the_license_of_its_metadata(name):
+    try:
+        metadata = importlib.metadata.metadata(name)
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(f"{name} is not installed")
+    classifiers = [line for line in metadata.get_all("Classifier", []) if "License" in line]
+    stated = metadata.get("License-Expression") or " ".join([*classifiers, (metadata.get("License") or "")[:100]])
+    listed = table("dependency")[name]
+    assert {family for family in FAMILIES if family in stated} == {family for family in FAMILIES if family in listed}
+
+
+def test_every_card_is_listed_with_its_license():
+    cards = [*ROOT.glob("data/**/*.yaml"), *ROOT.glob("judges/*/judge.yaml")]
+    expected = {
+        str((card.parent if card.name == "judge.yaml" else card.with_suffix("")).relative_to(ROOT)): yaml.safe_load(
+            card.read_text(encoding="utf-8")
+        )["licence"]
+        for card in cards
+    }
+    assert table("data card") | table("judge card") == expected
+
+
+def test_every_file_that_ships_with_a_card_is_covered():
+    listed = re.findall(r"`([^`]+)`", " ".join(row[1] for row in ROWS if row[0] == "shipped files"))
+    files = [path for folder in ("data", "judges") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    shipped = {str(path.relative_to(ROOT)) for path in files if path.name != "judge.yaml" and path.suffix != ".yaml"}
+    assert {path for path in shipped if not any(path.startswith(place.rstrip("/")) for place in listed)} == set()
