@@ -10,7 +10,7 @@ DEV := $(RUNTIME)-dev
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-.PHONY: demo test test-slow test-full test-latest lint venv
+.PHONY: demo test test-slow test-full test-latest lint venv docs
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
 	@rm -f .venv/.installed-*
 	PYTHON=$(PYTHON) requirements/install $(REQUIREMENTS)
@@ -42,3 +42,13 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The documentation, as a site that works offline: site/index.html. Its tools have an environment of their own.
+DOCS := .venv-docs/.installed
+$(DOCS): requirements/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install -q --disable-pip-version-check --no-deps -r requirements/docs.txt
+	@touch $@
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict
