@@ -1,0 +1,51 @@
+"""The files around the code agree with it: version, make targets, tools."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_the_version_is_the_same_everywhere():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
+    assert re.search(rf"^## .*\b{re.escape(__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", ".ci/run", ".github/workflows/ci.yml"])
+def test_make_targets_exist(page):
+    """Commands start a line, follow `run:` or `step`, or stand in backticks."""
+    calls = re.findall(r"(?:^|run: |step |`)make ((?:[a-z-]+ ?)+)", (ROOT / page).read_text(), re.MULTILINE)
+    assert calls
+    assert {target for call in calls for target in call.split()} <= TARGETS
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_say_that_they_have_never_run(path):
+    text = path.read_text()
+    assert text.startswith("# NEVER RUN YET")
+    assert all("runs-on" in job and job["steps"] for job in yaml.safe_load(text)["jobs"].values())
+
+
+def test_commit_hooks_call_tools_that_make_lint_calls():
+    makefile = (ROOT / "Makefile").read_text()
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    for hook in repository["hooks"]:
+        tool = hook["entry"].split()[0].removeprefix(".venv/bin/")
+        assert f"$(BIN)/{tool}" in makefile
+
+
+def test_issue_forms_are_valid():
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text())
+        assert {"name", "description", "body"} <= set(form)
+        assert all(field["attributes"]["label"] for field in form["body"])
