@@ -5,6 +5,8 @@ REQUIREMENTS ?= requirements/$(if $(shell command -v nvidia-smi),gpu,cpu).txt
 BIN := .venv/bin
 RUNTIME := .venv/.installed-$(notdir $(basename $(REQUIREMENTS)))
 DEV := $(RUNTIME)-dev
+# Nothing is compiled when it is installed: Python keeps what it compiled on import, even if the shell forbids it.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
 WORKERS ?= 2
@@ -25,17 +27,17 @@ venv: $(DEV)
 demo: $(RUNTIME)
 	$(BIN)/python recipes/alpaca_emo.py --config demo
 
-# Everything that takes no process, no browser and no real model, and once the whole pipeline on real parts.
+# Tiny models, and the demo once on real parts.
 test: $(DEV)
 	$(PYTEST) -m "not slow and not full"
 
-# The rest, with the coverage of both: vLLM, kills, several processes, a browser, the real model.
+# The rest, with its coverage: vLLM, kills, several processes, a browser, the real model.
 test-slow: $(DEV)
 	$(PYTEST) -m "slow and not full" --cov=instruct --cov-report=term:skip-covered
 
-# Every combination and repetition; takes hours. Run it before a release.
+# Every combination and repetition, and property tests with many more examples. Run it before a release.
 test-full: $(DEV)
-	$(PYTEST) -m full
+	$(PYTEST) -m "full or hypothesis" --hypothesis-profile=long
 
 lint: $(DEV)
 	$(BIN)/ruff check .

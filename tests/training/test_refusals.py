@@ -32,6 +32,7 @@ def test_an_argument_that_would_replace_the_objective(tmp_path, arguments, messa
         make_trainer(tmp_path, **arguments)
 
 
+@pytest.mark.filterwarnings("ignore:.compute_loss_func. is deprecated:FutureWarning")  # TRL says so before
 def test_a_custom_loss_function(tmp_path):
     with pytest.raises(ValueError, match="compute_loss_func would replace the objective; leave it out"):
         make_trainer(tmp_path, compute_loss_func=lambda outputs, labels, num_items_in_batch: outputs.logits.sum())
