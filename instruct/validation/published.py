@@ -1,12 +1,12 @@
-"""Verdicts made elsewhere: the published layouts of PandaLM, Auto-J and AlpacaEval, and this project's own."""
+"""Verdicts on a set, and those made elsewhere: the layouts of PandaLM, Auto-J, AlpacaEval and this project."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED
 from instruct.data.sources import RawRow, read_file
@@ -16,31 +16,35 @@ from instruct.validation.human_sets import HumanPair
 
 Order = Literal["first", "swapped"]
 
-OWN_LAYOUT = "verdicts by pair index"
-ALPACA_EVAL_LAYOUT = "AlpacaEval's annotations"
 # The authors count what they could not read ("garbage") as a tie; here it is unparsed.
 _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "unparsed"}
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
 
 
 @dataclass(frozen=True)
-class PublishedVerdicts:
-    """One verdict per pair for each order, in the order shown; `swapped` means the second answer was shown first.
+class Verdicts:
+    """A judge's verdicts on a set: `rows` as in verdicts.jsonl, one per pair and order, in the order shown.
 
-    `layout` names the format that was recognized.
+    `source` says where they come from, `notes` what has to be said about them. `positions_known`: the verdicts tell
+    which answer was shown first. `by_card`: the judge's card made them.
     """
 
-    path: Path
-    layout: str
-    verdicts: dict[Order, list[str]]
+    rows: list[dict[str, Any]]
+    source: str
+    notes: list[str] = field(default_factory=list)
+    positions_known: bool = True
+    by_card: bool = True
 
     @property
-    def positions_known(self) -> bool:
-        """Whether the file tells which answer was shown first."""
-        return self.layout != ALPACA_EVAL_LAYOUT
+    def by_order(self) -> dict[Order, list[str]]:
+        """One verdict per pair, for each order; `swapped` means the second answer was shown first."""
+        verdicts: dict[Order, list[str]] = {}
+        for row in self.rows:
+            verdicts.setdefault(row["order"], []).append(row["verdict"])
+        return verdicts
 
 
-def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first") -> PublishedVerdicts:
+def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first") -> Verdicts:
     """A file's verdicts on the pairs of a set.
 
     PandaLM: `[{"idx", "NAME_result": 0 | 1 | 2 | "Tie"}]`. Auto-J: a line `{"output": 0 | 1 | 2}` for each pair, in the
@@ -55,34 +59,38 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
     """
     rows = list(read_file(path))
     fields = rows[0].fields
-    results = [field for field in fields if field.endswith("_result")]
-    if {"pair", "order", "verdict"} <= fields.keys():
-        return PublishedVerdicts(path, OWN_LAYOUT, _own(rows, path, len(pairs)))
-    if "preference" in fields:
-        verdicts = _alpaca_eval(rows, pairs, order)
-        layout = ALPACA_EVAL_LAYOUT
+    results = [name for name in fields if name.endswith("_result")]
+    verdicts: dict[Order, dict[int, str]]
+    own, alpaca_eval = {"pair", "order", "verdict"} <= fields.keys(), "preference" in fields
+    if own:
+        layout, verdicts = "verdicts by pair index", _own(rows, len(pairs))
+    elif alpaca_eval:
+        layout, verdicts = "AlpacaEval's annotations", {order: _alpaca_eval(rows, pairs, order)}
     elif len(results) == 1:
-        verdicts = _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))
         layout = f"PandaLM's layout ({one_line(results[0], 40)})"
+        verdicts = {order: _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))}
     elif "output" in fields and "instruction" not in fields:
-        verdicts = dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))
-        layout = "Auto-J's layout"
+        layout, verdicts = "Auto-J's layout", {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}
     else:
         raise InputError(
-            f"{rows[0].place}: unknown layout (columns: {', '.join(one_line(field, 40) for field in fields)}); give "
+            f"{rows[0].place}: unknown layout (columns: {', '.join(one_line(name, 40) for name in fields)}); give "
             "PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's (instruction, output_1, output_2, "
             "preference) or pair, order, verdict"
         )
-    return PublishedVerdicts(path, layout, {order: _one_per_pair(verdicts, path, len(pairs))})
+    for given in verdicts.values():
+        if len(given) != len(pairs):
+            raise InputError(
+                f"{path}: has verdicts on {len(given)} pairs, but the set has {len(pairs)}; give one for each"
+            )
+    return Verdicts(
+        [{"pair": i, "order": order, "verdict": verdicts[order][i]} for i in range(len(pairs)) for order in verdicts],
+        f"{path} (read as {layout})",
+        positions_known=own or not alpaca_eval,
+        by_card=own,
+    )
 
 
-def _one_per_pair(verdicts: dict[int, str], path: Path, pairs: int) -> list[str]:
-    if len(verdicts) != pairs:
-        raise InputError(f"{path}: has verdicts on {len(verdicts)} pairs, but the set has {pairs}; give one for each")
-    return [verdicts[index] for index in range(pairs)]
-
-
-def _own(rows: list[RawRow], path: Path, pairs: int) -> dict[Order, list[str]]:
+def _own(rows: list[RawRow], pairs: int) -> dict[Order, dict[int, str]]:
     by_order: dict[Order, list[RawRow]] = {}
     for row in rows:
         order = row.fields.get("order")
@@ -91,7 +99,7 @@ def _own(rows: list[RawRow], path: Path, pairs: int) -> dict[Order, list[str]]:
         by_order.setdefault(order, []).append(row)
     known = {verdict: verdict for verdict in get_args(Verdict)}
     return {
-        order: _one_per_pair(_by_index(some, pairs, "pair", lambda row: _word(row, "verdict", known)), path, pairs)
+        order: _by_index(some, pairs, "pair", lambda row: _word(row, "verdict", known))
         for order, some in by_order.items()
     }
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,7 @@ from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
 from instruct.validation.human_sets import HumanSet, load_human_set
-from instruct.validation.published import OWN_LAYOUT, Order, read_published
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """A judge's verdicts on a set: `rows` as in verdicts.jsonl, one per pair and order, in the order shown.
-
-    `source` says where they come from, `notes` what has to be said about them. `positions_known`: the verdicts tell
-    which answer was shown first. `by_card`: the judge's card made them.
-    """
-
-    rows: list[dict[str, Any]]
-    source: str
-    notes: list[str] = field(default_factory=list)
-    positions_known: bool = True
-    by_card: bool = True
-
-    def in_order(self, order: Order) -> list[str] | None:
-        """One verdict per pair; None if that order was not judged."""
-        return [row["verdict"] for row in self.rows if row["order"] == order] or None
+from instruct.validation.published import Verdicts, read_published
 
 
 def validate(
@@ -93,9 +74,8 @@ def validate(
         found = _replayed(human, replay, replay_swapped)
     else:
         found, stopped = _asked(judge, card, human, folder, yes, retry_failed)
-    agreement = measure_agreement(
-        human, found.in_order("first") or [], found.in_order("swapped"), positions_known=found.positions_known
-    )
+    verdicts = found.by_order
+    agreement = measure_agreement(human, verdicts["first"], verdicts.get("swapped"), found.positions_known)
     head = _head(card, human, found, limit)
     target = Path(output) if output else folder
     _write(target, card, human, found, agreement, head)
@@ -110,23 +90,17 @@ def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdi
     files = [read_published(Path(replay).expanduser(), human.pairs)]
     if replay_swapped:
         files.append(read_published(Path(replay_swapped).expanduser(), human.pairs, "swapped"))
-    verdicts: dict[Order, list[str]] = {}
-    for file in files:
-        for order, given in file.verdicts.items():
-            if order in verdicts:
-                raise InputError(f"{file.path}: a second set of verdicts for order {order}; replay only one of them")
-            verdicts[order] = given
-    if "first" not in verdicts:
+    orders = [order for file in files for order in file.by_order]
+    for order in orders:
+        if orders.count(order) > 1:
+            raise InputError(f"{replay_swapped}: a second set of verdicts for order {order}; replay only one of them")
+    if "first" not in orders:
         raise InputError(f"{replay}: has the swapped order only; give verdicts in the set's own order too")
-    rows = [
-        {"pair": index, "order": order, "verdict": given[index]}
-        for index in range(len(human.pairs))
-        for order, given in verdicts.items()
-    ]
-    source = "replayed from " + " and ".join(f"{file.path} (read as {file.layout})" for file in files)
+    rows = sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"]))
+    source = "replayed from " + " and ".join(file.source for file in files)
     known = all(file.positions_known for file in files)
     notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]
-    return Verdicts(rows, source, notes, known, all(file.layout == OWN_LAYOUT for file in files))
+    return Verdicts(rows, source, notes, known, all(file.by_card for file in files))
 
 
 def _asked(

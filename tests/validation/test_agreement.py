@@ -34,7 +34,7 @@ def known_data(shared_data, monkeypatch):
 
 def test_pandalm_7b_has_its_published_figures(known_data):
     human = load_human_set("pandalm")
-    verdicts = read_published(known_data / "pandalm" / "pandalm-7b-testset-v1.json", human.pairs).verdicts["first"]
+    verdicts = read_published(known_data / "pandalm" / "pandalm-7b-testset-v1.json", human.pairs).by_order["first"]
     found = measure_agreement(human, verdicts)
     listed = found["listed"]
     assert (listed["accuracy"]["count"], listed["accuracy"]["n"]) == (667, 999)
@@ -51,9 +51,9 @@ def test_pandalm_7b_has_its_published_figures(known_data):
 def test_autoj_has_its_published_figures_also_by_group(known_data):
     human = load_human_set("autoj")
     folder = known_data / "autoj"
-    listed = read_published(folder / "pairwise_example_output.jsonl", human.pairs).verdicts["first"]
+    listed = read_published(folder / "pairwise_example_output.jsonl", human.pairs).by_order["first"]
     swapped = read_published(folder / "pairwise_exchange_example_output.jsonl", human.pairs, "swapped")
-    found = measure_agreement(human, listed, swapped.verdicts["swapped"])
+    found = measure_agreement(human, listed, swapped.by_order["swapped"])
     both, consistency = found["both_orders"], found["consistency"]
     assert (both["count"], both["n"], round(both["percent"], 2)) == (765, 1392, 54.96)
     assert (consistency["count"], consistency["n"], round(consistency["percent"], 2)) == (1161, 1392, 83.41)

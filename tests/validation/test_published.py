@@ -28,14 +28,14 @@ def write(path, rows):
 def test_pandalm_verdicts_are_matched_by_idx(tmp_path):
     rows = [{"idx": 2, "gpt_result": "2"}, {"idx": 0, "gpt_result": "Tie"}, {"idx": 1, "gpt_result": "garbage"}]
     found = read_published(write(tmp_path / "p.json", rows), PAIRS)
-    assert found.verdicts == {"first": ["tie", "unparsed", "second"]}
-    assert found.layout == "PandaLM's layout (gpt_result)"
+    assert found.by_order == {"first": ["tie", "unparsed", "second"]}
+    assert found.source == f"{tmp_path / 'p.json'} (read as PandaLM's layout (gpt_result))"
 
 
 def test_autoj_verdicts_are_matched_by_line(tmp_path):
     found = read_published(write(tmp_path / "a.jsonl", [{"output": n} for n in (0, 2, -1)]), PAIRS, "swapped")
-    assert found.verdicts == {"swapped": ["first", "tie", "unparsed"]}
-    assert found.layout == "Auto-J's layout"
+    assert found.by_order == {"swapped": ["first", "tie", "unparsed"]}
+    assert found.source == f"{tmp_path / 'a.jsonl'} (read as Auto-J's layout)"
 
 
 def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
@@ -49,12 +49,12 @@ def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
     ]
     path = write(tmp_path / "annotations.json", rows)
     found = read_published(path, PAIRS)
-    assert found.verdicts == {"first": ["second", "first", "unparsed"]}
+    assert found.by_order == {"first": ["second", "first", "unparsed"]}
     assert not found.positions_known
-    assert read_published(path, PAIRS, "swapped").verdicts == {"swapped": ["first", "second", "unparsed"]}
+    assert read_published(path, PAIRS, "swapped").by_order == {"swapped": ["first", "second", "unparsed"]}
     for preference, verdict in ((0, "tie"), (1.5, "tie"), (2, "second"), (1.51, "second"), (float("nan"), "unparsed")):
         path = write(tmp_path / "one.json", [row("Say yes.", "Yes.", "No.", preference)])
-        assert read_published(path, [HumanPair(0, "Say yes.", "", "Yes.", "No.", ("tie",))]).verdicts == {
+        assert read_published(path, [HumanPair(0, "Say yes.", "", "Yes.", "No.", ("tie",))]).by_order == {
             "first": [verdict]
         }
 
@@ -62,8 +62,11 @@ def test_alpaca_eval_annotations_are_matched_by_their_texts(tmp_path):
 def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     rows = [{"pair": n, "order": order, "verdict": "tie"} for order in ("swapped", "first") for n in (2, 1, 0)]
     rows[0]["verdict"] = "failed"
+    rows[-1]["preference"] = rows[0]["preference"] = 1.5
     found = read_published(write(tmp_path / "v.jsonl", rows), PAIRS)
-    assert found.verdicts == {"swapped": ["tie", "tie", "failed"], "first": ["tie"] * 3}
+    assert found.by_order == {"swapped": ["tie", "tie", "failed"], "first": ["tie"] * 3}
+    assert found.positions_known
+    assert found.by_card
 
 
 @pytest.mark.parametrize(
