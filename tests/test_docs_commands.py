@@ -1,0 +1,67 @@
+"""The commands in README.md and docs/ are valid, and so is the example of an objective."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from instruct.arguments import make_parser, recipe_arguments, split_overrides
+from instruct.config import load_config
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$|((?:^    [^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The page's code blocks in a language; those without one, indented, count as bash."""
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [code or re.sub(r"^    ", "", indented, flags=re.MULTILINE) for named, code, indented in found
+            if (named or "bash") == language]  # fmt: skip
+
+
+def commands(program: str) -> list[tuple[str, str]]:
+    """(page, command) of every call of a program, continued lines joined."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    lines = [
+        (str(page.relative_to(ROOT)), line)
+        for page in pages
+        for block in blocks(page, "bash")
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    found = [(page, re.search(rf"(?:^|\s){re.escape(program)} (.*)", line)) for page, line in lines]
+    return list(dict.fromkeys((page, match.group(1)) for page, match in found if match and "…" not in match.group(1)))
+
+
+INSTRUCT, RECIPES = commands("instruct"), commands("recipes/alpaca_emo.py")
+
+
+@pytest.mark.parametrize(("page", "command"), INSTRUCT)
+def test_commands_are_valid(page, command):
+    command = command.split(" | ")[0]
+    rest, overrides = split_overrides(shlex.split(command, comments=True))
+    arguments = make_parser().parse_args(rest)
+    assert arguments.verb == rest[0]
+    load_config("demo", overrides)
+
+
+@pytest.mark.parametrize(("page", "command"), RECIPES)
+def test_recipe_commands_are_valid(page, command):
+    arguments, overrides = recipe_arguments(shlex.split(command, comments=True), None)
+    if arguments.config != "FILE":
+        load_config(arguments.config or "demo", overrides)
+
+
+def test_commands_are_found():
+    assert {page for page, _ in INSTRUCT} >= {"README.md", "docs/judges.md", "docs/reports.md", "docs/validation.md"}
+    assert len(INSTRUCT) > 30
+    assert len(RECIPES) >= 5
+
+
+def test_the_example_of_an_objective_runs():
+    (code,) = blocks(ROOT / "docs" / "objectives.md", "python")
+    names: dict = {}
+    exec(code, names)
+    assert names["hidden"].grad is not None
