@@ -59,16 +59,16 @@ def write_answers(folder: Path, pairs: int) -> str:
 
 
 def ours(sides: Sides, url: str, work: Path) -> None:
-    from instruct.judging.asking import judge_engine
-    from instruct.judging.cards import load_judge_card
+    from instruct.judging.asking import Judge
     from instruct.judging.judge import judge_comparison
-    from instruct.judging.showings import Answers
+    from instruct.judging.options import JudgeOptions
+    from instruct.judging.presentations import Answers
     from instruct.judging.store import JudgmentStore
 
-    card = load_judge_card(JUDGE)
+    judge = Judge(JudgeOptions(card=JUDGE, base_url=url, engine="server", concurrency=AT_ONCE))
     candidate, baseline = (Answers(name, rows) for name, rows in sides.items())
-    with JudgmentStore(work / "judgments.sqlite") as store, judge_engine(card, url, "server", AT_ONCE) as engine:
-        counts = judge_comparison(card, candidate=candidate, baseline=baseline, store=store, engine=engine)
+    with JudgmentStore(work / "judgments.sqlite") as store, judge.open() as engine:
+        counts = judge_comparison(judge, candidate, baseline, store, engine)
     assert sum(counts.verdicts.values()) == len(candidate.rows)
     assert not {"failed", "unparsed"} & set(counts.verdicts)
 

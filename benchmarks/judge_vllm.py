@@ -46,7 +46,7 @@ def generate_alone(model: str) -> None:
 
 def answers(count: int, rounds: int) -> tuple[list[tuple[Any, Any]], str]:
     """`count` pairs of answers for each round, no instruction twice, and whose they are: the longest are left out."""
-    from instruct.judging.showings import Answers
+    from instruct.judging.presentations import Answers
 
     rows, source = real_rows()
     first = {row["instruction"]: row["output"] for row in rows if not row.get("input") and len(row["output"]) < 600}
@@ -76,11 +76,12 @@ def main() -> None:
         return
 
     from instruct.engines.vllm import VLLMEngine
-    from instruct.judging.asking import engine_options
+    from instruct.judging.asking import Judge, engine_options
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparison import Comparison
     from instruct.judging.judge import judge_comparison
-    from instruct.judging.showings import Options, plan_comparison
+    from instruct.judging.options import JudgeOptions
+    from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
     from instruct.models import EMBEDDED_MODEL, resolve_model
 
@@ -88,10 +89,10 @@ def main() -> None:
     decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})
     # In its own chat the model writes on to the limit; after the bare text it would stop at once.
     card = card.model_copy(update={"decoding": decoding, "context_length": CONTEXT, "prompt_form": "chat"})
-    judge, options = VLLMEngine(engine_options(card)), Options(orders="one")
+    judge, engine = Judge(JudgeOptions(card="autoj", orders="one"), card), VLLMEngine(engine_options(card))
     pairs, source = answers(arguments.pairs, arguments.rounds + 1)
-    plans = [plan_comparison(card, candidate=a, baseline=b, engine=judge, options=options) for a, b in pairs]
-    prompts = [[judge._token_ids(showing.requests[0].prompt) for showing in plan.showings] for plan in plans]
+    plans = [plan_comparison(judge, *sides, engine) for sides in pairs]
+    prompts = [[engine._token_ids(each.requests[0].prompt) for each in plan.presentations] for plan in plans]
     settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
     alone = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.judge_vllm", "--generate-alone", resolve_model(EMBEDDED_MODEL)],
@@ -110,7 +111,7 @@ def main() -> None:
     def judging() -> None:
         ours, theirs = pairs[len(tokens["judging"])]
         with tempfile.TemporaryDirectory() as folder, JudgmentStore(Path(folder) / "judgments.sqlite") as store:
-            judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=judge, options=options)
+            judge_comparison(judge, ours, theirs, store, engine)
             keys = [judged.key for judged in store.judgments(Comparison(card.name, ours.name, theirs.name))]
             replies = store.completions(keys).values()
         assert len(replies) == arguments.pairs
@@ -124,7 +125,7 @@ def main() -> None:
     try:
         seconds = alternate({"judging": judging, "generate": generate}, arguments.rounds)
     finally:
-        judge.close()
+        engine.close()
         asked.close()
         alone.wait()
     a_token = {

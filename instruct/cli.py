@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.arguments import make_parser, name_override, split_overrides
@@ -76,18 +75,18 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import print_report
-    from instruct.judging.asking import costs_money
-    from instruct.judging.cards import load_judge_card
-    from instruct.judging.comparisons import judge_answers
+    from instruct.judging.asking import Judge
+    from instruct.judging.judge import judge_answers
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
     if arguments.judge_model and len(arguments.judge) > 1:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
-    for name in arguments.judge:  # a wrong name is reported first
-        card = load_judge_card(name, arguments.judge_model)
-        if arguments.run is None and costs_money(card, arguments.base_url, arguments.engine):
-            raise InputError(f"judge {card.name} costs money; name the run to judge explicitly")
+    judges = []
+    for name in dict.fromkeys(arguments.judge):  # a wrong name is reported first
+        judges.append(Judge(_judge_options(name, arguments, orders=arguments.orders), replay=arguments.replay))
+        if arguments.run is None and judges[-1].costs_money:
+            raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     run = _run(arguments.run, "outputs/*.json")
     if (arguments.candidate is None) != (arguments.baseline is None):
         raise InputError(
@@ -99,18 +98,10 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     stopped: StoppedError | None = None
-    for name in dict.fromkeys(arguments.judge):
-        section = _judge_section(name, arguments, orders=arguments.orders)
+    given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
+    for each in judges:
         try:
-            judge_answers(
-                run,
-                section,
-                comparisons,
-                yes=arguments.yes,
-                retry_failed=arguments.retry_failed,
-                reparse=arguments.reparse,
-                replay=Path(arguments.replay) if arguments.replay else None,
-            )
+            judge_answers(run, each, comparisons, **given)
         except StoppedError as error:  # report what was judged, and let the other judges go on
             stopped = error
     print_report(run.folder, difficulty)
@@ -123,7 +114,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
     _no_overrides(overrides)
     text, stopped = validate_judge(
-        _judge_section(arguments.judge, arguments, orders="both"),
+        _judge_options(arguments.judge, arguments, orders="both"),
         arguments.against,
         replay=arguments.replay,
         replay_swapped=arguments.replay_swapped,
@@ -138,7 +129,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise stopped
 
 
-def _judge_section(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeOptions:
+def _judge_options(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeOptions:
     from instruct.cards import validated
     from instruct.judging.options import JudgeOptions
 

@@ -30,12 +30,12 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     """
     from accelerate import PartialState
 
-    from instruct.judging.comparisons import judge_answers
+    from instruct.judging.judge import judge_answers
     from instruct.preflight import check_evaluation, check_training
     from instruct.training.train import train_system
 
     data = check_training(config, run_folder(config))
-    check_evaluation(config)
+    judges = check_evaluation(config)
     if dry_run:
         return
     run = open_run(config)
@@ -45,11 +45,11 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return
     answer_prompts(config, run)
-    if not config.judges:
+    if not judges:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         return
-    for judge in config.judges:
-        judge_answers(run, judge, judge.comparisons or config.comparisons)
+    for judge in judges:
+        judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     print_report(run.folder)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
-from instruct.judging.asking import check_available, costs_money
-from instruct.judging.cards import load_judge_card
+from instruct.judging.asking import Judge
 from instruct.training.estimate import (
     GIB,
     ModelShape,
@@ -65,8 +64,11 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     return data
 
 
-def check_evaluation(config: ExperimentConfig) -> None:
+def check_evaluation(config: ExperimentConfig) -> list[Judge]:
     """Check that the prompts and every judge are available, and print what will be answered and judged.
+
+    Returns:
+        The config's judges.
 
     Raises:
         InputError: prompts that cannot be read, or a judge that is not available; the message says what it needs.
@@ -78,16 +80,18 @@ def check_evaluation(config: ExperimentConfig) -> None:
     evaluation = evaluation_set(config.answers)
     limit = config.answers.generation.max_new_tokens
     print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
-    for judge in config.judges:
-        card = load_judge_card(judge.card, model=judge.model)
-        check_available(card, judge.base_url, judge.engine)
-        if judge.budget_usd is None and costs_money(card, judge.base_url, judge.engine):
+    judges = [Judge(options) for options in config.judges]
+    for judge in judges:
+        card, options = judge.card, judge.options
+        judge.check()
+        if options.budget_usd is None and judge.costs_money:
             raise InputError(f"judge {card.name}: costs money; set its budget_usd, a limit for the whole run")
-        orders = "both orders" if (judge.orders or card.order_policy) == "both" else "one order"
-        comparisons = len(judge.comparisons or config.comparisons)
+        orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
+        comparisons = len(options.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
-    if not config.judges:
+    if not judges:
         print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
+    return judges
 
 
 def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:

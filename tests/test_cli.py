@@ -18,10 +18,10 @@ from instruct.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
-from instruct.judging.asking import judge_engine
-from instruct.judging.cards import load_judge_card
+from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
-from instruct.judging.showings import Answers, Options, plan_comparison
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory
 
@@ -254,17 +254,18 @@ def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
 def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
     """Without the judge and without its key: what was paid for in one run serves another."""
     paid, other = (make_run(tmp_path / "runs" / name, emo=["a", "b"], mle=["b", "a"]) for name in ("paid", "other"))
-    card = load_judge_card("alpaca_eval_gpt4")
-    with JudgmentStore(paid.store) as store, judge_engine(card) as engine:
+    resolved = Judge(JudgeOptions(card="alpaca_eval_gpt4"))
+    card = resolved.card
+    with JudgmentStore(paid.store) as store, resolved.open() as engine:
         sides = [Answers(name, load_answers(paid.outputs / f"{name}.json")) for name in ("emo", "mle")]
-        plan = plan_comparison(card, candidate=sides[0], baseline=sides[1], engine=engine, options=Options())
+        plan = plan_comparison(resolved, *sides, engine)
         ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
-        replies = [(s.requests[0].key, Completion(ranks), 0.25) for s in plan.showings]
+        replies = [(s.requests[0].key, Completion(ranks), 0.25) for s in plan.presentations]
         store.add_replies(card.name, replies)
     judge = ["judge", "runs/paid", "--judge", "alpaca_eval_gpt4"]
     code, stdout, stderr = instruct(*judge, "--reparse")
     assert (code, stderr) == (0, "")
-    assert "2 verdicts read again, 2 of them are others" in stdout
+    assert "2 verdicts read again, 2 changed" in stdout
     export = ["export", "runs/paid", "--judge", "alpaca_eval_gpt4", "--format", "jsonl", "--output", "replies.jsonl"]
     assert instruct(*export)[0] == 0
     code, stdout, stderr = instruct("judge", "runs/other", *judge[2:], "--replay", "replies.jsonl")

@@ -1,9 +1,9 @@
-"""AlpacaEval's annotators, read from the installed alpaca-eval package: prompts, requests and parsers are its own.
+"""AlpacaEval's annotators: their prompts, settings and parsers, read from the installed alpaca-eval package.
 
-What is ours is the asking: the package's client is never called, so that nothing is written into site-packages. It
-picks the legacy completions endpoint by the model's name ("instruct" in it is enough), and then sends chat mark-up as
-plain text; here the endpoint follows from the prompt alone, chat messages or text. It sends ten text prompts a request;
-here one.
+Only the client is ours; the package's own is never called, so nothing is written into site-packages. The package uses
+the legacy completions endpoint for any model with "instruct" in its name, and then sends chat markup as plain text;
+here chat prompts go to the chat endpoint and text prompts to the other. The package sends ten text prompts per request;
+here it is one.
 """
 
 from __future__ import annotations
@@ -25,67 +25,61 @@ from instruct.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from instruct.engines.base import Completion
-    from instruct.judging.cards import JudgeCard
-    from instruct.judging.verdicts import Reading
 
-# What these do comes after the verdict: they copy fields of the reply into columns.
+# These only copy fields of the reply into columns, after the verdict.
 _HARMLESS_PROCESSORS = {"ChainOfThoughtProcessor", "JsonKeysToColumnProcessor"}
-# Of completions_kwargs, what steers the package's client and is no part of a request.
+# Arguments of the package's client that are not part of a request.
 _CLIENTS_OWN = {"requires_chatml", "client_kwargs", "price_per_token", "num_procs", "batch_size", "n_retries"}
 _DECODING = {"model_name", "temperature", "top_p", "max_tokens"}
 _SHUT_DOWN = {"gpt-4", "gpt-4-1106-preview"}
 EQUAL_RANKS = "equal ranks"
 
 
-def annotator_card(name: str) -> JudgeCard:
-    """The judge card of an annotator of the package, made from its configs.yaml.
+def annotator_card_fields(name: str) -> dict[str, Any]:
+    """The fields of an annotator's judge card, from the package's configs.yaml.
 
     Raises:
-        InputError: the package is not installed, has no annotator of that name, or has one that cannot be asked as
-            the package asks it; the message says why.
+        InputError: the package is not installed, has no such annotator, or has one that cannot be asked the way the
+            package asks it; the message says why.
     """
-    from instruct.judging.cards import JudgeCard
-
     config = annotator_config(name)
     kwargs = config["completions_kwargs"]
     model = str(kwargs["model_name"])
     base_url = (kwargs.get("client_kwargs") or {}).get("base_url")
     chat = "<|im_start|>" in annotator_prompt(name).read_text(encoding="utf-8")
-    return JudgeCard.model_validate(
-        {
-            "name": name,
-            "description": "an annotator of the alpaca-eval package",
-            "model": model,
-            "protocol": "pairwise",
-            "annotator": name,
-            "prompt_form": "chat" if chat else "text",
-            "decoding": {
-                # The package's own defaults (alpaca_eval.decoders.openai).
-                "temperature": kwargs.get("temperature", 0.7),
-                "top_p": kwargs.get("top_p", 1.0),
-                "max_tokens": kwargs.get("max_tokens", 2048),
-                "extra": {key: value for key, value in kwargs.items() if key not in _DECODING | _CLIENTS_OWN},
-            },
-            "verdict": {"parser": "alpaca_eval_annotator"},
-            "order_policy": "one",
-            "leading_policy": "single",
-            "identical_outputs_tie": True,
-            "context_length": 8192,  # the package knows none; only trimming asks for it
-            "needs": f"--base-url {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
-            if base_url
-            else "OPENAI_API_KEY, or --base-url of a server that serves it",
-            "licence": "Apache-2.0 (the annotator); the model under its provider's terms",
-            "citation": "Li et al., AlpacaEval: An Automatic Evaluator of Instruction-following Models, 2023",
-            "notes": f"{model} is reported to have been shut down (2026-10-23); --judge-model asks another model with "
-            "the same prompt."
-            if model in _SHUT_DOWN
-            else None,
-        }
-    )
+    return {
+        "name": name,
+        "description": "an annotator of the alpaca-eval package",
+        "model": model,
+        "protocol": "pairwise",
+        "annotator": name,
+        "prompt_form": "chat" if chat else "text",
+        "decoding": {
+            # The package's own defaults (alpaca_eval.decoders.openai).
+            "temperature": kwargs.get("temperature", 0.7),
+            "top_p": kwargs.get("top_p", 1.0),
+            "max_tokens": kwargs.get("max_tokens", 2048),
+            "extra": {key: value for key, value in kwargs.items() if key not in _DECODING | _CLIENTS_OWN},
+        },
+        "verdict": {"parser": "alpaca_eval_annotator"},
+        "order_policy": "one",
+        "leading_policy": "single",
+        "identical_outputs_tie": True,
+        "context_length": 8192,  # not known to the package; used for trimming alone
+        "needs": f"--base-url {base_url} and its key in OPENAI_API_KEY, or another server that serves it"
+        if base_url
+        else "OPENAI_API_KEY, or --base-url of a server that serves it",
+        "licence": "Apache-2.0 (the annotator); the model under its provider's terms",
+        "citation": "Li et al., AlpacaEval: An Automatic Evaluator of Instruction-following Models, 2023",
+        "notes": f"{model} is reported to have been shut down (2026-10-23); --judge-model asks another model with "
+        "the same prompt."
+        if model in _SHUT_DOWN
+        else None,
+    }
 
 
 def annotator_names() -> list[str]:
-    """The names of the package's annotators, those among them that cannot be asked too; none without the package."""
+    """The names of the package's annotators, including those that cannot be asked; [] without the package."""
     if importlib.util.find_spec("alpaca_eval") is None:
         return []
     return sorted(path.parent.name for path in _configs_folder().glob("*/configs.yaml"))
@@ -93,10 +87,10 @@ def annotator_names() -> list[str]:
 
 @functools.cache
 def annotator_config(name: str) -> dict[str, Any]:
-    """What the package's configs.yaml says of an annotator that can be asked as the package asks it.
+    """The package's configuration of an annotator that can be asked the way the package asks it.
 
     Raises:
-        InputError: as `annotator_card`.
+        InputError: as `annotator_card_fields`.
     """
     configs, names = _configs_folder(), annotator_names()
     if name not in names:
@@ -134,7 +128,7 @@ def annotator_prompt(name: str) -> Path:
     """The file of an annotator's prompt.
 
     Raises:
-        InputError: as `annotator_card`, or the package has lost the file.
+        InputError: as `annotator_card_fields`, or the file is missing from the package.
     """
     path = _configs_folder() / str(annotator_config(name)["prompt_template"])
     if not path.is_file():
@@ -147,56 +141,31 @@ def chat_turns(template: str) -> list[dict[str, str]]:
     return list(package_module("alpaca_eval.utils").prompt_to_chatml(template.strip()))
 
 
-def is_weighted(card: JudgeCard) -> bool:
-    """Whether the annotator gives a preference between 1 and 2, from log-probabilities, and not one of the two."""
+def is_weighted(name: str) -> bool:
+    """Whether the annotator gives a preference between 1 and 2, from log-probabilities, rather than one of the two."""
     return any(
         parser == "logprob_parser" and not kwargs.get("is_binarize", True)
-        for parser, kwargs in _parsers(annotator_config(str(card.annotator)))
+        for parser, kwargs in _parsers(annotator_config(name))
     )
 
 
-def annotator_reading(card: JudgeCard, completion: Completion) -> Reading:
-    """The verdict on a pair by the package's own parser; `preference` only where the annotator is weighted."""
-    from instruct.judging.verdicts import Reading
+def annotator_preference(name: str, completion: Completion) -> float | None:
+    """AlpacaEval's preference in the order shown: 1 for the first answer, 2 for the second; None if unreadable.
 
-    preference = annotator_preference(card, completion)
-    if preference is None:
-        return Reading("unparsed", reason="the annotator's parser finds no preference")
-    kept = preference if is_weighted(card) else None
-    if preference == 1.5:
-        return Reading("tie", kept, reason=EQUAL_RANKS if _ranked_alike(card, completion) else None)
-    return Reading("first" if preference < 1.5 else "second", kept)
-
-
-def annotator_preference(card: JudgeCard, completion: Completion) -> float | None:
-    """AlpacaEval's preference in the order shown: 1 the answer shown first, 2 the second; None: unreadable.
-
-    The package's own parser with its own arguments, but for two equal ranks: a draw here, while the package takes them
-    for a win of whichever answer was shown first.
+    This is the package's own parser with its own arguments, except that two equal ranks are a draw (1.5); the package
+    counts them as a win for the answer shown first.
     """
-    config = annotator_config(str(card.annotator))
-    found = _parsed(config, completion)
-    if found == 0:  # lmsys_parser's draw; the package itself stops at it
+    found = _parsed(annotator_config(name), completion)
+    if found == 0:  # the draw of lmsys_parser, which the package itself fails on
         return 1.5
     if found is None or not 1 <= found <= 2:
         return None
-    return 1.5 if _ranked_alike(card, completion) else found
+    return 1.5 if ranks_are_equal(name, completion) else found
 
 
-def _parsed(config: dict[str, Any], completion: Completion) -> float | None:
-    parser = _parser(config.get("fn_completion_parser", "regex_parser"))
-    try:
-        with _silence():
-            found = list(parser(_reply(config, completion), **(config.get("completion_parser_kwargs") or {})))
-        value = float(found[0]) if len(found) == 1 and found[0] is not None else math.nan
-    except Exception:  # whatever a reply makes the parser raise, the package reads it as no annotation
-        return None
-    return None if math.isnan(value) else value
-
-
-def _ranked_alike(card: JudgeCard, completion: Completion) -> bool:
+def ranks_are_equal(name: str, completion: Completion) -> bool:
     """Whether the reply is a ranking that gives both answers the same rank."""
-    config = annotator_config(str(card.annotator))
+    config = annotator_config(name)
     *before, (last, _) = _parsers(config)
     if last != "ranking_parser":
         return False
@@ -208,9 +177,20 @@ def _ranked_alike(card: JudgeCard, completion: Completion) -> bool:
             else:
                 ranking = _parser("eval_parser")(reply)
         ranks = [entry["rank"] for entry in ranking]
-    except Exception:  # no ranking: the annotator's own parser has said so
+    except Exception:  # not a ranking; the annotator's own parser has reported that
         return False
     return len(ranks) == 2 and ranks[0] == ranks[1]
+
+
+def _parsed(config: dict[str, Any], completion: Completion) -> float | None:
+    parser = _parser(config.get("fn_completion_parser", "regex_parser"))
+    try:
+        with _silence():
+            found = list(parser(_reply(config, completion), **(config.get("completion_parser_kwargs") or {})))
+        value = float(found[0]) if len(found) == 1 and found[0] is not None else math.nan
+    except Exception:  # like the package: whatever the parser raises, there is no annotation
+        return None
+    return None if math.isnan(value) else value
 
 
 def _parsers(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -221,10 +201,10 @@ def _parsers(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _reply(config: dict[str, Any], completion: Completion) -> Any:
-    """What the annotator's parser is given: the reply's text, or the server's whole choice.
+    """The input of the annotator's parser: the reply's text, or the server's whole choice.
 
-    The text is made as the package makes it (alpaca_eval.decoders.openai): the arguments of a call where the model
-    was given a tool, and a blank where it said nothing.
+    The text is that of the package (alpaca_eval.decoders.openai): a tool call's arguments if there was one, a blank if
+    the reply is empty.
     """
     choice = completion.choice or {}
     message = choice.get("message") or {}
@@ -244,12 +224,12 @@ def _parser(name: str) -> Callable[..., Any]:
 def _configs_folder() -> Path:
     spec = importlib.util.find_spec("alpaca_eval")
     if spec is None or spec.origin is None:
-        raise InputError("the judge's prompt stands in the package alpaca-eval; run `pip install alpaca-eval`")
+        raise InputError("the judge's prompt is part of the package alpaca-eval; run `pip install alpaca-eval`")
     return Path(spec.origin).parent / "evaluators_configs"
 
 
 def package_module(module: str) -> ModuleType:
-    """A module of the package, imported without what that does to logging and warnings."""
+    """A module of the package, imported without its side effects on logging and warnings."""
     root = logging.getLogger()
     level = root.level
     try:
@@ -262,7 +242,7 @@ def package_module(module: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """The package logs what it cannot read, reply and all, as an error; here it is a count in the report."""
+    """The package logs unreadable replies as errors, text included; here the report counts them."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

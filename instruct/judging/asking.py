@@ -1,16 +1,20 @@
-"""The engine that asks a card's judge: vLLM or transformers on this machine, a server, or replayed replies."""
+"""A judge, resolved once: its card, the engine that asks its model, where, at what price, within which budget."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from instruct.engines.base import Engine, EngineOptions
+from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request
+from instruct.engines.prompt_size import most_tokens
 from instruct.errors import InputError
-from instruct.judging.cards import JudgeCard
+from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.money import Price, is_free, price_of
+from instruct.judging.options import JudgeOptions
 
 EngineName = Literal["vllm", "transformers", "server"]
 
@@ -20,60 +24,122 @@ BATCH = 64
 _GONE = {"gpt-4": "2026-10-23", "gpt-4-1106-preview": "2026-10-23"}
 
 
-@contextlib.contextmanager
-def judge_engine(
-    card: JudgeCard,
-    base_url: str | None = None,
-    engine: EngineName | None = None,
-    concurrency: int | None = None,
-    replay: str | Path | None = None,
-) -> Iterator[Engine]:
-    """The engine for a card.
+class Judge:
+    """What the plan, the estimate and the requests need to know of a judge.
 
     Args:
-        base_url: of an OpenAI-compatible server; None: OpenAI's.
-        engine: None: a server if there is a `base_url` or the card is an annotator of alpaca-eval, else vLLM if it is
-            installed, else transformers.
-        concurrency: requests at a time to a server; None: the server engine's default.
-        replay: a file of replies that this engine made earlier, read instead of asking.
+        options: which judge, and how to ask it.
+        card: None: loaded by `options.card` and `options.model`.
+        replay: a file of this judge's earlier replies, read instead of asking.
 
     Raises:
-        InputError: what the judge needs is missing here; the message says what.
+        InputError: no such card, or an invalid one.
     """
-    judge = _made(card, base_url, engine, concurrency)
-    if replay is not None:
-        from instruct.engines.replay import ReplayEngine
 
-        judge.close()
-        judge = ReplayEngine(replay, judge.identity)
-    try:
-        yield judge
-    finally:
-        judge.close()
+    def __init__(self, options: JudgeOptions, card: JudgeCard | None = None, replay: str | Path | None = None) -> None:
+        self.options = options
+        self.card = card or load_judge_card(options.card, options.model)
+        self.replay = replay
 
+    @functools.cached_property
+    def engine(self) -> EngineName:
+        """A server if there is a base URL or the card is an annotator of alpaca-eval; else vLLM if it is installed.
 
-def check_available(card: JudgeCard, base_url: str | None = None, engine: EngineName | None = None) -> None:
-    """Refuse, before any work, a judge that cannot be asked on this machine.
+        Raises:
+            InputError: an engine that is not installed, or does not use the base URL.
+        """
+        installed = importlib.util.find_spec("vllm") is not None
+        name, base_url = self.options.engine, self.options.base_url
+        if name is None:
+            return "server" if base_url or self.card.annotator else "vllm" if installed else "transformers"
+        if base_url and name != "server":
+            raise InputError(f"engine {name} asks no server at {base_url}; leave --engine or --base-url out")
+        if name == "vllm" and not installed:
+            raise InputError(
+                "engine vllm: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`, or use another --engine"
+            )
+        return name
 
-    Raises:
-        InputError: what the judge needs.
-    """
-    with judge_engine(card, base_url, engine) as judge:
-        judge.check()
+    @functools.cached_property
+    def endpoint(self) -> str | None:
+        """The server's address; None for a model on this machine.
 
+        Raises:
+            InputError: an invalid address.
+        """
+        return self._made().identity["endpoint"] if self.engine == "server" else None
 
-def costs_money(card: JudgeCard, base_url: str | None = None, engine: EngineName | None = None) -> bool:
-    """Whether asking may cost money: its endpoint has a price, or is not the user's own machine.
+    @functools.cached_property
+    def price(self) -> Price | None:
+        """The model's price at the endpoint; None if it is free or unknown.
 
-    Raises:
-        InputError: an invalid address or price table.
-    """
-    if _name(card, base_url, engine) != "server":
-        return False
-    from instruct.judging.money import is_free, price_of
+        Raises:
+            InputError: an invalid price table.
+        """
+        return price_of(self.card.model, self.endpoint)
 
-    endpoint = _made(card, base_url, "server", None).identity["endpoint"]
-    return price_of(card.model, endpoint) is not None or not is_free(endpoint)
+    @property
+    def costs_money(self) -> bool:
+        """Whether asking may cost money: the endpoint has a price, or is not the user's own machine or network."""
+        return self.price is not None or not is_free(self.endpoint)
+
+    def most_usd(self, prompt: Prompt) -> float:
+        """The most that one attempt at a prompt can cost, in US dollars."""
+        if self.price is None or self.replay:
+            return 0.0
+        decoding = self.card.decoding
+        prompt_tokens = most_tokens(prompt, also=[decoding.extra, self.card.response_schema])
+        return self.price.usd(prompt_tokens, decoding.max_tokens)
+
+    def paid_usd(self, request: Request, reply: Completion) -> float:
+        """What a reply cost, in US dollars: by the server's count of tokens, else the most that it can have cost."""
+        if self.price is None or self.replay:
+            return 0.0
+        return self.price.paid(reply.prompt_tokens, reply.completion_tokens, request.usd)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Engine]:
+        """The engine to ask, or the replay in its place.
+
+        Raises:
+            InputError: the judge cannot be asked this way; the message says what is missing.
+        """
+        engine = self._made()
+        if self.replay is not None:
+            from instruct.engines.replay import ReplayEngine
+
+            engine.close()
+            engine = ReplayEngine(self.replay, engine.identity)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    def check(self) -> None:
+        """Refuse, before any work, a judge that cannot be asked on this machine.
+
+        Raises:
+            InputError: what is missing.
+        """
+        with self.open() as engine:
+            engine.check()
+
+    def _made(self) -> Engine:
+        card = self.card
+        if self.engine == "server":
+            from instruct.engines.server import ServerEngine
+
+            return ServerEngine(engine_options(card), self.options.base_url, self.options.concurrency)
+        if card.annotator or card.decoding.extra:
+            what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
+            raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
+        if self.engine == "vllm":
+            from instruct.engines.vllm import VLLMEngine
+
+            return VLLMEngine(engine_options(card, BATCH if card.verdict.labels else None))
+        from instruct.engines.transformers import TransformersEngine
+
+        return TransformersEngine(engine_options(card))
 
 
 def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
@@ -101,32 +167,3 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         needs=card.needs,
         gone=gone,
     )
-
-
-def _name(card: JudgeCard, base_url: str | None, engine: EngineName | None) -> EngineName:
-    installed = importlib.util.find_spec("vllm") is not None
-    if engine is None:
-        return "server" if base_url or card.annotator else "vllm" if installed else "transformers"
-    if base_url and engine != "server":
-        raise InputError(f"engine {engine}: asks nobody at {base_url}; leave --engine or --base-url out")
-    if engine == "vllm" and not installed:
-        raise InputError("engine vllm: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, or another --engine")
-    return engine
-
-
-def _made(card: JudgeCard, base_url: str | None, engine: EngineName | None, concurrency: int | None) -> Engine:
-    name = _name(card, base_url, engine)
-    if name == "server":
-        from instruct.engines.server import CONCURRENCY, ServerEngine
-
-        return ServerEngine(engine_options(card), base_url, CONCURRENCY if concurrency is None else concurrency)
-    if card.annotator or card.decoding.extra:
-        what = "an annotator of alpaca-eval" if card.annotator else "what decoding.extra asks for"
-        raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
-    if name == "vllm":
-        from instruct.engines.vllm import VLLMEngine
-
-        return VLLMEngine(engine_options(card, BATCH if card.verdict.labels else None))
-    from instruct.engines.transformers import TransformersEngine
-
-    return TransformersEngine(engine_options(card))

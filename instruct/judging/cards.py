@@ -1,4 +1,4 @@
-"""Judge cards: who judges, with which prompt and decoding, how the verdict is read."""
+"""Judge cards: which model judges, with which prompt and decoding, and how its verdict is read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from instruct.analysis.outcomes import Policy
 from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.engines.base import Decoding
 from instruct.errors import InputError, one_line
+from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
 
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
 
-# What a card says beside what makes the verdicts.
+# Fields that do not affect the verdicts.
 _ABOUT = {
     "name", "description", "licence", "citation", "needs", "warning", "notes", "human_agreement", "weights",
     "leading_policy",
@@ -38,7 +39,7 @@ class Labels(_Section):
 
 
 class Words(_Section):
-    """What the judge writes for each verdict; `tie` is left out where it is not asked for one."""
+    """What the judge writes for each verdict; without `tie`, it is not asked for ties."""
 
     first: str
     second: str
@@ -53,7 +54,7 @@ class Words(_Section):
 
 
 class RatingScale(_Section):
-    """The lowest and the highest rating; a number beyond them is no rating."""
+    """The lowest and the highest rating; any other number is not a rating."""
 
     low: float
     high: float
@@ -66,15 +67,15 @@ class RatingScale(_Section):
 
 
 class VerdictRule(_Section):
-    """How the reply is read: exactly one of these.
+    """How the reply is read, by exactly one of:
 
-    - `labels`: their log-probabilities as the first token; nearer to each other than `tie_margin` (nats) is a tie.
-    - `words`: found in the text.
-    - `regex`: its one group, compared with `words`, or read as a number on the scale `rating`.
-    - `json_field`: of a JSON object in the reply, compared with `words`, or a number on the scale `rating`.
+    - `labels`: their log-probabilities as the first token; a difference below `tie_margin` (nats) is a tie.
+    - `words`: searched for in the text.
+    - `regex`: its one group, compared with `words` or read as a number on the scale `rating`.
+    - `json_field`: of a JSON object in the reply, compared with `words` or read as a number on the scale `rating`.
     - `parser`: the rule of a published judge's authors.
 
-    A reply that holds two different verdicts is unparsed, unless `occurrence: last` says that the last one counts.
+    A reply with two different verdicts is unparsed, unless `occurrence: last` makes the last one count.
     """
 
     parser: Literal["autoj", "autoj_rating", "pandalm", "alpaca_eval_annotator"] | None = None
@@ -118,9 +119,9 @@ def _date_as_text(value: Any) -> Any:
 
 
 class HumanAgreement(TypedDict, total=False):
-    """What `instruct validate` measured on one set: percentages, but for `pairs` and Cohen's kappa.
+    """Agreement with one set of human labels, from `instruct validate`, in percent except `pairs` and Cohen's kappa.
 
-    `judge` is the start of the card's hash when it was measured. A figure that was not measured is absent.
+    `judge` is the start of the card's hash at the time. Figures that were not measured are absent.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
@@ -137,14 +138,18 @@ class HumanAgreement(TypedDict, total=False):
 
 
 class JudgeCard(_Section):
-    """What `judges/NAME/judge.yaml` says.
+    """The content of `judges/NAME/judge.yaml`.
 
-    `annotator` names an annotator of the alpaca-eval package whose prompt is read from there; else `prompt` is a file
-    beside the card with the placeholders {instruction}, {input}, {first} and {second}, or, where each answer is rated
-    alone (`protocol: single`), {instruction}, {input} and {answer}. `response_schema` is the JSON schema that the
-    reply is held to, where the engine can. `thinking_end` ends a reasoning judge's thinking, which is not read.
-    `weights: pickle` allows weights that exist only as pickled .bin files, loaded with `weights_only`. `warning` stands
-    prominently in every report; `human_agreement` is what was measured, on which set.
+    Attributes:
+        annotator: an annotator of the alpaca-eval package, whose prompt is read from the package.
+        prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
+            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`).
+        prompt_with_input: the prompt for rows that have an `input`.
+        response_schema: a JSON schema for the reply, enforced by engines that can.
+        thinking_end: ends a reasoning judge's thinking, which is not read.
+        weights: `pickle` allows weights that exist only as pickled .bin files, loaded with `weights_only`.
+        warning: shown prominently in every report.
+        human_agreement: measured agreement with human labels, by set.
     """
 
     name: str
@@ -177,7 +182,7 @@ class JudgeCard(_Section):
     @model_validator(mode="after")
     def _fits_together(self) -> JudgeCard:
         if (self.annotator is None) == (self.prompt is None):
-            raise ValueError("give either prompt (a file beside the card) or annotator (of the alpaca-eval package)")
+            raise ValueError("give either prompt (a file next to the card) or annotator (of the alpaca-eval package)")
         if (self.annotator is None) == (self.verdict.parser == "alpaca_eval_annotator"):
             raise ValueError("an annotator and verdict.parser: alpaca_eval_annotator go together")
         rates = self.verdict.rating is not None
@@ -203,7 +208,7 @@ class JudgeCard(_Section):
         return self.annotator is not None
 
     def sha256(self) -> str:
-        """A hash of what makes the verdicts, and of nothing else: model, prompts, decoding, the rule that reads."""
+        """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
         prompts = [self.prompt_text(with_input) for with_input in (False, True)]
         content = self.model_dump(mode="json", exclude=_ABOUT)
         return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
@@ -212,22 +217,20 @@ class JudgeCard(_Section):
         """The prompt's file.
 
         Raises:
-            InputError: it is not there.
+            InputError: it does not exist.
         """
         if self.annotator:
-            from instruct.judging.annotators import annotator_prompt
-
             return annotator_prompt(self.annotator)
         path = self._folder / str(self.prompt_with_input if with_input and self.prompt_with_input else self.prompt)
         if not path.is_file():
-            raise InputError(f"{path}: no such prompt file; put it beside {self._folder / 'judge.yaml'}")
+            raise InputError(f"{path}: no such prompt file; put it next to {self._folder / 'judge.yaml'}")
         return path
 
     def prompt_text(self, with_input: bool = False) -> str:
-        """What the prompt's file says.
+        """The content of the prompt's file.
 
         Raises:
-            InputError: it is not there, or not UTF-8.
+            InputError: it does not exist, or is not UTF-8.
         """
         path = self.prompt_file(with_input)
         try:
@@ -238,14 +241,14 @@ class JudgeCard(_Section):
 
 
 def load_judge_card(name: str, model: str | None = None) -> JudgeCard:
-    """A judge card by name or path, or that of an annotator of the alpaca-eval package by its name.
+    """A judge card by name or path, or the card of an annotator of the alpaca-eval package by its name.
 
     Args:
-        model: asks this model with the card's prompt in place of the card's own. The judge is then another one: its
-            name says so, and what was measured of the card's own model does not hold for it.
+        model: the model to ask with the card's prompt, instead of the card's own. That is a different judge: its name
+            shows the model, and the card's measured agreement does not apply to it.
 
     Raises:
-        InputError: no such card (with the nearest names), or one that is not as it should be.
+        InputError: no such card (the message lists the nearest names), or an invalid card.
     """
     card = _card(name)
     if model is None or model == card.model:
@@ -258,8 +261,6 @@ def _card(name: str) -> JudgeCard:
     known = [card.name for card in list_cards("judges")]
     is_path = Path(name).suffix in {".yaml", ".yml"} or (Path(name) / "judge.yaml").is_file()
     if not is_path and name not in known:
-        from instruct.judging.annotators import annotator_card, annotator_names
-
         annotators = annotator_names()
         if name in annotators:
             return annotator_card(name)
@@ -272,8 +273,17 @@ def _card(name: str) -> JudgeCard:
     return card
 
 
+def annotator_card(name: str) -> JudgeCard:
+    """The card of an annotator of the alpaca-eval package.
+
+    Raises:
+        InputError: as `annotator_card_fields`.
+    """
+    return JudgeCard.model_validate(annotator_card_fields(name))
+
+
 def agreement_words(card: JudgeCard) -> str:
-    """What is known of the judge's agreement with people, for a list or a report; "not measured" where nothing is."""
+    """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
     if not card.human_agreement:
         return "not measured"
     return ", ".join(_measured(card, name, found) for name, found in card.human_agreement.items())

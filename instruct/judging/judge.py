@@ -1,27 +1,52 @@
-"""Asking a judge about every pair of a comparison, in both orders or one, each completion kept as it arrives."""
+"""Judge a run's comparisons: present the answers, ask, read the replies, store the verdicts."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
+import os
+import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
 from instruct.engines.server import PAID_ATTEMPTS
-from instruct.errors import StoppedError, one_line
-from instruct.judging.cards import JudgeCard
-from instruct.judging.money import Price
-from instruct.judging.showings import Answers, Options, Plan, Showing, judgment_of, plan_comparison, read_judgment
+from instruct.errors import InputError, InstructError, StoppedError, one_line
+from instruct.judging.asking import Judge
+from instruct.judging.comparison import Comparison
+from instruct.judging.money import estimate_of, gate
+from instruct.judging.presentations import Answers, Plan, Presentation, plan_comparison
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import Reading, read_replies
+from instruct.runs import RunDirectory, sha256_of
+
+
+class Task(NamedTuple):
+    """A comparison to judge: the step of the run that records it, what it is made from, and both sides' answers."""
+
+    step: str
+    inputs: dict[str, Any]
+    candidate: Answers
+    baseline: Answers
 
 
 @dataclass(frozen=True)
 class ComparisonCounts:
-    """What a comparison took: `asked` of the judge now, `stored` before, `trimmed`, in requests and showings.
+    """What judging a comparison took.
 
-    `verdicts` in the order shown; `usd` spent now; `notes` of how replies were made; `stopped`: why before the end.
+    Attributes:
+        asked: requests sent now.
+        stored: requests whose replies were stored before.
+        without_request: presentations of identical answers.
+        trimmed: presentations whose answers were cut to fit.
+        usd: spent now, in US dollars.
+        stopped: why judging stopped early, if it did.
+        notes: on how the replies were made.
+        verdicts: how many of each, in the order shown.
     """
 
     asked: int
@@ -34,118 +59,156 @@ class ComparisonCounts:
     verdicts: dict[str, int] = field(default_factory=dict)
 
 
-def judge_comparison(
-    card: JudgeCard,
+def judge_answers(
+    run: RunDirectory,
+    judge: Judge,
+    comparisons: Iterable[tuple[str, str]],
     *,
+    yes: bool = False,
+    retry_failed: bool = False,
+    reparse: bool = False,
+) -> None:
+    """Judge a run's (candidate, baseline) pairs of systems.
+
+    A comparison that was finished from the same answers with the same card is skipped.
+
+    Args:
+        yes: ask a judge that costs money without a budget.
+        retry_failed: ask again what failed.
+        reparse: read the verdicts again from the stored completions, without asking.
+
+    Raises:
+        InputError: answers are missing, candidate and baseline have different prompts, another process judges this
+            run, or a judge costs money and neither a budget nor `yes` is given.
+        StoppedError: the budget or too many failures in a row; verdicts so far are kept.
+    """
+    tasks = []
+    for names in comparisons:
+        candidate, baseline = (read_answers(run, name) for name in names)
+        inputs = {
+            "answers": {name: sha256_of(run.answers_path(name)) for name in names},
+            "judge": judge.options.made_from(),
+            "card": judge.card.sha256(),
+        }
+        comparison = Comparison(judge.card.name, candidate.name, baseline.name)
+        step = comparison.step()
+        failed = comparison.record(run.manifest()).get("results", {}).get("verdicts", {}).get("failed", 0)
+        if reparse or judge.replay or not run.is_done(step, inputs) or (retry_failed and failed):
+            tasks.append(Task(step, inputs, candidate, baseline))
+        elif failed:
+            print(f"{step}: {failed} requests failed; --retry-failed asks them again")
+    if tasks:
+        judge_tasks(run, judge, tasks, yes=yes, retry_failed=retry_failed, reparse=reparse)
+
+
+def read_answers(run: RunDirectory, name: str) -> Answers:
+    """The answers of a system of the run, of its `baseline`, or of any model_outputs.json.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    path = run.answers_path(name)
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
+        raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
+    return Answers(name=path.stem, rows=load_answers(path))
+
+
+def judge_tasks(
+    run: RunDirectory,
+    judge: Judge,
+    tasks: Sequence[Task],
+    *,
+    yes: bool = False,
+    retry_failed: bool = False,
+    reparse: bool = False,
+) -> None:
+    """Judge comparisons, each in its own step of the run. Arguments and errors are those of `judge_answers`."""
+    with _only_judging_process(run), JudgmentStore(run.store) as store, judge.open() as engine:
+        plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
+        missing = {request.key: request for plan in plans for request in plan.missing(store)}
+        if missing and not reparse and not judge.replay:
+            engine.check()
+            if judge.costs_money:
+                _check_cost(judge, missing.values(), yes)
+        ran_with = {
+            **judge.options.model_dump(mode="json"),
+            "card": judge.card.name,
+            "model": judge.card.model,
+            "orders": judge.options.orders or judge.card.order_policy,
+            "engine": engine.identity,
+            "reparse": reparse,
+            "replay": str(judge.replay) if judge.replay else None,
+        }
+        for task, plan in zip(tasks, plans, strict=True):
+            earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
+            results: dict[str, Any] = {}
+            # Reading verdicts again while replies are missing does not finish a step.
+            recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
+            with contextlib.nullcontext(results) if reparse and plan.missing(store) else recorded as results:
+                counts = judge_plan(judge, plan, store, engine, retry_failed=retry_failed, ask=not reparse)
+                results |= vars(counts)
+            if reparse:
+                now = store.judgments(plan.comparison)
+                changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
+                print(f"{task.step}: {len(now)} verdicts read again, {changed} changed")
+            if counts.stopped:
+                raise StoppedError(counts.stopped)
+
+
+def judge_comparison(
+    judge: Judge,
     candidate: Answers,
     baseline: Answers,
     store: JudgmentStore,
     engine: Engine,
-    options: Options | None = None,
+    *,
+    retry_failed: bool = False,
+    ask: bool = True,
 ) -> ComparisonCounts:
-    """Ask the judge about each pair; completions that are stored are not asked for again.
+    """Judge one comparison into a store.
 
-    A request that failed is kept as a verdict with its reason, and asked again only with `options.retry_failed`.
+    Args:
+        retry_failed: ask again what failed; otherwise it stays a `failed` verdict.
+        ask: False reads verdicts from the stored completions alone.
 
     Raises:
         InputError: candidate and baseline have different prompts, or the judge cannot be asked.
     """
-    options = options or Options()
-    plan = plan_comparison(card, candidate=candidate, baseline=baseline, engine=engine, options=options)
-    return judge_plan(plan, store=store, engine=engine, options=options)
+    plan = plan_comparison(judge, candidate, baseline, engine)
+    return judge_plan(judge, plan, store, engine, retry_failed=retry_failed, ask=ask)
 
 
-def judge_plan(plan: Plan, *, store: JudgmentStore, engine: Engine, options: Options) -> ComparisonCounts:
-    """Ask for what is not stored, and read the verdicts."""
+def judge_plan(
+    judge: Judge, plan: Plan, store: JudgmentStore, engine: Engine, *, retry_failed: bool, ask: bool
+) -> ComparisonCounts:
+    """Ask for the completions that are not stored, and store the verdicts; arguments as in `judge_comparison`."""
     earlier = store.judgments(plan.comparison)
-    shown = {(showing.instruction, showing.position, showing.key) for showing in (*plan.showings, *plan.same)}
-    # No verdict outlives the answers or the judge that it was about; its completion stays.
-    store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in shown)
-    store.add_judgments(judgment_of(plan, showing, "tie", "identical outputs") for showing in plan.same)
+    planned = {(each.instruction, each.position, each.key) for each in (*plan.presentations, *plan.identical)}
+    # A verdict on other answers or by another judge is removed; its completion is kept.
+    store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
+    tie = Reading("tie", reason="identical outputs")
+    store.add_judgments(_judgment(plan, each, tie) for each in plan.identical)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     stopped, spent = None, store.spent_usd()
-    budget = Budget(spent, options.budget_usd)
-    work = _Work(plan, store, options.price, budget, skipped=set() if options.retry_failed else failed)
-    if options.ask and work.unjudged:
-        with _progress(len(plan.showings), plan.card.name) as advance:
-            advance(len(plan.showings) - sum(map(len, work.unjudged.values())))
+    work = _Work(judge, plan, store, Budget(spent, judge.options.budget_usd), skip=set() if retry_failed else failed)
+    if ask and work.unjudged:
+        with _progress(len(plan.presentations), judge.card.name) as advance:
+            advance(len(plan.presentations) - sum(map(len, work.unjudged.values())))
             try:
                 _ask(work, engine, advance)
             except StoppedError as error:
                 stopped = str(error)
-    verdicts = store.judgments(plan.comparison)
     return ComparisonCounts(
         asked=work.asked,
-        stored=len({request.key for showing in plan.showings for request in showing.requests}) - work.asked,
-        without_request=len(plan.same),
-        trimmed=sum(showing.trimmed for showing in plan.showings),
+        stored=len(plan.requests()) - work.asked,
+        without_request=len(plan.identical),
+        trimmed=sum(each.trimmed for each in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
         notes=list(engine.notes),
-        verdicts=dict(Counter(judgment.verdict for judgment in verdicts)),
+        verdicts=dict(Counter(judgment.verdict for judgment in store.judgments(plan.comparison))),
     )
-
-
-class _Work:
-    """What of a plan has no verdict yet, and its verdicts as replies come in."""
-
-    def __init__(
-        self, plan: Plan, store: JudgmentStore, price: Price | None, budget: Budget, skipped: set[str]
-    ) -> None:
-        """`skipped`: showings, by their keys, that are left as they are unless their completions are stored."""
-        self.plan, self.store, self.price, self.budget, self.asked = plan, store, price, budget, 0
-        self.unjudged: dict[str, list[Showing]] = {}  # by the keys: two equal answers give one request, two showings
-        self.replies: dict[str, Reply] = {}
-        self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the showings that wait for it
-        for showing in plan.showings:
-            self.unjudged.setdefault(showing.key, []).append(showing)
-            for request in showing.requests:
-                self._waiting.setdefault(request.key, set()).add(showing.key)
-        self.replies |= store.completions(self._waiting)
-        self._read(self.replies)
-        self.unjudged = {key: showings for key, showings in self.unjudged.items() if key not in skipped}
-
-    def requests(self) -> list[Request]:
-        """Those without a reply, in the order of the showings."""
-        found = {
-            request.key: request
-            for showings in self.unjudged.values()
-            for request in showings[0].requests
-            if request.key not in self.replies
-        }
-        return list(found.values())
-
-    def take(self, portion: list[tuple[Request, Reply]]) -> int:
-        """Commit replies that arrived, then the verdicts read from them; how many showings that were."""
-        replies: list[tuple[str, Completion | None, float]] = []
-        for request, reply in portion:
-            completion = None if isinstance(reply, Failure) else reply
-            replies.append((request.key, completion, self._cost(request, reply)))
-        self.store.add_replies(self.plan.card.name, replies)
-        for key, _, usd in replies:
-            self.budget.settle(key, usd)
-        self.asked += len(portion)
-        found = {request.key: reply for request, reply in portion}
-        self.replies |= found
-        return self._read(found)
-
-    def _cost(self, request: Request, reply: Reply) -> float:
-        if isinstance(reply, Failure):
-            return reply.usd
-        if self.price is None:
-            return 0.0
-        return self.price.paid(reply.prompt_tokens, reply.completion_tokens, request.usd)
-
-    def _read(self, keys: Iterable[str]) -> int:
-        done: list[Judgment] = []
-        for name in dict.fromkeys(name for key in keys for name in sorted(self._waiting.get(key, ()))):
-            showings = self.unjudged.get(name)
-            if showings and all(request.key in self.replies for request in showings[0].requests):
-                del self.unjudged[name]
-                for showing in showings:
-                    done.append(read_judgment(self.plan, showing, [self.replies[r.key] for r in showing.requests]))
-        self.store.add_judgments(done)
-        return len(done)
 
 
 class Budget:
@@ -174,6 +237,64 @@ def most_usd(request: Request) -> float:
     return PAID_ATTEMPTS * request.usd
 
 
+class _Work:
+    """The presentations of a plan that have no verdict yet; replies turn them into verdicts."""
+
+    def __init__(self, judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, skip: set[str]) -> None:
+        """`skip`: keys of presentations that are not asked about again."""
+        self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
+        # By key: presentations of equal answers share their requests.
+        self.unjudged: dict[str, list[Presentation]] = {}
+        self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
+        for each in plan.presentations:
+            self.unjudged.setdefault(each.key, []).append(each)
+            for request in each.requests:
+                self._waiting.setdefault(request.key, set()).add(each.key)
+        self._replies: dict[str, Reply] = {**store.completions(self._waiting)}
+        self._read(self._replies)
+        self.unjudged = {key: each for key, each in self.unjudged.items() if key not in skip}
+
+    def requests(self) -> list[Request]:
+        """The requests without a reply, in the order of the plan."""
+        needed = [request for presentations in self.unjudged.values() for request in presentations[0].requests]
+        return list({request.key: request for request in needed if request.key not in self._replies}.values())
+
+    def take(self, portion: list[tuple[Request, Reply]]) -> int:
+        """Commit replies, then the verdicts read from them; returns the number of presentations judged."""
+        rows: list[tuple[str, Completion | None, float]] = []
+        for request, reply in portion:
+            if isinstance(reply, Failure):
+                rows.append((request.key, None, reply.usd))
+            else:
+                rows.append((request.key, reply, self.judge.paid_usd(request, reply)))
+        self.store.add_replies(self.judge.card.name, rows)
+        for key, _, usd in rows:
+            self.budget.settle(key, usd)
+        self.asked += len(portion)
+        arrived = {request.key: reply for request, reply in portion}
+        self._replies |= arrived
+        return self._read(arrived)
+
+    def _read(self, keys: Iterable[str]) -> int:
+        judged: list[Judgment] = []
+        for waiting in dict.fromkeys(each for key in keys for each in sorted(self._waiting.get(key, ()))):
+            presentations = self.unjudged.get(waiting)
+            if presentations and all(request.key in self._replies for request in presentations[0].requests):
+                del self.unjudged[waiting]
+                for each in presentations:
+                    replies = [self._replies[request.key] for request in each.requests]
+                    judged.append(_judgment(self.plan, each, read_replies(self.judge.card, replies, each.shown)))
+        self.store.add_judgments(judged)
+        return len(judged)
+
+
+def _judgment(plan: Plan, each: Presentation, reading: Reading) -> Judgment:
+    return Judgment(
+        *plan.comparison, each.pair, each.instruction, each.dataset, each.position, each.key, reading.verdict,
+        reading.reason, reading.preference, reading.ratings, each.trimmed,
+    )  # fmt: skip
+
+
 def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
     """Ask until every presentation has its verdict.
 
@@ -194,7 +315,7 @@ def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
             raise StoppedError(
                 f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next request "
                 f"can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
-                f"{work.plan.card.name} are left; rerun with a larger --budget-usd to resume"
+                f"{work.judge.card.name} are left; rerun with a larger --budget-usd to resume"
             )
 
 
@@ -202,15 +323,48 @@ def _ask_batches(work: _Work, engine: Engine, advance: Callable[[int], None]) ->
     # Always the same batches, whatever of them is stored: a killed run asks in the same batches and gets the same
     # replies. Only engines on this machine have batches, and they are free.
     assert engine.batch is not None
-    showings = work.plan.showings
-    for start in range(0, len(showings), engine.batch):
-        batch = {r.key for showing in showings[start : start + engine.batch] for r in showing.requests}
-        if missing := [request for request in work.requests() if request.key in batch]:
+    for start in range(0, len(work.plan.presentations), engine.batch):
+        batch = work.plan.presentations[start : start + engine.batch]
+        keys = {request.key for each in batch for request in each.requests}
+        if missing := [request for request in work.requests() if request.key in keys]:
             for portion in engine.complete(missing):
                 advance(work.take(portion))
 
 
-@contextmanager
+def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
+    """Print the estimate, and refuse to ask without a budget or `yes`."""
+    decoding = judge.card.decoding
+    prompts = [request.prompt for request in requests]
+    estimate = estimate_of(prompts, decoding.max_tokens, judge.price, judge.options.concurrency, also=decoding.extra)
+    gate(estimate, judge.price, judge.options.budget_usd, yes)
+
+
+@contextlib.contextmanager
+def _only_judging_process(run: RunDirectory) -> Iterator[None]:
+    """Hold the lock that lets one process judge a run. The system releases it when the process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    path = run.folder / ".judging.lock"
+    with path.open("a+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            lock.seek(0)
+            raise InputError(
+                f"{path}: {one_line(lock.read(), 100)} is judging this run; wait until it ends, or stop it, and run "
+                "the command again"
+            ) from None
+        except OSError as error:
+            raise InstructError(f"{path}: cannot be locked ({error}); use a file system that supports locks") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield
+
+
+@contextlib.contextmanager
 def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

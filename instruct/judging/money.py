@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.cards import packaged_folder, read_yaml, validated
 from instruct.engines.base import Prompt
-from instruct.engines.prompt_size import likely_tokens, most_tokens
+from instruct.engines.prompt_size import likely_tokens
 from instruct.errors import InputError
-from instruct.judging.cards import JudgeCard
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
@@ -104,11 +103,6 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
         return (parts.hostname or "").rstrip("."), parts.port
     except ValueError:  # no URL that anything could be asked at
         return "", None
-
-
-def most_usage(card: JudgeCard, prompt: Prompt) -> tuple[int, int]:
-    """The most tokens of the prompt and of the reply that a server can charge for one attempt."""
-    return most_tokens(prompt, also=[card.decoding.extra, card.response_schema]), card.decoding.max_tokens
 
 
 @dataclass(frozen=True)

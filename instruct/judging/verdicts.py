@@ -1,4 +1,4 @@
-"""From a judge's reply to a verdict, in the order in which the answers were shown."""
+"""What a judge's replies say: a verdict, in the order in which the answers were shown."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from instruct.engines.base import Completion
+from instruct.engines.base import Completion, Failure, Reply
+from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
 
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
 
-# More than a judge that decides states its verdict; a reply that goes round in circles is not followed further.
+# More statements than a judge that decides makes; a reply that goes in circles is not read further.
 _MOST_STATEMENTS = 200
 
 NO_VERDICT = "the reply holds no verdict"
@@ -29,46 +30,73 @@ OFF_SCALE = "no number on the card's scale"
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reply says. `reason`: why it is unparsed, never in the reply's own words.
+    """A verdict, and how it was reached.
 
-    A single answer's rating is `verdict="rated"` with the `rating`. `preference` is AlpacaEval's, of weighted
-    annotators: 1 the answer shown first, 2 the second.
+    Attributes:
+        preference: a weighted AlpacaEval annotator's: 1 for the answer shown first, 2 for the second.
+        ratings: of the answers shown first and second, if each was rated alone.
+        reason: why the verdict is `unparsed` or `failed`; never in the reply's own words.
     """
 
-    verdict: Literal["first", "second", "tie", "unparsed", "rated"]
+    verdict: Verdict
     preference: float | None = None
-    rating: float | None = None
+    ratings: tuple[float, float] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Rating:
+    """The rating of a single answer, or the reason why there is none."""
+
+    value: float | None = None
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """A place in the reply that tells a verdict or a rating, and what it tells."""
+    """A place in the reply that states a verdict or a rating, and the value it states."""
 
     start: int
     end: int
     value: str
 
 
+def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, str]) -> Reading:
+    """The verdict of a presentation's replies: one about the pair, or two that each rate one answer.
+
+    Args:
+        shown: the answers in the order shown.
+    """
+    for reply in replies:
+        if isinstance(reply, Failure):
+            return Reading("failed", reason=reply.reason)
+    completions = [reply for reply in replies if isinstance(reply, Completion)]
+    if card.protocol == "pairwise":
+        return read_verdict(card, completions[0], shown)
+    first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
+    if first.value is None or second.value is None:
+        return Reading("unparsed", reason=first.reason if first.value is None else second.reason)
+    verdict: Verdict = "tie" if first.value == second.value else "first" if first.value > second.value else "second"
+    return Reading(verdict, ratings=(first.value, second.value))
+
+
 def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:
-    """The verdict of a pairwise judge's reply by its card's rule; what cannot be read is `unparsed`, never a tie.
+    """The verdict of a pairwise judge's reply, by its card's rule; an unreadable reply is `unparsed`, never a tie.
 
     Args:
         shown: the answers in the order shown. A verdict that the reply quotes from them is not read
-            (`instruct.judging.quotations`). Without them, the rule of a judge's authors is applied as they publish it.
+            (`instruct.judging.quotations`). Without them, the rule of a judge's authors is applied as published.
     """
     rule = card.verdict
     if rule.parser == "alpaca_eval_annotator":
-        from instruct.judging.annotators import annotator_reading
-
-        return annotator_reading(card, completion)
+        return _by_annotator(str(card.annotator), completion)
     if rule.labels is not None:
         return _by_labels(rule, completion.label_logprobs)
     text = _without_thinking(card, completion.text)
     if text is None:
         return Reading("unparsed", reason=IN_THINKING)
     if rule.parser == "pandalm":
-        reading = _or_none(pandalm(text))
+        reading = _reading(pandalm(text))
     elif rule.parser == "autoj":
         reading = _by_autoj(text, shown)
     else:
@@ -76,28 +104,29 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
     return _with_cut(reading, completion)
 
 
-def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:
-    """The rating that a single-answer judge's reply gives; `shown` holds the answer, as in `read_verdict`."""
+def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Rating:
+    """The rating in a single-answer judge's reply; `shown` holds the answer, as in `read_verdict`."""
     rule, scale = card.verdict, card.verdict.rating
     assert scale is not None, "the card's own check"
     text = _without_thinking(card, completion.text)
     if text is None:
-        return Reading("unparsed", reason=IN_THINKING)
+        return Rating(reason=IN_THINKING)
+    cut_off = completion.finish_reason == "length"
     statements = _rating_statements(text) if rule.parser == "autoj_rating" else _statements(rule, text)
     own, found = _own(text, statements, shown)
     if not own:
-        return _with_cut(_nothing(bool(found)), completion)
+        return Rating(reason=CUT_OFF if cut_off else QUOTED if found else NO_VERDICT)
     if rule.parser == "autoj_rating" or rule.occurrence == "last":
         own = own[-1:]
     ratings = {_number(each.value) for each in own}
     if len(ratings) > 1:
-        return Reading("unparsed", reason=SEVERAL)
+        return Rating(reason=SEVERAL)
     rating = ratings.pop()
     if rating is None or not scale.low <= rating <= scale.high:
-        return _with_cut(Reading("unparsed", reason=OFF_SCALE), completion)
-    if completion.finish_reason == "length" and _could_go_on(text, own[-1], scale):
-        return Reading("unparsed", reason=CUT_OFF)
-    return Reading("rated", rating=rating)
+        return Rating(reason=CUT_OFF if cut_off else OFF_SCALE)
+    if cut_off and _could_continue(text, own[-1], scale):
+        return Rating(reason=CUT_OFF)
+    return Rating(rating)
 
 
 def autoj(text: str) -> Verdict:
@@ -107,7 +136,7 @@ def autoj(text: str) -> Verdict:
 
 
 def autoj_rating(text: str) -> float | None:
-    """Auto-J single (GAIR-NLP/auto-j): the number in the last "Rating: [[x]]"; None where there is none."""
+    """Auto-J single (GAIR-NLP/auto-j): the number in the last "Rating: [[x]]"; None if there is none."""
     statements = _rating_statements(text)
     return _number(statements[-1].value) if statements else None
 
@@ -118,6 +147,17 @@ def pandalm(text: str) -> Verdict:
     return verdicts.get(text.strip().split("\n")[0].strip().lower(), "unparsed")
 
 
+def _by_annotator(name: str, completion: Completion) -> Reading:
+    """The verdict by the package's own parser; with a `preference` only if the annotator is weighted."""
+    preference = annotator_preference(name, completion)
+    if preference is None:
+        return Reading("unparsed", reason="the annotator's parser finds no preference")
+    kept = preference if is_weighted(name) else None
+    if preference == 1.5:
+        return Reading("tie", kept, reason=EQUAL_RANKS if ranks_are_equal(name, completion) else None)
+    return Reading("first" if preference < 1.5 else "second", kept)
+
+
 def _by_labels(rule: VerdictRule, label_logprobs: dict[str, float] | None) -> Reading:
     assert rule.labels is not None
     first, second = ((label_logprobs or {}).get(label) for label in (rule.labels.first, rule.labels.second))
@@ -125,7 +165,7 @@ def _by_labels(rule: VerdictRule, label_logprobs: dict[str, float] | None) -> Re
         return Reading("unparsed", reason="no log-probability of a label")
     difference = first - second
     if math.isnan(difference) or max(first, second) == math.inf:
-        return Reading("unparsed", reason="a label's log-probability is no number")
+        return Reading("unparsed", reason="a label's log-probability is not a number")
     if difference == 0 or abs(difference) < rule.tie_margin:
         return Reading("tie")
     return Reading("first" if difference > 0 else "second")
@@ -134,11 +174,11 @@ def _by_labels(rule: VerdictRule, label_logprobs: dict[str, float] | None) -> Re
 def _by_autoj(text: str, shown: Sequence[str]) -> Reading:
     own, found = _own(text, _autoj_statements(text), shown)
     answers = Quotations(shown)
-    # What an answer says, too, is the judge's own statement only where its prompt asks for that.
+    # A phrase that an answer contains too is the judge's own only in the place where its prompt asks for it.
     own = [
         each for each in own if _starts_a_sentence(text, each.start) or not answers.holds(text[each.start : each.end])
     ]
-    return _or_none(_autoj_verdict(own[-1].value)) if own else _nothing(bool(found))
+    return _reading(_autoj_verdict(own[-1].value)) if own else _nothing(bool(found))
 
 
 def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
@@ -151,7 +191,7 @@ def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
     verdicts = {_verdict_of(each.value, rule.words) for each in own}
     if len(verdicts) > 1 or len(found) > _MOST_STATEMENTS:
         return Reading("unparsed", reason=SEVERAL)
-    return _or_none(verdicts.pop(), UNKNOWN)
+    return _reading(verdicts.pop(), UNKNOWN)
 
 
 def _statements(rule: VerdictRule, text: str) -> list[_Statement]:
@@ -169,7 +209,7 @@ def _statements(rule: VerdictRule, text: str) -> list[_Statement]:
 
 
 def _json_statements(text: str, field: str) -> list[_Statement]:
-    """The JSON objects of a reply that hold the field, wherever they stand: in prose or in a fenced block too."""
+    """The JSON objects in a reply that have the field, anywhere in it: in prose or in a fenced block."""
     decoder = json.JSONDecoder()
     statements = []
     start = text.find("{")
@@ -182,21 +222,21 @@ def _json_statements(text: str, field: str) -> list[_Statement]:
             end = start + 1
         else:
             if field in value:
-                told = value[field]
-                text_of_it = "" if isinstance(told, dict | list) else json.dumps(told)
-                statements.append(_Statement(start, end, told if isinstance(told, str) else text_of_it))
+                found = value[field]
+                as_text = "" if isinstance(found, dict | list) else json.dumps(found)
+                statements.append(_Statement(start, end, found if isinstance(found, str) else as_text))
         start = text.find("{", end)
     return statements
 
 
-# The statement as its authors ask for it, and the verdict after it. The verdict is only looked at, not passed over: in
-# it the phrase may stand again.
+# The statement that the prompt asks for, and the verdict after it. The verdict is a lookahead, since it may contain the
+# phrase again.
 _AUTOJ = re.compile(r"(?:So, )?(?:the )?final decision is (?=(\s*(?i:response [12]|tie|\S*)))")
 _RATING = re.compile(r"Rating: \[\[(?=([^\]]*)\]\])")
 
 
 def _autoj_statements(text: str) -> list[_Statement]:
-    # Its authors strip the reply first: a phrase at its very end, with nothing after it, is not the last.
+    # The authors strip the reply first, so a phrase at its very end, with nothing after it, does not count.
     return [_Statement(found.start(), found.end(1), found[1].strip()) for found in _AUTOJ.finditer(text.rstrip())]
 
 
@@ -210,14 +250,14 @@ def _autoj_verdict(decision: str) -> Verdict:
 
 
 def _starts_a_sentence(text: str, start: int) -> bool:
-    """Whether a statement begins a line or a sentence, as Auto-J's prompt asks, and no colon leads to it."""
+    """Whether a statement starts a line or a sentence, as Auto-J's prompt asks, and does not follow a colon."""
     before = text[:start].rstrip(" \t*_#")
     last = before.rstrip()[-1:]
     return last == "" or (last not in ":," and (before.endswith("\n") or last in ".!?)"))
 
 
 def _own(text: str, found: list[_Statement], shown: Sequence[str]) -> tuple[list[_Statement], list[_Statement]]:
-    """The judge's own among the statements that were found, the last of them where they are too many; and all."""
+    """The statements that are the judge's own, of at most the last `_MOST_STATEMENTS`; and all statements."""
     answers = Quotations(shown)
     return [each for each in found[-_MOST_STATEMENTS:] if not answers.quotes(text, each.start, each.end)], found
 
@@ -228,7 +268,7 @@ def _verdict_of(value: str, words: Words) -> Verdict:
         verdicts[words.tie] = "tie"
     value = value.strip()
     folded = {word.casefold(): verdict for word, verdict in verdicts.items()}
-    if value not in verdicts and len(folded) == len(verdicts):  # not where "m" and "M" are two verdicts
+    if value not in verdicts and len(folded) == len(verdicts):  # unless "m" and "M" are two verdicts
         return folded.get(value.casefold(), "unparsed")
     return verdicts.get(value, "unparsed")
 
@@ -240,26 +280,23 @@ def _number(value: str) -> float | None:
         return None
 
 
-def _could_go_on(text: str, statement: _Statement, scale: RatingScale) -> bool:
-    """Whether a number at the very end of a reply that was cut may lack a digit: the 1 of a 10."""
+def _could_continue(text: str, statement: _Statement, scale: RatingScale) -> bool:
+    """Whether the number at the end of a reply that was cut off may lack a digit: the 1 of a 10."""
     number = _number(statement.value)
     return statement.end == len(text.rstrip()) and number is not None and 10 * number <= scale.high
 
 
 def _without_thinking(card: JudgeCard, text: str) -> str | None:
-    """The reply after its thinking; None where the thinking did not end."""
+    """The reply after its thinking; None if the thinking did not end."""
     if card.thinking_end is None:
         return text
-    # The last end: an answer that is quoted in the thinking may hold the mark, too.
+    # The last end, since an answer that is quoted in the thinking may contain the mark too.
     _, mark, after = text.rpartition(card.thinking_end)
     return after if mark else None
 
 
-def _or_none(verdict: Verdict, reason: str = NO_VERDICT) -> Reading:
-    if verdict in ("unparsed", "failed"):
-        return Reading("unparsed", reason=reason)
-    known: Any = verdict
-    return Reading(known)
+def _reading(verdict: Verdict, reason: str = NO_VERDICT) -> Reading:
+    return Reading(verdict, reason=reason if verdict == "unparsed" else None)
 
 
 def _nothing(quoted: bool) -> Reading:

@@ -196,7 +196,7 @@ def _length_control(
         why = f"the answers of {absent[0]} are not at hand" if absent else "no instruction-difficulty file was given"
         return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
     from instruct.judging.interchange.exchange import annotation_rows
-    from instruct.judging.showings import Answers
+    from instruct.judging.presentations import Answers
     from instruct.reporting.length_control import length_controlled_win_rate
 
     with JudgmentStore(run.store) as store:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from instruct.errors import InputError, StoppedError
-from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.asking import Judge
+from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions
-from instruct.judging.showings import Answers
+from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory, now, write_atomically
 from instruct.validation.agreement import Agreement, measure_agreement
@@ -58,7 +59,9 @@ def validate(
     Raises:
         InputError: unknown judge or set, or a file that does not fit the set.
     """
-    card = load_judge_card(judge.card, model=judge.model)
+    # In both orders, whatever the options say.
+    resolved = Judge(judge.model_copy(update={"orders": "both"}))
+    card = resolved.card
     if replay_swapped and not replay:
         raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
     if limit is not None and (replay or write_card or limit < 1):
@@ -73,7 +76,7 @@ def validate(
     if replay:
         found = _replayed(human, replay, replay_swapped)
     else:
-        found, stopped = _asked(judge, card, human, folder, yes, retry_failed)
+        found, stopped = _asked(resolved, human, folder, yes, retry_failed)
     verdicts = found.by_order
     agreement = measure_agreement(human, verdicts["first"], verdicts.get("swapped"), found.positions_known)
     head = _head(card, human, found, limit)
@@ -104,29 +107,27 @@ def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdi
 
 
 def _asked(
-    judge: JudgeOptions, card: JudgeCard, human: HumanSet, folder: Path, yes: bool, retry_failed: bool
+    judge: Judge, human: HumanSet, folder: Path, yes: bool, retry_failed: bool
 ) -> tuple[Verdicts, StoppedError | None]:
-    from instruct.judging.comparisons import ask_judge
+    from instruct.judging.judge import Task, judge_tasks
 
+    card = judge.card
     run = RunDirectory(folder)
     run.start({"name": folder.name, "judge": card.name, "against": human.name, "set_sha256": human.sha256})
     # Not judgments.sqlite: verbs without a RUN take the newest run that has one, and this compares no systems.
     run.store = folder / "validation.sqlite"
-    section = judge.model_copy(update={"orders": "both"})
     step = f"validate/{card.name}/{human.name}"
     inputs = {
         "set": human.sha256,
         "pairs": len(human.pairs),
-        "judge": section.made_from(),
+        "judge": judge.options.made_from(),
         "card": card.sha256(),
     }
     stopped: StoppedError | None = None
     if retry_failed or not run.is_done(step, inputs):
         try:
-            ask_judge(
-                run, section, card, [(step, inputs, _answers(human, "first"), _answers(human, "second"))],
-                yes=yes, retry_failed=retry_failed,
-            )  # fmt: skip
+            task = Task(step, inputs, _answers(human, "first"), _answers(human, "second"))
+            judge_tasks(run, judge, [task], yes=yes, retry_failed=retry_failed)
         except StoppedError as error:
             stopped = error
     with JudgmentStore(run.store) as store:

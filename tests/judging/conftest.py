@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from instruct.judging.judge import Answers
+from instruct.judging.presentations import Answers
 
 
 @pytest.fixture

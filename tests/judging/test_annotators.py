@@ -16,14 +16,14 @@ from alpaca_eval.annotators import PairwiseAnnotator
 from instruct.engines.base import Completion
 from instruct.engines.server import ServerEngine
 from instruct.errors import InputError
-from instruct.judging.annotators import EQUAL_RANKS, annotator_card, annotator_names, annotator_preference
-from instruct.judging.asking import engine_options
-from instruct.judging.cards import load_judge_card
+from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
+from instruct.judging.asking import Judge, engine_options
+from instruct.judging.cards import annotator_card, load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.judge import judge_comparison
-from instruct.judging.prompts import PromptTemplate
-from instruct.judging.showings import Answers
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers, PromptTemplate
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import read_verdict
 
@@ -193,7 +193,7 @@ def test_preferences_equal_the_packages_row_for_row(name, fake_server, tmp_path)
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
         engine = ServerEngine(engine_options(card), base_url)
         sides = Answers("ours", ours), Answers("theirs", theirs)
-        counts = judge_comparison(card, candidate=sides[0], baseline=sides[1], store=store, engine=engine)
+        counts = judge_comparison(Judge(JudgeOptions(card=name)), *sides, store, engine)
         engine.close()
         judgments = store.judgments(Comparison(name, "ours", "theirs"))
         found = annotation_rows(store, name, *sides)
@@ -253,7 +253,7 @@ WEIGHTED = load_judge_card("weighted_alpaca_eval_gpt4_turbo")
     ],
 )  # fmt: skip
 def test_what_a_reply_says(card, completion, preference, verdict, capfd):
-    assert annotator_preference(card, completion) == preference
+    assert annotator_preference(card.annotator, completion) == preference
     reading = read_verdict(card, completion)
     assert reading.verdict == verdict
     assert reading.preference == (preference if card is WEIGHTED else None)
@@ -271,9 +271,9 @@ def test_a_weighted_preference_lies_between():
 def test_reading_a_reply_leaves_logging_as_it_was():
     code = (
         "import logging\n"
-        "from instruct.judging.annotators import annotator_card, annotator_preference\n"
+        "from instruct.judging.annotators import annotator_preference\n"
         "from instruct.engines.base import Completion\n"
-        "assert annotator_preference(annotator_card('alpaca_eval_gpt4'), Completion('what?')) is None\n"
+        "assert annotator_preference('alpaca_eval_gpt4', Completion('what?')) is None\n"
         "assert logging.getLogger().level == logging.WARNING and not logging.root.manager.disable"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)

@@ -24,7 +24,7 @@ from instruct.judging.interchange.exchange import (
     import_into_run,
 )
 from instruct.judging.interchange.json_lines import export_jsonl, import_jsonl
-from instruct.judging.showings import Answers
+from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 
 

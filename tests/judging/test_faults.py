@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,11 +15,11 @@ import pytest
 from instruct.config import ExperimentConfig
 from instruct.engines.server import FAILURES_IN_A_ROW, ServerEngine
 from instruct.errors import InputError
-from instruct.judging.asking import engine_options
-from instruct.judging.cards import load_judge_card
+from instruct.judging.asking import Judge, engine_options
 from instruct.judging.comparison import Comparison
 from instruct.judging.judge import judge_comparison
-from instruct.judging.showings import Answers, Options
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory, write_atomically
 
@@ -60,20 +61,13 @@ def answers(name: str, outputs: dict[str, str]) -> Answers:
     return Answers(name, rows)
 
 
-def judge(path, url: str, ours: dict[str, str], theirs: dict[str, str], card_name: str = "pandalm", **options):
-    card = load_judge_card(card_name)
-    engine = ServerEngine(engine_options(card), url, timeout=3.0)
-    with JudgmentStore(path) as store:
-        counts = judge_comparison(
-            card,
-            candidate=answers("ours", ours),
-            baseline=answers("theirs", theirs),
-            store=store,
-            engine=engine,
-            options=Options(**options),
-        )
-        engine.close()
-        return counts, store.judgments(Comparison(card.name, "ours", "theirs"))
+def judge(path, url, ours: dict[str, str], theirs: dict[str, str], card_name="pandalm", retry_failed=False, **options):
+    resolved = Judge(JudgeOptions(card=card_name, base_url=url, **options))
+    engine = ServerEngine(engine_options(resolved.card), url, timeout=3.0)
+    sides = answers("ours", ours), answers("theirs", theirs)
+    with JudgmentStore(path) as store, contextlib.closing(engine):
+        counts = judge_comparison(resolved, *sides, store, engine, retry_failed=retry_failed)
+        return counts, store.judgments(Comparison(card_name, "ours", "theirs"))
 
 
 def test_every_fault_at_once(tmp_path, fake_server):

@@ -13,12 +13,13 @@ import pytest
 from instruct.analysis.outcomes import candidate_is_second, outcomes
 from instruct.engines.server import CONCURRENCY
 from instruct.errors import InputError
-from instruct.judging.asking import check_available, judge_engine
+from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.judge import judge_comparison
 from instruct.judging.money import Price
-from instruct.judging.showings import Answers, Options, joined
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers, joined
 from instruct.judging.store import JudgmentStore
 
 
@@ -27,11 +28,13 @@ def _a_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
 
 
-def judge(path, pair, url: str, card_name: str = "pandalm", **arguments):
-    card = load_judge_card(card_name)
-    with JudgmentStore(path) as store, judge_engine(card, url) as engine:
-        counts = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine, **arguments)
-        return counts, store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
+def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=None, ask=True):
+    resolved = Judge(JudgeOptions(card=card_name, base_url=url, **(options or {})))
+    if price:
+        resolved.price = price
+    with JudgmentStore(path) as store, resolved.open() as engine:
+        counts = judge_comparison(resolved, *pair, store, engine, ask=ask)
+        return counts, store.judgments(Comparison(card_name, pair[0].name, pair[1].name))
 
 
 def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair):
@@ -54,7 +57,7 @@ def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair)
 
 def test_one_order_is_drawn_by_the_seed_rule(tmp_path, fake_server, pair):
     url, requests = fake_server()
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(orders="one"))
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"orders": "one"})
     assert counts.asked == len(requests()) == 20
     for judged in judgments:
         assert judged.position == ("second" if candidate_is_second(judged.instruction) else "first")
@@ -71,14 +74,12 @@ def test_what_failed_is_kept_as_failed_until_it_is_asked_for_again(tmp_path, fak
 
     # The server is well again. It has another port: the endpoint is part of a completion's key, so name the same.
     well, requests = fake_server()
-    card = load_judge_card("pandalm")
-    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, well) as engine:
+    resolved = Judge(JudgeOptions(card="pandalm", base_url=well))
+    with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
         engine.identity = {**engine.identity, "endpoint": url}
-        same = judge_comparison(card, candidate=pair[0], baseline=pair[1], store=store, engine=engine)
+        same = judge_comparison(resolved, *pair, store, engine)
         assert (same.asked, same.verdicts, len(requests())) == (0, counts.verdicts, 0)
-        again = judge_comparison(
-            card, candidate=pair[0], baseline=pair[1], store=store, engine=engine, options=Options(retry_failed=True)
-        )
+        again = judge_comparison(resolved, *pair, store, engine, retry_failed=True)
     assert (again.asked, again.verdicts.get("failed", 0)) == (4, 0)
     assert len(requests()) == 4
 
@@ -91,10 +92,9 @@ def test_verdicts_are_read_again_without_a_request(tmp_path, fake_server, pair):
     card = load_judge_card("pandalm")
     words = {"words": {"first": "2", "second": "1", "tie": "Tie"}}
     changed = card.model_copy(update={"notes": "other notes", "verdict": type(card.verdict)(**words)})
-    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(changed, url) as engine:
-        read = judge_comparison(
-            changed, candidate=pair[0], baseline=pair[1], store=store, engine=engine, options=Options(ask=False)
-        )
+    resolved = Judge(JudgeOptions(card="pandalm", base_url=url), changed)
+    with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
+        read = judge_comparison(resolved, *pair, store, engine, ask=False)
         again = store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
     assert (read.asked, len(requests())) == (0, 40)
     swapped = {"first": "second", "second": "first"}
@@ -105,7 +105,7 @@ def test_reading_again_leaves_what_was_never_answered(tmp_path, fake_server, pai
     url, requests = fake_server({"Question 3?": "400"})
     _, judgments = judge(tmp_path / "s.sqlite", pair, url)
     asked = len(requests())
-    _, again = judge(tmp_path / "s.sqlite", pair, url, options=Options(ask=False))
+    _, again = judge(tmp_path / "s.sqlite", pair, url, ask=False)
     assert again == judgments
     assert len(requests()) == asked
 
@@ -113,16 +113,16 @@ def test_reading_again_leaves_what_was_never_answered(tmp_path, fake_server, pai
 def test_two_single_ratings_make_a_verdict_and_a_rating_is_asked_for_once(tmp_path, fake_server, make_answers):
     """Each answer is rated alone: a baseline's rating serves every comparison with it."""
     url, requests = fake_server()
-    card = load_judge_card("autoj_single")
     ours, theirs, third = (make_answers(name, 6, text) for name, text in [("a", "One"), ("b", "Two"), ("c", "Three")])
-    with JudgmentStore(tmp_path / "s.sqlite") as store, judge_engine(card, url) as engine:
-        counts = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+    resolved = Judge(JudgeOptions(card="autoj_single", base_url=url))
+    with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
+        counts = judge_comparison(resolved, ours, theirs, store, engine)
         assert counts.asked == len(requests()) == 12
-        for judged in store.judgments(Comparison(card.name, "a", "b")):
+        for judged in store.judgments(Comparison("autoj_single", "a", "b")):
             first, second = judged.ratings
             assert judged.verdict == ("tie" if first == second else "first" if first > second else "second")
             assert len(store.completions(judged.key.split())) == 2
-        assert judge_comparison(card, candidate=third, baseline=theirs, store=store, engine=engine).asked == 6
+        assert judge_comparison(resolved, third, theirs, store, engine).asked == 6
 
 
 def test_answers_that_do_not_fit_are_cut_alike_when_asked(tmp_path, fake_server):
@@ -130,23 +130,23 @@ def test_answers_that_do_not_fit_are_cut_alike_when_asked(tmp_path, fake_server)
     rows = [{"dataset": "d", "instruction": "Q?", "output": "long " * 4000, "generator": "g"}]
     others = [{**rows[0], "output": "brief"}]
     pair = Answers("a", rows), Answers("b", others)
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(trim=True))
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"trim": True})
     assert counts.trimmed == 2
     assert all(judged.trimmed for judged in judgments)
     assert all(len(request["body"]["prompt"]) < 8000 and "brief" in request["body"]["prompt"] for request in requests())
-    counts, judgments = judge(tmp_path / "other.sqlite", (pair[1], pair[1]), url, options=Options(trim=True))
+    counts, judgments = judge(tmp_path / "other.sqlite", (pair[1], pair[1]), url, options={"trim": True})
     assert (counts.trimmed, any(judged.trimmed for judged in judgments)) == (0, False)
 
 
 def test_past_the_budget_nothing_is_sent_and_a_larger_one_goes_on(tmp_path, fake_server, pair):
     url, requests = fake_server()
     price = Price(1000.0, 1000.0)
-    small = Options(price=price, budget_usd=3.0)  # three attempts may cost almost that, and one costs some cents
-    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=small)
+    small = {"budget_usd": 3.0}  # three attempts may cost almost that, and one costs some cents
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options=small, price=price)
     assert "the budget of 3 USD is used up" in str(counts.stopped)
     assert 0 < counts.asked == len(requests()) == len(judgments) < 40
     assert counts.usd <= 3.0
-    done, judgments = judge(tmp_path / "s.sqlite", pair, url, options=Options(price=price, budget_usd=1000.0))
+    done, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 1000.0}, price=price)
     assert (done.stopped, len(judgments), len(requests())) == (None, 40, 40)
 
 
@@ -209,14 +209,15 @@ def test_prompts_that_only_one_side_has_are_named(pair):
 KILLED = """
 import json, sys
 from pathlib import Path
-from instruct.judging.cards import load_judge_card
-from instruct.judging.asking import judge_engine
-from instruct.judging.judge import Answers, judge_comparison
+from instruct.judging.asking import Judge
+from instruct.judging.judge import judge_comparison
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
-card = load_judge_card("pandalm")
 ours, theirs = (Answers(name, rows) for name, rows in json.loads(Path(sys.argv[2]).read_text()))
-with JudgmentStore(sys.argv[1]) as store, judge_engine(card, sys.argv[3]) as engine:
-    judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+judge = Judge(JudgeOptions(card="pandalm", base_url=sys.argv[3]))
+with JudgmentStore(sys.argv[1]) as store, judge.open() as engine:
+    judge_comparison(judge, ours, theirs, store, engine)
 """
 
 
@@ -246,7 +247,7 @@ def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fa
 def test_a_judge_that_cannot_be_asked_says_what_it_needs(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: needs OPENAI_API_KEY"):
-        check_available(load_judge_card("alpaca_eval_gpt4"))
+        Judge(JudgeOptions(card="alpaca_eval_gpt4")).check()
     with pytest.raises(InputError, match=r"judge autoj: .*13"):
-        check_available(load_judge_card("autoj"))
-    check_available(load_judge_card("autoj"), "http://127.0.0.1:1/v1")
+        Judge(JudgeOptions(card="autoj")).check()
+    Judge(JudgeOptions(card="autoj", base_url="http://127.0.0.1:1/v1")).check()

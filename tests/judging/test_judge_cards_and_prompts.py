@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from instruct.cards import list_cards
 from instruct.errors import InputError
 from instruct.judging.cards import agreement_words, load_judge_card
-from instruct.judging.prompts import PromptTemplate, trimmed
+from instruct.judging.presentations import PromptTemplate, trimmed
 from instruct.listing import print_listing
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
@@ -130,7 +130,7 @@ def test_a_prompt_that_is_not_as_it_should_be_is_refused(folder, prompt, changes
 
 def test_a_missing_prompt_is_named(folder):
     card = load_judge_card(folder(prompt_with_input="more.txt"))
-    with pytest.raises(InputError, match=r"more\.txt: no such prompt file; put it beside .*judge\.yaml"):
+    with pytest.raises(InputError, match=r"more\.txt: no such prompt file; put it next to .*judge\.yaml"):
         PromptTemplate(card)
 
 
@@ -166,7 +166,7 @@ SCALE = {"low": 1, "high": 5}
         ({**SINGLE, "verdict": {"parser": "autoj", "rating": SCALE}}, "protocol single needs verdict.rating"),
         ({**SINGLE, "order_policy": "both"}, "protocol single shows no order: set order_policy: one"),
         ({"verdict": {"parser": "alpaca_eval_annotator"}}, "an annotator and verdict.parser: alpaca_eval_annotator"),
-        ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file beside the card) or annotator"),
+        ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file next to the card) or annotator"),
         ({"thinking_end": "</think>"}, "labels are read off the first token"),
         ({"verdict": {"json_field": "a", "words": WORDS}, "response_schema": {"properties": {"b": {}}}},
          "response_schema has no property 'a'"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instruct.engines.base import Request
+from instruct.engines.prompt_size import likely_tokens, most_tokens
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.judge import Budget, most_usd
@@ -18,11 +19,9 @@ from instruct.judging.money import (
     estimate_of,
     gate,
     is_free,
-    likely_tokens,
-    most_tokens,
     price_of,
 )
-from instruct.judging.prompts import PromptTemplate
+from instruct.judging.presentations import PromptTemplate
 
 CENT = Price(10_000, 20_000)  # a cent a prompt token, two a completion token
 

@@ -11,11 +11,12 @@ from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.replay import ReplayEngine, prompt_sha256
 from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
-from instruct.judging.asking import BATCH, engine_options, judge_engine
+from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.judge import judge_comparison
+from instruct.judging.options import JudgeOptions
 from instruct.judging.store import JudgmentStore
 
 MISSING = Failure("not in the replay file")
@@ -83,23 +84,21 @@ def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
     card = load_judge_card("smollm2_demo")
     ours, theirs = pair
 
-    class Judge(VLLMEngine):
+    judge = Judge(JudgeOptions(card="smollm2_demo", engine="vllm"), card)
+
+    class Replies(VLLMEngine):
         def complete(self, requests):
             for number, request in enumerate(requests):
                 shown = {"1": -1.0, "2": -1.0 - (number % 3 - 1) / 2}
                 yield [(request, Completion("1", shown, "length", 9, 1))]
 
     with JudgmentStore(tmp_path / "first.sqlite") as store:
-        made = judge_comparison(
-            card, candidate=ours, baseline=theirs, store=store, engine=Judge(engine_options(card, BATCH))
-        )
+        made = judge_comparison(judge, ours, theirs, store, Replies(engine_options(card, BATCH)))
         export_jsonl(store, tmp_path / "replies.jsonl")
         expected = store.judgments(Comparison(card.name, ours.name, theirs.name))
     assert len(made.verdicts) == 3
-    with (
-        JudgmentStore(tmp_path / "second.sqlite") as store,
-        judge_engine(card, engine="vllm", replay=tmp_path / "replies.jsonl") as engine,
-    ):
-        again = judge_comparison(card, candidate=ours, baseline=theirs, store=store, engine=engine)
+    judge = Judge(judge.options, card, replay=tmp_path / "replies.jsonl")
+    with JudgmentStore(tmp_path / "second.sqlite") as store, judge.open() as engine:
+        again = judge_comparison(judge, ours, theirs, store, engine)
         assert again.verdicts == made.verdicts
         assert store.judgments(Comparison(card.name, ours.name, theirs.name)) == expected

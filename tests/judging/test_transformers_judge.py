@@ -15,8 +15,9 @@ from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
-from instruct.judging.asking import check_available, engine_options, judge_engine
+from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.options import JudgeOptions
 
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
@@ -141,11 +142,14 @@ def test_a_schema_that_is_not_held_to_is_said(wide_model, make_card):
 
 def test_what_needs_a_server_is_refused(wide_model, make_card):
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: an annotator of alpaca-eval needs a server"):
-        check_available(load_judge_card("alpaca_eval_gpt4"), engine="transformers")
-    with pytest.raises(InputError, match=r"what decoding\.extra asks for needs a server"):
-        check_available(make_card("autoj", wide_model, {"extra": {"tools": []}}), engine="transformers")
-    with pytest.raises(InputError, match=r"engine transformers: asks nobody at http://x; leave --engine or --base-url"):
-        check_available(load_judge_card("autoj"), "http://x", "transformers")
+        Judge(JudgeOptions(card="alpaca_eval_gpt4", engine="transformers")).check()
+    card = make_card("autoj", wide_model, {"extra": {"tools": []}})
+    with pytest.raises(InputError, match=r"judge autoj: decoding\.extra needs a server"):
+        Judge(JudgeOptions(card="autoj", engine="transformers"), card).check()
+    with pytest.raises(
+        InputError, match=r"engine transformers asks no server at http://x; leave --engine or --base-url"
+    ):
+        Judge(JudgeOptions(card="autoj", base_url="http://x", engine="transformers")).check()
 
 
 def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
@@ -159,10 +163,12 @@ def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
 def test_a_pickle_is_read_only_where_the_card_says_so(pickled_model_folder, tiny_model_folder, make_card):
     for engine in ("vllm", "transformers"):
         with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
-            check_available(make_card("smollm2_demo", pickled_model_folder), engine=engine)
+            Judge(
+                JudgeOptions(card="smollm2_demo", engine=engine), make_card("smollm2_demo", pickled_model_folder)
+            ).check()
     allowed = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
-    check_available(allowed)
-    with judge_engine(allowed, engine="transformers") as judge:
+    Judge(JudgeOptions(card="smollm2_demo"), allowed).check()
+    with Judge(JudgeOptions(card="smollm2_demo", engine="transformers"), allowed).open() as judge:
         assert replies(judge, PROMPTS) == replies(
             TransformersEngine(engine_options(make_card("smollm2_demo", tiny_model_folder))), PROMPTS
         )
@@ -192,7 +198,7 @@ def test_a_pickle_that_would_run_code_runs_none(pickled_model_folder, make_card,
 def test_a_folder_without_weights_or_tokenizer_is_told(tiny_model_folder, make_card, tmp_path):
     (tmp_path / "config.json").write_bytes((tiny_model_folder / "config.json").read_bytes())
     with pytest.raises(InputError, match=r"has no weights \(\*\.safetensors\); save it with save_pretrained"):
-        check_available(make_card("smollm2_demo", tmp_path))
+        Judge(JudgeOptions(card="smollm2_demo"), make_card("smollm2_demo", tmp_path)).check()
     (tmp_path / "model.safetensors").write_bytes((tiny_model_folder / "model.safetensors").read_bytes())
     with pytest.raises(InputError, match=r"judge smollm2_demo: .* has no tokenizer"):
         replies(TransformersEngine(engine_options(make_card("smollm2_demo", tmp_path))), PROMPTS)

@@ -13,9 +13,10 @@ from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.pickles import safetensors_folder
 from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
-from instruct.judging.asking import engine_options, judge_engine
+from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.prompts import PromptTemplate
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import PromptTemplate
 
 SCHEMA = {
     "type": "object",
@@ -63,7 +64,7 @@ def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
         Request(f"key {index}", template.render({"instruction": text}, first, second))
         for index, (text, first, second) in enumerate(pairs)
     ]
-    with judge_engine(card, engine="vllm") as engine:
+    with Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine:
         assert engine.batch == 64
         (portion,) = engine.complete(iter(requests[-2:]))
         assert engine._client is None  # vLLM is started for what fits alone
@@ -76,7 +77,7 @@ def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
-    with judge_engine(card, engine="transformers") as engine:
+    with Judge(JudgeOptions(card=card.name, engine="transformers"), card).open() as engine:
         others = [reply for portion in engine.complete(requests) for _, reply in portion]
     for request, reply, other in list(zip(requests, replies, others, strict=True))[:-2]:
         with torch.no_grad():
@@ -143,7 +144,7 @@ def test_a_schema_that_vllm_cannot_hold_to_is_one_line(smollm2, writing_card):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     card = writing_card.model_copy(update={"response_schema": {"type": "object", "properties": {"a": {"$ref": "#/x"}}}})
     with (
-        judge_engine(card, engine="vllm") as engine,
+        Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine,
         pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"),
     ):
         list(engine.complete([Request("key", "Which one?")]))

@@ -20,7 +20,7 @@ import pytest
 from instruct.config import ExperimentConfig
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.prompts import PromptTemplate
+from instruct.judging.presentations import PromptTemplate
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory
 

@@ -18,7 +18,7 @@ from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
-    from instruct.judging.showings import Answers
+    from instruct.judging.presentations import Answers
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def export_from_run(
     Raises:
         InputError: the run has none, or several of them.
     """
-    from instruct.judging.showings import Answers
+    from instruct.judging.presentations import Answers
 
     wanted = [name and system_name(name) for name in (candidate, baseline)]
     with JudgmentStore(run.store) as store:

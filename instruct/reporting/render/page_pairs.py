@@ -15,7 +15,7 @@ from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
 from instruct.judging import comparison as judging
 from instruct.judging.cards import JudgeCard
-from instruct.judging.showings import identity
+from instruct.judging.presentations import identity
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.comparison import results_under
 from instruct.reporting.judges import card_of

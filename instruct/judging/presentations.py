@@ -1,0 +1,263 @@
+"""What a judge is shown: two systems' answers become presentations, each with the requests that ask about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.analysis.outcomes import candidate_is_second
+from instruct.engines.base import Engine, Message, Prompt, Request
+from instruct.engines.prompt_size import likely_tokens
+from instruct.errors import InputError, one_line
+from instruct.judging.annotators import chat_turns
+from instruct.judging.asking import Judge
+from instruct.judging.cards import JudgeCard
+from instruct.judging.comparison import Comparison
+from instruct.judging.store import JudgmentStore, completion_key
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A system's answers in AlpacaEval's model_outputs form.
+
+    A row's `id`, if it has one, identifies the pair instead of the instruction: sets with human labels show one
+    instruction with several answers. `input` is the instruction's context, for judges that show it separately.
+    """
+
+    name: str
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """One pair in one order, and its requests: one, or two if each answer is rated alone.
+
+    `position` is the candidate's, "first" or "second"; `shown` holds the answers in the order shown.
+    """
+
+    requests: tuple[Request, ...]
+    pair: int
+    instruction: str
+    dataset: str
+    position: str
+    shown: tuple[str, str]
+    trimmed: bool = False
+
+    @property
+    def key(self) -> str:
+        """The keys of its requests, separated by a space."""
+        return " ".join(request.key for request in self.requests)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A comparison before it is judged: what to ask about, and the identical answers that are ties without asking."""
+
+    comparison: Comparison
+    presentations: list[Presentation]
+    identical: list[Presentation]
+
+    def requests(self) -> dict[str, Request]:
+        """Every request, by its key."""
+        return {request.key: request for each in self.presentations for request in each.requests}
+
+    def missing(self, store: JudgmentStore) -> list[Request]:
+        """The requests whose completions are not stored."""
+        requests = self.requests()
+        stored = store.completions(requests)
+        return [request for key, request in requests.items() if key not in stored]
+
+
+def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:
+    """What to show the judge. Nothing is asked.
+
+    Raises:
+        InputError: candidate and baseline have different prompts.
+    """
+    card, template = judge.card, PromptTemplate(judge.card)
+    plan = Plan(Comparison(card.name, candidate.name, baseline.name), [], [])
+    for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
+        positions = ["first", "second"]
+        if card.protocol == "single":
+            positions = ["first"]  # each answer is shown alone, so there is no order
+        elif (judge.options.orders or card.order_policy) == "one":
+            positions = ["second" if candidate_is_second(ours["instruction"]) else "first"]
+        for position in positions:
+            answers = (ours["output"], theirs["output"])
+            shown = answers if position == "first" else answers[::-1]
+            identical = card.identical_outputs_tie and shown[0] == shown[1]
+            prompts, was_trimmed = ((), False) if identical else _prompts(judge, template, ours, shown, engine)
+            requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
+            each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)
+            (plan.identical if identical else plan.presentations).append(each)
+    return plan
+
+
+def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The candidate's and the baseline's rows, joined on exactly equal instructions.
+
+    Raises:
+        InputError: a prompt that only one side has; none is dropped.
+    """
+    theirs = {identity(row): row for row in baseline.rows}
+    ours = {identity(row) for row in candidate.rows}
+    for name, missing in (
+        (baseline.name, [i for i in map(identity, candidate.rows) if i not in theirs]),
+        (candidate.name, [i for i in theirs if i not in ours]),
+    ):
+        if missing:
+            raise InputError(
+                f"answers {name}: {len(missing)} prompts of the other side are missing, first "
+                f"{one_line(missing[0], 60)!r}; answer the same prompts with both"
+            )
+    return [(row, theirs[identity(row)]) for row in candidate.rows]
+
+
+def identity(row: dict[str, Any]) -> str:
+    """What identifies a row's pair: its `id`, or its instruction."""
+    return str(row.get("id", row["instruction"]))
+
+
+def _prompts(
+    judge: Judge, template: PromptTemplate, row: dict[str, Any], shown: tuple[str, str], engine: Engine
+) -> tuple[tuple[Prompt, ...], bool]:
+    if not judge.options.trim:
+        return template.render_all(row, *shown), False
+
+    def fits(prompt: Prompt) -> bool:
+        tokens = engine.tokens(prompt)
+        if tokens is None:  # only the server can count them: a quarter more than is likely
+            tokens = math.ceil(1.25 * likely_tokens(prompt))
+        return tokens + judge.card.decoding.max_tokens <= judge.card.context_length
+
+    return trimmed(template, row, *shown, fits)
+
+
+def _request(judge: Judge, prompt: Prompt, engine: Engine) -> Request:
+    card = judge.card
+    asked = {
+        "prompt": prompt,
+        **engine.identity,
+        "decoding": card.decoding.model_dump(),
+        "labels": card.verdict.labels.model_dump() if card.verdict.labels else None,
+        "schema": card.response_schema,
+        "sample": 0,
+    }
+    return Request(completion_key(asked), prompt, judge.most_usd(prompt))
+
+
+# The judges' authors' placeholders, so that their prompts can be kept byte for byte, and this project's own.
+_NAMES = {
+    "prompt": "instruction",  # Auto-J
+    "response": "first",
+    "response_another": "second",
+    "resp1": "first",  # PandaLM
+    "resp2": "second",
+    "output_1": "first",  # AlpacaEval
+    "output_2": "second",
+}
+_SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first"}
+_NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
+_CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+
+
+class PromptTemplate:
+    """A card's prompt: read once, rendered for many pairs.
+
+    Raises:
+        InputError: the prompt lacks a placeholder.
+    """
+
+    def __init__(self, card: JudgeCard) -> None:
+        self._card = card
+        self._names = _NAMES if card.protocol == "pairwise" else _SINGLE_NAMES
+        known = ["instruction", "input", *(["first", "second"] if card.protocol == "pairwise" else []), *self._names]
+        self._placeholder = re.compile(r"\{(" + "|".join(known) + r")\}")
+        self._texts = {False: self._read(with_input=False)}
+        if card.prompt_with_input:
+            self._texts[True] = self._read(with_input=True)
+
+    def render(self, row: dict[str, Any], first: str, second: str) -> Prompt:
+        """The prompt for one pair, in the order shown.
+
+        A row's `input` replaces {input}; a prompt without {input} gets it after the instruction and a blank line, as in
+        AlpacaEval. All placeholders are replaced in a single pass, so an answer that contains "{second}" is unchanged.
+        """
+        return self._rendered(row, {"first": self._cleaned(first), "second": self._cleaned(second)})
+
+    def render_single(self, row: dict[str, Any], answer: str) -> Prompt:
+        """The prompt for one answer that is rated alone."""
+        return self._rendered(row, {"first": self._cleaned(answer)})
+
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
+        """The prompts about two answers: one for the pair, or one for each answer if they are rated alone."""
+        if self._card.protocol == "single":
+            return self.render_single(row, first), self.render_single(row, second)
+        return (self.render(row, first, second),)
+
+    def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> Prompt:
+        context = str(row.get("input") or "")
+        text = self._texts.get(bool(context), self._texts[False])
+        values = {"instruction": row["instruction"], "input": context, **answers}
+        if context and "{input}" not in text:
+            values["instruction"] += "\n\n" + context
+
+        def substituted(part: str) -> str:
+            return self._placeholder.sub(lambda match: values[self._names.get(match[1], match[1])], part)
+
+        if self._card.prompt_form == "text":
+            return substituted(text)
+        # Split into messages before the substitution, so that an answer cannot start a turn of its own.
+        return [turn | {"content": substituted(turn["content"])} for turn in self._turns(text)]
+
+    def _turns(self, text: str) -> list[Message]:
+        if self._card.annotator:
+            return chat_turns(text)
+        turns = [{"role": role, "content": content} for role, content in _CHATML.findall(text)]
+        return turns or [{"role": "user", "content": text.strip()}]
+
+    def _read(self, with_input: bool) -> str:
+        text = self._card.prompt_text(with_input)
+        found = {self._names.get(name, name) for name in self._placeholder.findall(text)}
+        needed = _NEEDED[self._card.protocol]
+        lacking = [name for name in needed if self._names.get(name, name) not in found]
+        if lacking:
+            path = self._card.prompt_file(with_input)
+            wanted = " and ".join("{" + name + "}" for name in needed)
+            raise InputError(f"{path}: lacks {', '.join(lacking)}; write {wanted} where they belong")
+        return text
+
+    def _cleaned(self, answer: str) -> str:
+        if not self._card.remove_from_answers:
+            return answer
+        answer = answer.strip()
+        for token in self._card.remove_from_answers:
+            answer = answer.replace(token, "")
+        return answer.strip()
+
+
+def trimmed(
+    template: PromptTemplate, row: dict[str, Any], first: str, second: str, fits: Callable[[Prompt], bool]
+) -> tuple[tuple[Prompt, ...], bool]:
+    """The prompts for two answers, and whether the answers were cut to fit.
+
+    Both answers are cut to the same length in characters, the largest at which every prompt fits, so the shorter answer
+    is cut only if the longer one would otherwise become shorter than it. If not even one character of each fits, the
+    instruction alone is too long, and nothing is cut.
+    """
+    whole = template.render_all(row, first, second)
+    if all(map(fits, whole)):
+        return whole, False
+    low, high = 0, max(len(first), len(second))  # `low` fits, or is 0; `high` does not fit
+    best = whole
+    while high - low > 1:
+        middle = (low + high) // 2
+        prompts = template.render_all(row, first[:middle], second[:middle])
+        if all(map(fits, prompts)):
+            low, best = middle, prompts
+        else:
+            high = middle
+    return best, low > 0
