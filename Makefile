@@ -39,6 +39,11 @@ test-slow: $(DEV)
 test-full: $(DEV)
 	$(PYTEST) -m "full or hypothesis" --hypothesis-profile=long
 
+# The same as `make test` with the newest versions that pyproject.toml allows, without vLLM.
+test-latest:
+	PYTHON=$(PYTHON) VENV=.venv-latest requirements/install --latest
+	.venv-latest/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS) -m "not slow and not full"
+
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
