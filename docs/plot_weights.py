@@ -1,4 +1,4 @@
-"""Draws docs/objectives_weights.png, the weights a and b of every objective over the target's probability.
+"""Draw docs/objectives_weights.png: the weights a and b of every objective over the target's probability.
 
 python docs/plot_weights.py
 """
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.objective import TokenStatistics, Weighting
 
-# Okabe and Ito's palette: apart for every kind of colour blindness.
+# Okabe and Ito's palette, which people with color blindness can tell apart.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     "#000000",
     "#E69F00",
@@ -29,7 +29,7 @@ BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
 
 
 def weights(objective: Objective, q: torch.Tensor, mean_cost: float) -> Weighting:
-    """What the objective makes of tokens with target probability `q`, the rest of it on one token of that cost."""
+    """The weights of tokens with target probability `q` if one other token, at that cost, has the rest."""
     return objective.weigh(
         TokenStatistics(ce=-q.log(), q_target=q, cost=(1 - q) * mean_cost, error_norm=math.sqrt(2) * (1 - q))
     )
@@ -45,19 +45,19 @@ def draw_a(axes: Axes, q: torch.Tensor) -> None:
         ("dft", DFT(), RED, "-"),
         ("ent, threshold 1.3", ErrorNormTruncation(), PURPLE, ":"),
     ]
-    for name, objective, colour, style in lines:
-        axes.plot(q, weights(objective, q, 1.0).a, style, color=colour, label=name, linewidth=1.8)
+    for name, objective, color, style in lines:
+        axes.plot(q, weights(objective, q, 1.0).a, style, color=color, label=name, linewidth=1.8)
     axes.set(title="a, the weight of cross-entropy", xlabel="probability of the target, $q_y$", ylim=(0, 1.05))
     axes.legend(loc="lower right", frameon=False, fontsize=8)
 
 
 def draw_b(axes: Axes, q: torch.Tensor) -> None:
-    # Where its clamp is idle, pypi lies on paper: the thin line on the thick.
-    for variant, colour, width in (("paper", SKY, 4.0), ("official", ORANGE, 1.8), ("pypi", BLUE, 1.4)):
+    # pypi equals paper unless it is clamped, so its thin line is drawn on the thick one.
+    for variant, color, width in (("paper", SKY, 4.0), ("official", ORANGE, 1.8), ("pypi", BLUE, 1.4)):
         for mean_cost, style in ((0.4, "--"), (0.9, "-")):
             b = weights(EMO(variant), q, mean_cost).b  # type: ignore[arg-type]
             assert b is not None
-            axes.plot(q, b, style, color=colour, label=f"emo {variant}, mean cost {mean_cost}", linewidth=width)
+            axes.plot(q, b, style, color=color, label=f"emo {variant}, mean cost {mean_cost}", linewidth=width)
     axes.set(title="b, the weight of the transport cost", xlabel="probability of the target, $q_y$", ylim=(0, 4))
     axes.legend(loc="upper right", frameon=False, fontsize=8)
 

@@ -1,4 +1,4 @@
-"""The README's picture: the first screen of a run's report.html, which shows no prompt and no answer.
+"""Take the README's picture of a report: the first screen of report.html, which shows no prompts and no answers.
 
     instruct report --annotations annotations.json --output runs/alpaca_7b
     python docs/screenshot.py runs/alpaca_7b
@@ -18,10 +18,10 @@ WIDTH = 1200
 
 
 def take_screenshot(run: Path, output: Path) -> None:
-    """Write the verdict's part of `run`/report/report.html as PNG, in light colours, at twice a screen's resolution."""
+    """Write the top of `run`/report/report.html as PNG, in light colors, at twice the screen resolution."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
-        raise SystemExit("no Chromium on the path: install one (Debian: apt-get install chromium)")
+        raise SystemExit("Chromium is not on the path; install it (Debian: apt-get install chromium)")
     page_file = (run / "report" / "report.html").resolve()
     if not page_file.is_file():
         raise SystemExit(f"{page_file}: no such file; write it with: instruct report {run}")
