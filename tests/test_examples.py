@@ -18,8 +18,6 @@ def test_notebooks_are_stored_without_output():
 
 
 @pytest.mark.slow
-@pytest.mark.e2e
-@pytest.mark.integration
 def test_the_quickstart_runs(tmp_path, monkeypatch, smollm2):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     for name, value in {"ROWS": 4, "HELD_OUT": 2, "STEPS": 1, "OUTPUT": tmp_path / "run"}.items():
