@@ -14,8 +14,8 @@ from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
+    from instruct.reporting.model import Report
     from instruct.reporting.report import Difficulty
-    from instruct.reporting.schema import Report
 
 
 def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
@@ -132,10 +132,9 @@ def answer_template(config: ExperimentConfig) -> str:
 def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
     """Write a run's report; print its summary and its path."""
     from instruct.reporting.render.terminal import render_summary
-    from instruct.reporting.report import build_report, write_report
+    from instruct.reporting.report import write_report
 
-    built = build_report(folder, difficulty)
-    path = write_report(folder, built)
+    built, path = write_report(folder, difficulty)
     print(render_summary(built))
     print(f"report: {path}")
     print(f"page: {path.with_suffix('.html')}")

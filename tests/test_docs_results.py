@@ -45,7 +45,7 @@ def test_the_documented_commands_give_the_same_figures(committed, shared_data, t
         ("weighted_alpaca_eval_gpt4_turbo", folder / "reference_gpt4_1106_preview.json"),
     ):
         run = import_into_run(folder / f"alpaca-7b.{judge}.annotations.json", tmp_path / "run", reference=reference)
-    again = build_report(run.folder)
+    again = build_report(run.folder).model_dump()
     for ours, theirs in zip(again["judges"], committed["judges"], strict=True):
         (now,), (then,) = ours["comparisons"], theirs["comparisons"]
         assert {key: now["policies"]["single"][key] for key in KEYS} == {

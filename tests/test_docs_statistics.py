@@ -10,9 +10,9 @@ import pytest
 from instruct.analysis import results as schema_statistics
 from instruct.analysis.lengths import LEAST_PAIRS, MODEL
 from instruct.analysis.statistics import LEAST_PAIRS as LEAST_VERDICTS
-from instruct.reporting import schema
+from instruct.reporting import model
 from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
-from instruct.reporting.schema import Comparison, Panel, TallyFigures
+from instruct.reporting.model import Comparison, Panel, TallyFigures
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 NAMED = {word for part in re.findall(r"`([^`]+)`", TEXT) for word in re.findall(r"\w+", part)}
@@ -23,15 +23,15 @@ NO_FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, schema.LengthControl, schema.Health])
+@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, model.LengthControl, model.Health])
 def test_every_figure_is_explained(part):
-    assert part.__annotations__.keys() - NO_FIGURES - NAMED == set()
+    assert part.model_fields.keys() - NO_FIGURES - NAMED == set()
 
 
 @pytest.mark.parametrize("name", ["Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part"])
 def test_every_part_of_a_figure_is_explained(name):
     described = {"dataset", "model", "candidate", "baseline"}
-    assert getattr(schema_statistics, name).__annotations__.keys() - described - NAMED == set()
+    assert getattr(schema_statistics, name).model_fields.keys() - described - NAMED == set()
 
 
 def test_the_numbers_are_those_of_the_code():

@@ -7,7 +7,7 @@
     store_v2.sql a whole store of schema version 2, written once: later versions must read it
     requests/    what was sent to the server, in order
     report/      report.json and the exports of a small run; alpaca_7b's are those of docs/results
-    text/        report.md, model cards: user-facing text that is expected to be reworded
+    text/        model cards: user-facing text that is expected to be reworded
 
 Everything goes through the command and files. The fake server is reached as an HTTP proxy, so that the endpoint in the
 keys is the same on every machine.
@@ -335,12 +335,6 @@ def report_json(run: Path) -> str:
     return as_json(without_volatile(json.loads((run / "report" / "report.json").read_text(encoding="utf-8"))))
 
 
-def markdown(run: Path) -> str:
-    """report.md without the minutes that each step took."""
-    text = (run / "report" / "report.md").read_text(encoding="utf-8")
-    return re.sub(r"^(\| \S+ \| done \|) [\d.]+", r"\1 MINUTES", text, flags=re.MULTILINE)
-
-
 def test_report(reported):
     check_golden(GOLDEN / "report" / "report.json", report_json(reported))
 
@@ -366,7 +360,6 @@ def test_exported_verdicts(reported, judge):
 def test_report_text(reported):
     cards = sorted((reported / "report" / "exports").glob("*.md"))
     text = "".join(f"== {path.name}\n{path.read_text(encoding='utf-8')}" for path in cards)
-    check_golden(GOLDEN / "text" / "report.md", markdown(reported))
     check_golden(GOLDEN / "text" / "model_cards.txt", text)
 
 

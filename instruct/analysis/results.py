@@ -1,35 +1,42 @@
-"""The parts of report.json that statistics alone fill; docs/statistics.md says what each figure means.
+"""The parts of report.json that come from statistics alone; docs/statistics.md explains each figure.
 
-Rates and intervals are percent, differences percentage points, lengths characters; intervals are at 95 %.
+Rates and intervals are percentages, differences percentage points, lengths characters; intervals are at 95 %. None
+(null) where a figure is not defined.
 """
 
 from __future__ import annotations
 
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict
 
 
-class SignTest(TypedDict):
-    """The exact sign test over the `n` pairs that are no tie; `p` None without any."""
+class Record(BaseModel):
+    """A part of report.json: every key is required, and no other key is allowed."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class SignTest(Record):
+    """The exact sign test over the `n` pairs that are not ties."""
 
     p: float | None
     n: int
 
 
-class PermutationTest(TypedDict):
-    """The sign-flip test of the mean score against 1/2; all flips are counted where `resamples` is a power of two."""
+class PermutationTest(Record):
+    """The sign-flip test that the mean score is 1/2; exact where `resamples` is a power of two."""
 
     p: float | None
     resamples: int
 
 
-class Significance(TypedDict):
-    """Could a judge that sees no difference have said this? Two-sided p-values, under the leading policy."""
+class Significance(Record):
+    """Two-sided p-values under the leading policy. The hypothesis: the judge sees no difference."""
 
     sign_test: SignTest
     permutation_test: PermutationTest
 
 
-class LengthBin(TypedDict):
+class LengthBin(Record):
     """The `n` judged pairs whose candidate's answer is `low` to `high` characters longer than the baseline's."""
 
     low: int
@@ -39,8 +46,8 @@ class LengthBin(TypedDict):
     interval: list[float] | None
 
 
-class LengthAdjusted(TypedDict):
-    """What the win rate were with answers of one length, by `model`; `note`: why there is none, or what to mind."""
+class LengthAdjusted(Record):
+    """The win rate at equal length, estimated by `model`. `note`: why there is none, or a caveat."""
 
     win_rate: float | None
     interval: list[float] | None
@@ -48,8 +55,8 @@ class LengthAdjusted(TypedDict):
     note: str | None
 
 
-class LengthFigures(TypedDict):
-    """How verdicts go with length, over the judged pairs whose answers are both at hand: leading policy, characters."""
+class LengthFigures(Record):
+    """Verdicts by answer length under the leading policy, over the judged pairs with both answers available."""
 
     candidate_mean: float
     baseline_mean: float
@@ -57,8 +64,8 @@ class LengthFigures(TypedDict):
     adjusted: LengthAdjusted
 
 
-class Part(TypedDict):
-    """The figures of the pairs of one data set, under the leading policy; `unread` have no verdict."""
+class Part(Record):
+    """The figures of the pairs from one data set, under the leading policy; `unread` pairs have no verdict."""
 
     dataset: str
     n: int
@@ -70,10 +77,10 @@ class Part(TypedDict):
     interval: list[float] | None
 
 
-class Power(TypedDict):
-    """What this many pairs could show: `smallest_difference` from 50 in points, and the pairs that this one needs.
+class Power(Record):
+    """`smallest_difference`: minimum detectable distance from 50, in points; `pairs_needed`: for the one observed.
 
-    Both None where they are not defined, and `note` says why; else it says what they were computed from.
+    `note` says what they were computed from, or why they are None.
     """
 
     smallest_difference: float | None
@@ -81,10 +88,10 @@ class Power(TypedDict):
     note: str
 
 
-class Paired(TypedDict):
+class Paired(Record):
     """Two candidates against one `baseline`, by one judge under one `policy`, on the `n` prompts judged for both.
 
-    `difference`: the first's win rate minus the second's on those prompts, in points, with its bootstrap interval.
+    `difference`: the first's win rate minus the second's, in points, with its bootstrap interval.
     """
 
     judge: str
@@ -98,8 +105,8 @@ class Paired(TypedDict):
     p: float | None
 
 
-class PairAgreement(TypedDict):
-    """How two judges agree over the `n` pairs that both read: percent, and Cohen's kappa (None: undefined)."""
+class PairAgreement(Record):
+    """Agreement of two judges over the `n` pairs that both read: percent, and Cohen's kappa."""
 
     judges: list[str]
     n: int

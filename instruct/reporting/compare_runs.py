@@ -1,4 +1,4 @@
-"""Several runs side by side: the same judges' figures, how far they may be compared, and paired differences."""
+"""Several runs side by side: the same judges' figures, whether they are comparable, and paired differences."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
-from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
-from instruct.judging import comparison as judging
-from instruct.judging.store import JudgmentStore
-from instruct.reporting.comparison import results_under, rounded
+from instruct.reporting.build import build
+from instruct.reporting.comparison import rounded
 from instruct.reporting.exports.csv_table import csv_text
-from instruct.reporting.judges import card_of
-from instruct.reporting.render.terminal import columns
-from instruct.reporting.render.text import escape_markdown, escape_terminal, number, probability, span
-from instruct.reporting.report import answer_files, build_report
-from instruct.reporting.schema import Comparison
+from instruct.reporting.model import Comparison
+from instruct.reporting.read import read_run
+from instruct.reporting.render.markdown import table_lines as markdown_lines
+from instruct.reporting.render.terminal import table_lines as terminal_lines
+from instruct.reporting.render.text import escape_markdown, escape_terminal, probability, span
+from instruct.reporting.tables import Table, Value, table_of
 from instruct.runs import RunDirectory, write_atomically
 
 
@@ -26,8 +25,8 @@ from instruct.runs import RunDirectory, write_atomically
 class Entry:
     """A comparison of one run, under the leading policy of its judge.
 
-    `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, between for a weighted judge, None without a verdict.
-    `card` is the hash of the judge's card when it judged, `baseline_answers` maps prompt to answer; None: not known.
+    `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, a weighted judge's grade, None without a verdict.
+    `card` is the hash of the judge's card when it judged, `baseline_answers` maps prompt to answer; None: unknown.
     """
 
     run: str
@@ -41,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """An entry, and what it is held against: the first run's same comparison, else its first with the same judge."""
+    """An entry, and the entry of the first run it is compared with: the same comparison, else one by the same judge."""
 
     entry: Entry
     against: Entry | None = None
@@ -50,18 +49,18 @@ class Row:
 
 
 def compare_runs(folders: Sequence[str | Path]) -> list[Row]:
-    """The comparisons of several runs, judge by judge, each run's held against the first's.
+    """The comparisons of several runs, judge by judge, each run's compared with the first's.
 
     Raises:
-        InputError: less than two runs, one given twice, one that is none or holds no verdicts, or no judge in common.
+        InputError: fewer than two runs, one given twice, not a run or one without verdicts, or no judge in common.
     """
     runs = [RunDirectory(folder) for folder in folders]
     if len(runs) < 2:
         raise InputError("compare takes two runs or more; `instruct report` shows one")
     places = [run.folder.resolve() for run in runs]
-    for number_, place in enumerate(places):
-        if place in places[:number_]:
-            raise InputError(f"{runs[number_].folder}: is given twice; name each run once")
+    for index, place in enumerate(places):
+        if place in places[:index]:
+            raise InputError(f"{runs[index].folder}: given twice; name each run once")
     names = [place.name for place in places]
     labels = [name if names.count(name) == 1 else str(run.folder) for name, run in zip(names, runs, strict=True)]
     entries = [entry for run, label in zip(runs, labels, strict=True) for entry in _entries(run, label)]
@@ -72,193 +71,159 @@ def compare_runs(folders: Sequence[str | Path]) -> list[Row]:
 
 
 def _entries(run: RunDirectory, label: str) -> list[Entry]:
-    report, manifest = build_report(run.folder), run.manifest()
-    files = answer_files(run, manifest)
+    contents = read_run(run.folder)
+    built = build(contents)
+    comparisons = [(judge, each) for judge in built.report.judges for each in judge.comparisons]
     found = []
-    with JudgmentStore(run.store) as store:
-        for judge in report["judges"]:
-            for each in judge["comparisons"]:
-                key = judging.Comparison(judge["name"], each["candidate"], each["baseline"])
-                step = key.record(manifest)
-                card, _ = card_of(judge["name"], step)
-                scores = {
-                    pair.instruction: pair.score
-                    for pair in results_under(card, store.judgments(key), each["leading"])  # type: ignore[arg-type]
-                }
-                baseline = files.get(each["baseline"])
-                answers = {row["instruction"]: row["output"] for row in load_answers(baseline)} if baseline else None
-                digest = step.get("inputs", {}).get("card")
-                found.append(Entry(label, judge["name"], judge["model"], each, scores, digest, answers))
+    for (judge, each), outcomes in zip(comparisons, built.outcomes, strict=True):
+        baseline = contents.answers.get(each.baseline)
+        answers = {row["instruction"]: row["output"] for row in baseline.rows} if baseline else None
+        card = outcomes.judged.step.get("inputs", {}).get("card")
+        found.append(Entry(label, judge.name, judge.model, each, outcomes.scores(outcomes.leading), card, answers))
     return found
 
 
 def _row(entry: Entry, entries: Sequence[Entry], first: str) -> Row:
     candidates = [other for other in entries if other.judge == entry.judge and other.run == first]
+    partial = ["judging has not finished"] if entry.comparison.partial else []
     if entry.run == first:
-        return Row(entry, warnings=_of_itself(entry))
+        return Row(entry, warnings=partial)
     if not candidates:
-        return Row(entry, warnings=[f"{first} has no verdicts of this judge", *_of_itself(entry)])
+        return Row(entry, warnings=[f"{first} has no verdicts by this judge", *partial])
     ours = entry.comparison
     against = min(
         candidates,
-        key=lambda other: (
-            other.comparison["baseline"] != ours["baseline"],
-            other.comparison["candidate"] != ours["candidate"],
-        ),
+        key=lambda other: (other.comparison.baseline != ours.baseline, other.comparison.candidate != ours.candidate),
     )
     same_prompts = entry.scores.keys() == against.scores.keys()
-    return Row(
-        entry,
-        against,
-        [*_not_alike(entry, against), *_of_itself(entry)],
-        paired_difference(entry.scores, against.scores) if same_prompts else None,
-    )
+    difference = paired_difference(entry.scores, against.scores) if same_prompts else None
+    return Row(entry, against, [*_differing(entry, against), *partial], difference)
 
 
-def _of_itself(entry: Entry) -> list[str]:
-    return ["judging has not finished"] if entry.comparison["partial"] else []
-
-
-def _not_alike(entry: Entry, other: Entry) -> list[str]:
-    """Why two figures of a judge may not be compared."""
+def _differing(entry: Entry, other: Entry) -> list[str]:
+    """Why two figures by the same judge may not be comparable."""
     found = []
-    common = len(entry.scores.keys() & other.scores.keys())
-    if common < max(len(entry.scores), len(other.scores)):
-        found.append(
-            f"other prompts: {len(entry.scores)} against {len(other.scores)}, {common} in common; no paired difference"
-        )
     prompts = entry.scores.keys() & other.scores.keys()
+    if len(prompts) < max(len(entry.scores), len(other.scores)):
+        found.append(
+            f"different prompts: {len(entry.scores)} and {len(other.scores)}, {len(prompts)} in common; no paired "
+            "difference"
+        )
     if entry.baseline_answers is None or other.baseline_answers is None:
-        found.append("the baseline's answers are not at hand: whether they are the same is not known")
+        found.append("the baseline's answers are missing, so they may differ")
     else:
         changed = sum(entry.baseline_answers.get(p) != other.baseline_answers.get(p) for p in prompts)
         if changed:
-            found.append(f"other answers of the baseline to {changed} of {len(prompts)} prompts")
+            found.append(f"different answers of the baseline to {changed} of {len(prompts)} prompts")
     if entry.model != other.model:
-        found.append(f"another judge's model: {entry.model}, not {other.model}")
+        found.append(f"different judge model: {entry.model}, not {other.model}")
     if entry.card is None or other.card is None:
         if entry.card != other.card:
-            found.append("the version of the judge's card is known for one of the two alone")
+            found.append("the version of the judge's card is known for only one of the two")
     elif entry.card != other.card:
-        found.append(f"another version of the judge's card: {entry.card[:12]}, not {other.card[:12]}")
+        found.append(f"different version of the judge's card: {entry.card[:12]}, not {other.card[:12]}")
     ours, theirs = entry.comparison, other.comparison
-    for what in ("leading", "orders"):
-        if ours[what] != theirs[what]:
-            name = {"leading": "policy", "orders": "order of showing"}[what]
-            found.append(f"another {name}: {ours[what]}, not {theirs[what]}")
+    if ours.leading != theirs.leading:
+        found.append(f"different policy: {ours.leading}, not {theirs.leading}")
+    if ours.orders != theirs.orders:
+        found.append(f"pairs shown in different orders: {ours.orders}, not {theirs.orders}")
     return found
 
 
-def _cells(row: Row) -> dict[str, Any]:
-    """A row's figures by their column."""
-    ours = row.entry.comparison
-    figures = ours["policies"][ours["leading"]]
-    difference = row.difference if row.difference and row.difference.n else None
-    low, high = figures["interval"] or (None, None)
+def _figures(row: Row) -> dict[str, Any]:
+    """A row's figures by their column in the CSV."""
+    ours, difference = row.entry.comparison, row.difference or Difference(0, None, None, None)
+    figures = ours.leading_figures
+    low, high = figures.interval or (None, None)
+    difference_low, difference_high = difference.interval or (None, None)
     return {
         "judge": row.entry.judge,
         "run": row.entry.run,
-        "candidate": ours["candidate"],
-        "baseline": ours["baseline"],
-        "policy": ours["leading"],
-        **{key: figures[key] for key in ("n_judged", "win", "tie", "loss", "unparsed", "failed")},
-        "win_rate": figures["win_rate"],
-        "standard_error": figures["standard_error"],
+        "candidate": ours.candidate,
+        "baseline": ours.baseline,
+        "policy": ours.leading,
+        **{key: getattr(figures, key) for key in ("n_judged", "win", "tie", "loss", "unparsed", "failed")},
+        "win_rate": figures.win_rate,
+        "standard_error": figures.standard_error,
         "interval_low": low,
         "interval_high": high,
-        "held_against": _label(row.against) if row.against else "",
-        "difference": rounded(difference.points) if difference else None,
-        "difference_low": round(difference.interval[0], 6) if difference and difference.interval else None,
-        "difference_high": round(difference.interval[1], 6) if difference and difference.interval else None,
-        "difference_n": difference.n if difference else None,
-        "p": difference.p if difference else None,
+        "compared_with": _label(row.against) if row.against else "",
+        "difference": rounded(difference.points),
+        "difference_low": rounded(difference_low),
+        "difference_high": rounded(difference_high),
+        "difference_n": difference.n or None,
+        "p": difference.p,
         "warnings": "; ".join(row.warnings),
     }
 
 
 def _label(entry: Entry) -> str:
-    return f"{entry.run}: {entry.comparison['candidate']} against {entry.comparison['baseline']}"
+    return f"{entry.run}: {entry.comparison.candidate} against {entry.comparison.baseline}"
 
 
-_HEADER = [
-    "judge",
-    "run",
-    "candidate",
-    "baseline",
-    "policy",
-    "n",
-    "win rate",
-    "std. err.",
-    "95 % interval",
-    "diff.",
-    "p",
-]
+def _table(rows: Sequence[Row]) -> Table:
+    header = ["judge", "run", "candidate", "baseline", "policy", "n", "win rate %", "std. error", "95 % CI"]
+    note = (
+        "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
+        "over the prompts with a verdict in both; p: paired permutation test of no difference."
+    )
+    return Table(
+        "Runs side by side",
+        [*header, "diff.", "p"],
+        [_cells(row) for row in rows],
+        left=5,
+        note=note,
+    )
 
 
-def _shown(row: Row) -> list[str]:
-    cells = _cells(row)
-    figures = row.entry.comparison["policies"][row.entry.comparison["leading"]]
-    difference = row.difference
-    shown = "-"
+def _cells(row: Row) -> list[Value]:
+    ours, difference = row.entry.comparison, row.difference
+    figures = ours.leading_figures
+    shown = None
     if difference is not None and difference.points is not None:
         shown = f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
-    return [
-        *(str(cells[key]) for key in ("judge", "run", "candidate", "baseline", "policy", "n_judged")),
-        number(figures["win_rate"]),
-        number(figures["standard_error"]),
-        span(figures["interval"]),
-        shown,
-        probability(difference.p if difference else None),
-    ]
-
-
-_MEANING = (
-    "Difference: win rate less that of the first run's comparison, in points, with its 95 % interval, over the prompts "
-    "on which both have a verdict; p: paired permutation test of no difference."
-)
+    names = [row.entry.judge, row.entry.run, ours.candidate, ours.baseline, ours.leading]
+    rates = [figures.n_judged, figures.win_rate, figures.standard_error, figures.interval]
+    return [*names, *rates, shown, probability(difference.p if difference else None)]
 
 
 def render_table(rows: Sequence[Row]) -> str:
-    """The runs for a terminal: a line a comparison, then why some may not be compared."""
-    shown = [[escape_terminal(cell, 40) for cell in _shown(row)] for row in rows]
-    lines = columns(_HEADER, shown, left=5)
+    """The runs for a terminal: a line per comparison, then why some may not be comparable."""
+    table = _table(rows)
+    lines = terminal_lines(table)
     for row in rows:
-        lines += [
-            f"WARNING: {escape_terminal(row.entry.judge, 60)}, {escape_terminal(_label(row.entry))}: "
-            f"{escape_terminal(warning)}"
-            for warning in row.warnings
-        ]
-    return "\n".join([*lines, "", _MEANING]) + "\n"
+        name = f"{escape_terminal(row.entry.judge, 60)}, {escape_terminal(_label(row.entry))}"
+        lines += [f"WARNING: {name}: {escape_terminal(warning)}" for warning in row.warnings]
+    return "\n".join([*lines, "", table.note]) + "\n"
 
 
 def render_markdown(rows: Sequence[Row]) -> str:
     """The same as Markdown."""
-    lines = ["# Runs side by side", ""]
-    lines += ["| " + " | ".join(_HEADER) + " |", "|" + " --- |" * 5 + " ---: |" * (len(_HEADER) - 5)]
-    lines += ["| " + " | ".join(map(escape_markdown, _shown(row))) + " |" for row in rows]
+    table = _table(rows)
     warned = [
         f"- Warning, {escape_markdown(row.entry.judge)}, {escape_markdown(_label(row.entry))}: "
         f"{escape_markdown(warning, 400)}"
         for row in rows
         for warning in row.warnings
     ]
-    return "\n".join([*lines, "", *warned, *[""] * bool(warned), _MEANING]) + "\n"
+    lines = [f"# {table.title}", "", *markdown_lines(table), "", *warned, *[""] * bool(warned), table.note]
+    return "\n".join(lines) + "\n"
 
 
 def write_comparison(rows: Sequence[Row], path: str | Path) -> None:
     """Write the runs side by side as Markdown (FILE.md) or CSV (FILE.csv), whole or not at all.
 
     Raises:
-        InputError: another ending.
+        InputError: another extension.
     """
     path = Path(path)
-    forms = {".md": lambda: render_markdown(rows), ".csv": lambda: csv_text(map(_cells, rows))}
-    write_atomically(path, forms[check_ending(path)]())
+    csv_table = table_of("Runs", [_figures(row) for row in rows])
+    write_atomically(path, csv_text(csv_table) if check_ending(path) == ".csv" else render_markdown(rows))
 
 
 def check_ending(path: str | Path) -> str:
-    """The ending of a file to write: .md or .csv; InputError for another."""
+    """The extension of a file to write: .md or .csv; InputError for another."""
     ending = Path(path).suffix.lower()
     if ending not in (".md", ".csv"):
-        raise InputError(f"{path}: ends in neither .md nor .csv, and that says what to write; give one of them")
+        raise InputError(f"{path}: the extension must be .md or .csv; rename the file")
     return ending

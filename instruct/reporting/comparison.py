@@ -1,90 +1,108 @@
-"""One comparison's figures, from its verdicts and from what the run says of how they were made."""
+"""One comparison's figures, from its pair results and from what the run says about how they were made."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
 
 import numpy as np
 
 from instruct.analysis.intervals import rounded_interval
 from instruct.analysis.lengths import length_figures
 from instruct.analysis.outcomes import Policy
-from instruct.analysis.paired import paired_difference
-from instruct.analysis.pairs import PairResult, pair_results
+from instruct.analysis.pairs import PairResult, results_by_policy, tally_pairs
 from instruct.analysis.power import power
-from instruct.analysis.results import LengthFigures, Paired, Part, PermutationTest, Significance, SignTest
+from instruct.analysis.results import LengthFigures, Part, PermutationTest, Significance, SignTest
 from instruct.analysis.significance import sign_flip_test, sign_test
-from instruct.analysis.statistics import Tally, position_statistics, tally
-from instruct.judging import comparison as judging
+from instruct.analysis.statistics import Tally, position_statistics
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
-from instruct.reporting.schema import Comparison, Ratings, ReasonCount, TallyFigures
+from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures
+from instruct.reporting.read import Judged
 
-# A server's words may differ from reply to reply: beyond so many reasons the rest is one line.
+# A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
 
 
-def compare(
-    card: JudgeCard | None,
-    candidate: str,
-    baseline: str,
-    judgments: Sequence[Judgment],
+@dataclass(frozen=True)
+class Outcomes:
+    """A comparison's pair results under each policy, computed once; `leading` is the policy whose figures lead."""
+
+    judged: Judged
+    by_policy: dict[Policy, list[PairResult]]
+    leading: Policy
+
+    @property
+    def pairs(self) -> list[PairResult]:
+        """The results under the leading policy."""
+        return self.by_policy[self.leading]
+
+    def scores(self, policy: Policy) -> dict[str, float | None]:
+        """Each pair's score by its instruction."""
+        return {pair.instruction: pair.score for pair in self.by_policy[policy]}
+
+
+def outcomes_of(judged: Judged) -> Outcomes:
+    """The results of a comparison's pairs; the card's policy leads if the pairs were shown in the orders it needs.
+
+    Without a card the strict policy leads, and no author's rule is known.
+    """
+    card = judged.card
+    by_policy = results_by_policy(judged.judgments, card.verdict.parser if card else None)
+    wanted: Policy = card.leading_policy if card else "strict"
+    return Outcomes(judged, by_policy, wanted if wanted in by_policy else "single")
+
+
+def comparison_figures(
+    outcomes: Outcomes,
     prompts: set[str] | None,
-    step: dict[str, Any],
-    lengths: tuple[Mapping[str, int], Mapping[str, int]] | None = None,
+    lengths: tuple[Mapping[str, int], Mapping[str, int]] | None,
+    length_control: LengthControl | None,
+    warnings: Sequence[str],
 ) -> Comparison:
-    """What report.json holds of one comparison.
+    """What report.json holds about one comparison.
 
     Args:
-        card: the judge's; None where it is gone: the strict policy leads, and no author's rule is known.
-        prompts: those of the candidate's answers, None where these are not at hand.
-        step: what the manifest says of the judging, {} where it says nothing.
-        lengths: the characters of each prompt's answer, the candidate's and the baseline's; None where not at hand.
+        prompts: those of the candidate's answers, None if these are not available.
+        lengths: the characters of each prompt's answer, the candidate's and the baseline's; None if not available.
+        warnings: those that come from elsewhere than the verdicts.
     """
+    judged, judgments, card = outcomes.judged, outcomes.judged.judgments, outcomes.judged.card
     times = Counter(judgment.instruction for judgment in judgments)
     shown = max(times.values())
-    leading = leading_policy(card, judgments)
     wanted = times.keys() if prompts is None else prompts
-    judged = sum(times[instruction] == shown for instruction in wanted)
-    results = step.get("results", {})
+    complete = sum(times[instruction] == shown for instruction in wanted)
+    results = judged.step.get("results", {})
     stopped = results.get("stopped")
-    partial = bool(stopped) or step.get("status") in ("started", "stopped") or judged < len(wanted)
+    partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or complete < len(wanted)
     trimmed = len({judgment.instruction for judgment in judgments if judgment.trimmed})
     ratings = _ratings(judgments)
     alone = bool(ratings) or (card is not None and card.protocol == "single")
     position = position_statistics(() if alone else judgments)
-    pairs = results_under(card, judgments, leading)
-    counts = tally_pairs(pairs)
-
-    warnings = []
+    counts = tally_pairs(outcomes.pairs)
+    own = []
     if partial:
-        warnings.append(
-            f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}; {judged} of {len(wanted)} pairs "
-            f"are judged{' in both orders' if shown == 2 else ''}; the same judge command goes on where it stopped"
+        own.append(
+            f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}: {complete} of {len(wanted)} pairs "
+            f"judged{' in both orders' if shown == 2 else ''}; rerun the judge command to resume"
         )
-    if times.keys() - wanted:
-        warnings.append(
-            f"{len(times.keys() - wanted)} verdicts are on prompts that the candidate's answers do not hold"
-        )
-    if card is not None and leading != card.leading_policy and not alone:
-        warnings.append(
-            f"the policy {card.leading_policy}, which leads by the judge's card, needs both orders; one was shown"
-        )
+    if unknown := len(times.keys() - wanted):
+        own.append(f"{unknown} verdicts are on prompts that are not among the candidate's answers")
+    own += _policy_warning(card, outcomes.leading) if not alone else []
     if trimmed:
-        warnings.append(f"the answers of {trimmed} of {len(times)} pairs were trimmed to fit the judge's context")
+        own.append(f"the answers of {trimmed} of {len(times)} pairs were trimmed to fit the judge's context")
+    from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
     return Comparison(
-        candidate=candidate,
-        baseline=baseline,
-        leading=leading,
+        candidate=judged.key.candidate,
+        baseline=judged.key.baseline,
+        leading=outcomes.leading,
         policies={
-            policy: tally_figures(tally_pairs(results_under(card, judgments, policy)))
-            for policy in sorted(_policies(judgments), key=lambda policy: policy != leading)
+            policy: tally_figures(counts if policy == outcomes.leading else tally_pairs(outcomes.by_policy[policy]))
+            for policy in sorted(outcomes.by_policy, key=lambda policy: policy != outcomes.leading)
         },
         orders="alone" if alone else "both" if shown == 2 else "one",
-        pairs_judged=judged,
+        pairs_judged=complete,
         pairs_expected=len(wanted),
         partial=partial,
         stopped=stopped,
@@ -96,73 +114,13 @@ def compare(
         reasons=_reasons(judgments),
         trimmed=trimmed,
         significance=_significance(counts),
-        length=_length(pairs, *lengths) if lengths else None,
-        length_control=None,
-        parts=_parts(pairs),
+        length=_length(outcomes.pairs, *lengths) if lengths else None,
+        length_control=length_control,
+        parts=_parts(outcomes.pairs),
         power=power(counts.values),
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
-        notes=list(results.get("notes") or []),
-        warnings=warnings,
-    )
-
-
-def paired_comparisons(
-    judged: Mapping[judging.Comparison, Sequence[Judgment]], cards: Mapping[str, JudgeCard | None]
-) -> list[Paired]:
-    """For every two candidates that a judge compared with one baseline, the difference of their win rates.
-
-    Under the policy that leads for both, or `single` if different policies lead.
-
-    Args:
-        judged: verdicts by judge, candidate and baseline.
-        cards: the judges', None if a card is gone.
-    """
-    found = []
-    for (one, ours), (other, theirs) in itertools.combinations(judged.items(), 2):
-        (judge, first, baseline), (another, second, other_baseline) = one, other
-        if (judge, baseline) != (another, other_baseline):
-            continue
-        card = cards[judge]
-        leading = {leading_policy(card, ours), leading_policy(card, theirs)}
-        policy: Policy = leading.pop() if len(leading) == 1 else "single"
-        difference = paired_difference(
-            *({pair.instruction: pair.score for pair in results_under(card, each, policy)} for each in (ours, theirs))
-        )
-        found.append(
-            Paired(
-                judge=judge,
-                policy=policy,
-                first=first,
-                second=second,
-                baseline=baseline,
-                n=difference.n,
-                difference=rounded(difference.points),
-                interval=rounded_interval(difference.interval),
-                p=difference.p,
-            )
-        )
-    return found
-
-
-def leading_policy(card: JudgeCard | None, judgments: Sequence[Judgment]) -> Policy:
-    """The policy whose figures lead: the card's, as far as the pairs were shown in the orders that it needs."""
-    wanted: Policy = card.leading_policy if card else "strict"
-    return wanted if wanted in _policies(judgments) else "single"
-
-
-def results_under(card: JudgeCard | None, judgments: Sequence[Judgment], policy: Policy) -> list[PairResult]:
-    """Each pair's result; a policy for two orders says nothing about pairs that were shown in one."""
-    if policy != "single":
-        times = Counter(judgment.instruction for judgment in judgments)
-        judgments = [judgment for judgment in judgments if times[judgment.instruction] == 2]
-    return pair_results(judgments, policy, card.verdict.parser if card else None)
-
-
-def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
-    """The pairs' outcomes, and their scores where these have shades."""
-    scores = [pair.score for pair in pairs if pair.score is not None]
-    return tally(
-        (pair.outcome for pair in pairs), scores if any(score not in (0, 0.5, 1) for score in scores) else None
+        notes=[*(results.get("notes") or []), *from_file],
+        warnings=[*own, *warnings],
     )
 
 
@@ -194,6 +152,15 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
+def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[str]:
+    if card is None or leading == card.leading_policy:
+        return []
+    return [
+        f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
+        "the pairs were shown in one"
+    ]
+
+
 def _significance(counts: Tally) -> Significance:
     p, resamples = sign_flip_test(counts.values - 0.5)
     return Significance(
@@ -217,7 +184,7 @@ def _length(
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:
-    """One for each data set, in the order of the pairs; a single one has them all."""
+    """One for each data set, in the order of the pairs; a single data set is one part."""
     datasets: dict[str, list[PairResult]] = {}
     for pair in pairs:
         datasets.setdefault(pair.dataset, []).append(pair)
@@ -239,13 +206,8 @@ def _parts(pairs: Iterable[PairResult]) -> list[Part]:
     return found
 
 
-def _policies(judgments: Sequence[Judgment]) -> Sequence[Policy]:
-    times = Counter(judgment.instruction for judgment in judgments)
-    return ("single",) if max(times.values()) == 1 else get_args(Policy)
-
-
 def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:
-    """Mean ratings; the first of two stands where the candidate stood if `position` is first."""
+    """Mean ratings; the first of two is the candidate's if `position` is first."""
     pairs = [
         judgment.ratings if judgment.position == "first" else judgment.ratings[::-1]
         for judgment in judgments
@@ -259,7 +221,7 @@ def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:
 
 def _reasons(judgments: Iterable[Judgment]) -> list[ReasonCount]:
     """Why there is no verdict, or one without a request; the most frequent first."""
-    unexplained = {"unparsed": "no reason noted", "failed": "no reason noted"}
+    unexplained = {"unparsed": "no reason recorded", "failed": "no reason recorded"}
     counts = Counter(
         (judgment.verdict, reason)
         for judgment in judgments

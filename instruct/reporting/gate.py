@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from instruct.errors import GateError, InputError, one_line
-from instruct.reporting.schema import Comparison, Judge, Report
+from instruct.reporting.model import Comparison, Judge, Report
 
 # The win rate under the leading policy, or the lower end of its interval, in percent.
 Metric = Literal["win_rate", "win_rate_low"]
@@ -21,24 +21,25 @@ def check_gate(
     judge: str | None = None,
     candidate: str | None = None,
 ) -> str:
-    """Hold every comparison's leading figure to a threshold in percent; what is not there does not reach it.
+    """Compare every leading figure with a threshold in percent; an undefined figure fails.
 
-    A comparison whose judging has not finished, or has not begun though the config names it, fails: half of the pairs
-    says little of the other half.
+    A comparison whose judging has not finished, or has not begun although the config names it, fails: half of the pairs
+    say little about the other half.
 
     Args:
-        judge, candidate: hold these comparisons alone.
+        judge, candidate: check these comparisons only.
 
     Returns:
-        What was reached, in a line.
+        The figures, in a line.
 
     Raises:
-        InputError: a threshold outside 0 to 100, no such metric, or nothing of that judge and candidate in the report.
-        GateError: a figure is below the threshold, or is not there; the message names each.
+        InputError: a threshold outside 0 to 100, an unknown metric, or nothing of that judge and candidate in the
+            report.
+        GateError: a figure is below the threshold or undefined; the message names each.
     """
     check_threshold(fail_under)
     if metric not in METRICS:
-        raise InputError(f"--metric {one_line(metric, 40)}: is none; give one of {', '.join(METRICS)}")
+        raise InputError(f"--metric {one_line(metric, 40)}: unknown metric; give one of {', '.join(METRICS)}")
     wanted = (judge, candidate)
 
     def chosen(*names: str) -> bool:
@@ -46,25 +47,25 @@ def check_gate(
 
     held, below = [], []
     for of, comparison in _comparisons(report):
-        if not chosen(of["name"], comparison["candidate"]):
+        if not chosen(of.name, comparison.candidate):
             continue
-        name = _name(of["name"], comparison["candidate"], comparison["baseline"])
+        name = _name(of.name, comparison.candidate, comparison.baseline)
         value = _figure(comparison, metric)
         held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
         if value is None:
-            below.append(f"{name}: there is no {metric}")
-        elif comparison["partial"]:
+            below.append(f"{name}: {metric} is undefined")
+        elif comparison.partial:
             below.append(f"{name}: judging has not finished")
         elif value < fail_under:
             below.append(f"{name}: {metric} is {value:.2f}")
-    for each in report["not_judged"]:
-        if chosen(each["judge"], each["candidate"]):
-            held.append(name := _name(each["judge"], each["candidate"], each["baseline"]))
-            below.append(f"{name}: is not judged")
+    for each in report.not_judged:
+        if chosen(each.judge, each.candidate):
+            held.append(name := _name(each.judge, each.candidate, each.baseline))
+            below.append(f"{name}: not judged")
     if not held:
-        known = dict.fromkeys(f"{of['name']} on {each['candidate']}" for of, each in _comparisons(report))
+        known = dict.fromkeys(f"{of.name} on {each.candidate}" for of, each in _comparisons(report))
         raise InputError(
-            "--judge and --candidate choose none of the report's comparisons; it has "
+            "--judge and --candidate select no comparison; the report has "
             + (", ".join(one_line(name, 80) for name in known) or "none")
         )
     if below:
@@ -73,22 +74,22 @@ def check_gate(
 
 
 def check_threshold(fail_under: float) -> None:
-    """Refuse a threshold that is no percentage: InputError."""
+    """Refuse a threshold that is not a percentage: InputError."""
     if not 0 <= fail_under <= 100:  # nor is NaN
-        raise InputError(f"--fail-under {fail_under:g}: is no percentage; give a number from 0 to 100")
+        raise InputError(f"--fail-under {fail_under:g}: must be a percentage from 0 to 100")
 
 
 def _comparisons(report: Report) -> Iterator[tuple[Judge, Comparison]]:
-    for judge in report["judges"]:
-        for comparison in judge["comparisons"]:
+    for judge in report.judges:
+        for comparison in judge.comparisons:
             yield judge, comparison
 
 
 def _figure(comparison: Comparison, metric: str) -> float | None:
-    figures = comparison["policies"][comparison["leading"]]
+    figures = comparison.leading_figures
     if metric == "win_rate":
-        return figures["win_rate"]
-    return figures["interval"][0] if figures["interval"] else None
+        return figures.win_rate
+    return figures.interval[0] if figures.interval else None
 
 
 def _name(judge: str, candidate: str, baseline: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from instruct.errors import one_line
-from instruct.reporting.schema import Comparison, Health, LengthHistogram, System
+from instruct.reporting.model import Health, LengthHistogram, System
 
 # More than half of the 4-grams stood in the answer before. Of the 805 published answers of GPT-4 two are so, of
 # text-davinci-003's five.
@@ -80,44 +80,43 @@ def _histogram(lengths: Iterable[int], edges: Sequence[int]) -> LengthHistogram:
     return LengthHistogram(edges=list(edges), counts=counts)
 
 
-def health_warnings(comparison: Comparison, systems: Mapping[str, System]) -> list[str]:
-    """What a reader must know of two systems' answers before believing a verdict on them.
+def health_warnings(candidate: str, baseline: str, finding: str, systems: Mapping[str, System]) -> list[str]:
+    """What a reader must know about two systems' answers before believing a verdict on them.
 
-    `systems`: those whose answers are at hand, by name.
+    `systems`: those whose answers are available, by name; `finding` as in TallyFigures.
     """
-    both = [systems[name] for name in (comparison["candidate"], comparison["baseline"]) if name in systems]
+    both = [systems[name] for name in (candidate, baseline) if name in systems]
+    winner = {"candidate": candidate, "baseline": baseline}.get(finding)
     warnings = [warning for system in both for warning in _faults(system)]
-    return warnings + (_longer(both, comparison) if len(both) == 2 else [])
+    return warnings + (_longer(both, winner) if len(both) == 2 else [])
 
 
 def _faults(system: System) -> list[str]:
-    health, n = system["health"], system["n"]
+    health, n = system.health, system.n
     parts = {
-        "empty": health["empty"],
-        "cut off at the length limit": health["truncated"] or 0,
-        "repetitive": health["repeated"],
+        "empty": health.empty,
+        "cut off at the length limit": health.truncated or 0,
+        "repetitive": health.repeated,
     }
     said = [
         f"{count} of {n} ({100 * count / n:.0f} %) are {fault}"
         for fault, count in parts.items()
         if 100 * count >= FAULTY_PERCENT * n
     ]
-    return [f"the answers of {one_line(system['name'], 60)}: {', '.join(said)}"] if said else []
+    return [f"the answers of {one_line(system.name, 60)}: {', '.join(said)}"] if said else []
 
 
-def _longer(both: Sequence[System], comparison: Comparison) -> list[str]:
+def _longer(both: Sequence[System], winner: str | None) -> list[str]:
     """The longer side, where it is much longer: a win by verbosity shows here."""
-    shorter, longer = sorted(both, key=lambda system: system["health"]["mean_characters"])
-    least, most = shorter["health"]["mean_characters"], longer["health"]["mean_characters"]
+    shorter, longer = sorted(both, key=lambda system: system.health.mean_characters)
+    least, most = shorter.health.mean_characters, longer.health.mean_characters
     if most == least or 100 * (most - least) < LONGER_PERCENT * least:
         return []
-    finding = comparison["policies"][comparison["leading"]]["finding"]
-    winner = comparison[finding] if finding in ("candidate", "baseline") else None  # type: ignore[literal-required]
-    name, other = (one_line(system["name"], 60) for system in (longer, shorter))
+    name, other = (one_line(system.name, 60) for system in (longer, shorter))
     by = f"{100 * (most / least - 1):.0f} % longer" if least else "longer"
-    who = f"the winner's answers ({name})" if winner == longer["name"] else f"the answers of {name}"
-    lost = ", and yet they lost" if winner == shorter["name"] else ""
+    who = f"the winner's answers ({name})" if winner == longer.name else f"the answers of {name}"
+    lost = ", and yet they lost" if winner == shorter.name else ""
     return [
-        f"{who} are {by} than those of {other} (mean {most:.0f} against {least:.0f} characters){lost}; "
-        "judges tend to prefer the longer answer"
+        f"{who} are {by} than those of {other} (mean {most:.0f} and {least:.0f} characters){lost}; judges tend to "
+        "prefer longer answers"
     ]

@@ -7,7 +7,7 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any
 
-from instruct.errors import one_line
+from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.runs import RunDirectory, sha256_of
 
@@ -21,10 +21,10 @@ def lineage_warnings(
     """Where what was judged is not what lies in the run, or was not made the way the run says.
 
     Args:
-        card: the judge's, None where it is gone; judges.changed_card says whether it is another now.
+        card: the judge's, None if it is missing.
         step: what the manifest says of the judging, {} where it says nothing, as of verdicts from elsewhere.
     """
-    found = _package(manifest, card, step)
+    found = [*_changed_card(card, step), *_package(manifest, card, step)]
     for name, judged in step.get("inputs", {}).get("answers", {}).items():
         path = run.answers_path(name)
         shown = one_line(path.stem, 60)
@@ -73,3 +73,15 @@ def _package(manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, A
     if card is None or not card.annotator or not step or None in (judged, now) or judged == now:
         return []
     return [f"alpaca-eval was {one_line(judged, 40)} when these verdicts were made, and is {now} now"]
+
+
+def _changed_card(card: JudgeCard | None, step: dict[str, Any]) -> list[str]:
+    """Whether the card gives other verdicts now than when its verdicts were made, or none at all."""
+    digest = step.get("inputs", {}).get("card")
+    if card is None or digest is None:
+        return []
+    try:
+        changed = card.sha256() != digest
+    except InputError as error:
+        return [f"the judge's card is no longer whole: {one_line(error)}"]
+    return ["the judge's card has changed since these verdicts were made; judge again"] * changed

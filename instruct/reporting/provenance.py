@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from instruct.reporting.schema import Phase, Training, TrainingLog
+from instruct.reporting.model import Phase, Training, TrainingLog
 
 # A figure of a few hundred points shows no more of thousands.
 _MOST_POINTS = 500
@@ -65,7 +65,7 @@ def _training_log(path: Path) -> TrainingLog | None:
         values = {key: [_finite(entry.get(key)) for entry in thinned] for key in ("ce", "cost", "ratio", "grad_norm")}
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return TrainingLog(step=steps, **values) if steps else None  # type: ignore[typeddict-item]
+    return TrainingLog(step=steps, **values) if steps else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -77,7 +77,7 @@ def test_every_interval_holds_the_win_rate_and_mirrors(counts):
     found = every_interval(counts)
     other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
     assert (found["wilson"] is None) == (counts.n_judged == 0)
-    assert (found["bootstrap"] is None) == (found["standard_error"] is None) == (counts.n_judged < 2)
+    assert (found["bootstrap"] is None) == (found.standard_error is None) == (counts.n_judged < 2)
     for name, interval in found.items():
         if interval is None:
             continue
@@ -186,19 +186,19 @@ def test_power_equals_statsmodels(counts):
     found = power(values)
     deviation = np.std(values, ddof=1)
     effect = zt_ind_solve_power(nobs1=len(values), alpha=0.05, power=0.8, ratio=0)
-    assert found["smallest_difference"] == pytest.approx(100 * effect * deviation, rel=1e-3)
+    assert found.smallest_difference == pytest.approx(100 * effect * deviation, rel=1e-3)
     seen = abs(values.mean() - 0.5)
     if seen == 0:
-        assert found["pairs_needed"] is None
-        assert "no difference to show" in found["note"]
+        assert found.pairs_needed is None
+        assert "no difference to show" in found.note
     elif seen / deviation < 0.5:
         needed = zt_ind_solve_power(effect_size=seen / deviation, alpha=0.05, power=0.8, ratio=0)
-        assert found["pairs_needed"] == pytest.approx(needed, rel=1e-3, abs=1)
+        assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1)
 
 
 def test_the_smallest_difference_is_found_in_four_of_five_experiments():
     n, spread = 400, 0.5
-    smallest = power(np.repeat([0.0, 1.0], n // 2))["smallest_difference"] / 100
+    smallest = power(np.repeat([0.0, 1.0], n // 2)).smallest_difference / 100
     rng = np.random.default_rng(0)
     wins = rng.binomial(n, 0.5 + smallest, size=20_000) / n
     found = np.abs(wins - 0.5) > 1.96 * spread / math.sqrt(n)
@@ -208,9 +208,9 @@ def test_the_smallest_difference_is_found_in_four_of_five_experiments():
 @pytest.mark.parametrize(("values", "note"), [([], "fewer than two"), ([1.0], "fewer than two"), ([1.0] * 9, "same")])
 def test_power_without_a_deviation_says_why(values, note):
     found = power(np.array(values))
-    assert (found["smallest_difference"], found["pairs_needed"]) == (None, None)
-    assert note in found["note"]
-    assert "too few" in power(np.array([1.0, 0.0, 1.0]))["note"]
+    assert (found.smallest_difference, found.pairs_needed) == (None, None)
+    assert note in found.note
+    assert "too few" in power(np.array([1.0, 0.0, 1.0])).note
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000))

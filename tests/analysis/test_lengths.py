@@ -49,14 +49,14 @@ def test_the_adjusted_rate_equals_a_likelihood_maximised_and_its_sandwich(seed, 
     rate = 1 / (1 + np.exp(-beta[0]))
     spread = 1.96 * rate * (1 - rate) * np.sqrt(covariance[0, 0])
     found = length_adjusted(scores, difference)
-    assert found["win_rate"] == pytest.approx(100 * rate, abs=1e-4)
-    assert found["interval"] == pytest.approx([100 * (rate - spread), 100 * (rate + spread)], abs=1e-3)
-    assert found["note"] is None
+    assert found.win_rate == pytest.approx(100 * rate, abs=1e-4)
+    assert found.interval == pytest.approx([100 * (rate - spread), 100 * (rate + spread)], abs=1e-3)
+    assert found.note is None
 
 
 def test_a_judge_that_loves_length_alone_is_brought_back_to_even():
     scores, difference = sample(20_000, 3, slope=2.0, level=0.0)
-    low, high = length_adjusted(scores, difference)["interval"]
+    low, high = length_adjusted(scores, difference).interval
     assert 100 * scores.mean() > 57
     assert low < 50 < high
 
@@ -64,7 +64,7 @@ def test_a_judge_that_loves_length_alone_is_brought_back_to_even():
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     truth = 100 / (1 + np.exp(-0.3 * 0.9))  # a tenth are ties: near enough to the rate at equal length
     covered = [
-        low <= truth <= high for low, high in (length_adjusted(*sample(200, seed))["interval"] for seed in range(200))
+        low <= truth <= high for low, high in (length_adjusted(*sample(200, seed)).interval for seed in range(200))
     ]
     assert 0.9 <= np.mean(covered) <= 0.99
 
@@ -74,11 +74,11 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 def test_to_swap_the_sides_mirrors_the_adjusted_rate(seed, level):
     scores, difference = sample(60, seed, level=level)
     one, other = length_adjusted(scores, difference), length_adjusted(1 - scores, -difference)
-    assert one["note"] == other["note"] or "extrapolated" in str(one["note"])
-    if one["win_rate"] is not None:
-        assert other["win_rate"] == pytest.approx(100 - one["win_rate"], abs=1e-4)
-        low, high = one["interval"]
-        assert other["interval"] == pytest.approx([100 - high, 100 - low], abs=1e-3)
+    assert one.note == other.note or "extrapolated" in str(one.note)
+    if one.win_rate is not None:
+        assert other.win_rate == pytest.approx(100 - one.win_rate, abs=1e-4)
+        low, high = one.interval
+        assert other.interval == pytest.approx([100 - high, 100 - low], abs=1e-3)
 
 
 LONGER = np.arange(-20, 20)
@@ -98,20 +98,20 @@ LONGER = np.arange(-20, 20)
 )
 def test_where_there_is_no_estimate_the_note_says_why(scores, difference, note):
     found = length_adjusted(scores, difference)
-    assert (found["win_rate"], found["interval"], found["note"]) == (None, None, note)
+    assert (found.win_rate, found.interval, found.note) == (None, None, note)
 
 
 def test_one_pair_against_the_line_is_enough_for_an_estimate():
     scores = (LONGER > 3).astype(float)
     scores[5] = 1.0
-    assert length_adjusted(scores, LONGER)["win_rate"] is not None
+    assert length_adjusted(scores, LONGER).win_rate is not None
 
 
 def test_a_rate_beyond_what_was_seen_says_so():
     scores, _ = sample(60, 1)
     difference = np.random.default_rng(1).integers(1, 500, size=60)
-    assert "every answer of the candidate is longer" in length_adjusted(scores, difference)["note"]
-    assert "every answer of the candidate is shorter" in length_adjusted(scores, -difference)["note"]
+    assert "every answer of the candidate is longer" in length_adjusted(scores, difference).note
+    assert "every answer of the candidate is shorter" in length_adjusted(scores, -difference).note
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.integers(-30, 30)), min_size=1, max_size=60))
@@ -119,13 +119,13 @@ def test_a_rate_beyond_what_was_seen_says_so():
 def test_bins_equal_the_quintiles_of_pandas(pairs):
     scores, difference = (np.array(side) for side in zip(*pairs, strict=True))
     found = by_difference(scores, difference)
-    assert sum(each["n"] for each in found) == len(pairs)
-    assert all(before["high"] < after["low"] for before, after in itertools.pairwise(found))
+    assert sum(each.n for each in found) == len(pairs)
+    assert all(before.high < after.low for before, after in itertools.pairwise(found))
     for each in found:
-        inside = (difference >= each["low"]) & (difference <= each["high"])
-        assert each["n"] == inside.sum()
-        assert each["win_rate"] == pytest.approx(100 * scores[inside].mean(), abs=1e-6)
-        assert each["interval"] == pytest.approx(wilson_interval(scores[inside].sum(), each["n"]), abs=1e-6)
+        inside = (difference >= each.low) & (difference <= each.high)
+        assert each.n == inside.sum()
+        assert each.win_rate == pytest.approx(100 * scores[inside].mean(), abs=1e-6)
+        assert each.interval == pytest.approx(wilson_interval(scores[inside].sum(), each.n), abs=1e-6)
     if len(np.unique(np.quantile(difference, np.linspace(0, 1, 6)))) == 6:
         theirs = pd.Series(difference).groupby(pd.qcut(difference, 5), observed=True).agg(["min", "max", "count"])
         assert [[each[key] for key in ("low", "high", "n")] for each in found] == theirs.to_numpy().tolist()
@@ -148,5 +148,5 @@ def test_the_adjusted_rate_equals_statsmodels(seed, n, shades):
     rate = 1 / (1 + np.exp(-fit.params[0]))
     spread = 1.96 * rate * (1 - rate) * np.sqrt(fit.cov_params()[0, 0])
     found = length_adjusted(scores, difference)
-    assert found["win_rate"] == pytest.approx(100 * rate, abs=1e-6)
-    assert found["interval"] == pytest.approx([100 * max(0, rate - spread), 100 * min(1, rate + spread)], abs=1e-6)
+    assert found.win_rate == pytest.approx(100 * rate, abs=1e-6)
+    assert found.interval == pytest.approx([100 * max(0, rate - spread), 100 * min(1, rate + spread)], abs=1e-6)

@@ -39,7 +39,7 @@ def test_agreement_is_over_the_pairs_that_both_read():
     (found,) = agreements({"one": one, "other": other})
     assert found == {"judges": ["one", "other"], "n": 2, "agreement": 50.0, "kappa": 0.0}
     (nothing,) = agreements({"one": {"a": "failed"}, "other": {"b": "win"}})
-    assert (nothing["n"], nothing["agreement"], nothing["kappa"]) == (0, None, None)
+    assert (nothing.n, nothing.agreement, nothing.kappa) == (0, None, None)
 
 
 def test_the_majority_over_every_vote_of_three_judges():

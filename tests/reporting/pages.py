@@ -9,8 +9,7 @@ import yaml
 
 from instruct.engines.base import Completion
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.render.page import write_page
-from instruct.reporting.report import build_report
+from instruct.reporting.report import write_report
 from instruct.runs import RunDirectory, write_atomically
 
 PAIRS = 805
@@ -83,7 +82,4 @@ def write_run(folder: Path) -> RunDirectory:
 
 
 def write_test_page(folder: Path) -> Path:
-    run = write_run(folder)
-    report = build_report(run.folder)
-    write_page(run, report, {name: run.outputs / f"{name}.json" for name in ("emo", "mle")})
-    return run.report / "report.html"
+    return write_report(write_run(folder).folder).path.with_suffix(".html")

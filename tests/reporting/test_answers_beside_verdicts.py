@@ -33,12 +33,12 @@ def report_of(instruct, folder, *flags):
 
 def test_both_sides_answers_give_lengths(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json", "--reference", files / "theirs.json")
-    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
+    assert {system["name"]: system["mean_characters"] for system in report.systems} == {"ours": 5, "theirs": 3}
 
 
 def test_one_side_alone(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json")
-    assert [system["name"] for system in report["systems"]] == ["ours"]
+    assert [system["name"] for system in report.systems] == ["ours"]
 
 
 def test_import_takes_them_too(instruct, files):

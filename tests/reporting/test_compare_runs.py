@@ -88,9 +88,9 @@ def test_table_markdown_and_csv_say_the_same(two, tmp_path):
     assert "WARNING" not in table
     write_comparison(rows, tmp_path / "c.csv")
     first, second = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
-    assert (first["difference"], first["held_against"]) == ("", "")
+    assert (first["difference"], first["compared_with"]) == ("", "")
     assert float(second["difference"]) == pytest.approx(100 * 4.5 / 19, abs=1e-6)
-    assert second["held_against"] == "small: emo against mle"
+    assert second["compared_with"] == "small: emo against mle"
     assert [second[key] for key in ("win", "tie", "loss", "unparsed")] == ["14", "1", "4", "1"]
     assert "secret" not in table + markdown + (tmp_path / "c.csv").read_text()
 
@@ -99,12 +99,12 @@ def test_other_prompts_are_named_and_give_no_paired_difference(two):
     store_verdicts(two[0], [WIN] * 22)  # two more than the other
     _, second = compare_runs([run.folder for run in two])
     assert second.difference is None
-    assert "other prompts: 20 against 22, 20 in common; no paired difference" in second.warnings
+    assert "different prompts: 20 and 22, 20 in common; no paired difference" in second.warnings
 
 
 def test_other_answers_of_the_baseline_are_named(two):
     rewrite(two[1].outputs / "mle.json", lambda rows: rows[3].update(output="another"))
-    assert warnings_of(two) == ["other answers of the baseline to 1 of 20 prompts"]
+    assert warnings_of(two) == ["different answers of the baseline to 1 of 20 prompts"]
 
 
 def test_the_same_answers_in_another_file_are_the_same(two):
@@ -114,14 +114,16 @@ def test_the_same_answers_in_another_file_are_the_same(two):
 
 def test_answers_that_are_not_at_hand_are_said_to_be_unknown(two):
     (two[1].outputs / "mle.json").unlink()
-    assert warnings_of(two) == ["the baseline's answers are not at hand: whether they are the same is not known"]
+    assert warnings_of(two) == ["the baseline's answers are missing, so they may differ"]
 
 
 def test_another_version_of_the_judges_card_is_named(two):
     rewrite(two[1].manifest_path, lambda m: m["steps"]["judge/j/emo_vs_mle"]["inputs"].update(card="f" * 64))
-    assert any(warning.startswith("another version of the judge's card: ffffffffffff") for warning in warnings_of(two))
+    assert any(
+        warning.startswith("different version of the judge's card: ffffffffffff") for warning in warnings_of(two)
+    )
     rewrite(two[1].manifest_path, lambda m: m["steps"]["judge/j/emo_vs_mle"]["inputs"].pop("card"))
-    assert warnings_of(two) == ["the version of the judge's card is known for one of the two alone"]
+    assert warnings_of(two) == ["the version of the judge's card is known for only one of the two"]
 
 
 def test_another_policy_and_an_unfinished_judging_are_named(two):
@@ -131,8 +133,8 @@ def test_another_policy_and_an_unfinished_judging_are_named(two):
             Judgment("j", "emo", "mle", n, f"secret prompt {n}", "d", "first", "k", "first") for n in range(12)
         )
     found = warnings_of(two)
-    assert "another policy: single, not strict" in found
-    assert "another order of showing: one, not both" in found
+    assert "different policy: single, not strict" in found
+    assert "pairs shown in different orders: one, not both" in found
     assert "judging has not finished" in found
 
 
@@ -141,7 +143,7 @@ def test_a_judge_that_the_first_run_does_not_have_is_shown_and_said(two, card):
     store_verdicts(two[1], [WIN] * 20, judge="only")
     rows = compare_runs([run.folder for run in two])
     (alone,) = [row for row in rows if row.entry.judge == "only"]
-    assert alone.warnings == ["small has no verdicts of this judge"]
+    assert alone.warnings == ["small has no verdicts by this judge"]
     assert alone.difference is None
 
 
@@ -170,9 +172,9 @@ def test_the_command_prints_writes_and_names_what_it_wrote(instruct, two, tmp_pa
     ("arguments", "message"),
     [
         (["runs/small"], "compare takes two runs or more"),
-        (["runs/small", "./runs/../runs/small"], "is given twice"),
+        (["runs/small", "./runs/../runs/small"], "given twice"),
         (["runs/small", "runs/absent"], "runs/absent is not a run directory"),
-        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: ends in neither .md nor .csv"),
+        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: the extension must be .md or .csv"),
         (["runs/small", "runs/second", "--train.epochs", "3"], "unexpected argument '--train.epochs'"),
     ],
 )

@@ -12,11 +12,12 @@ from huggingface_hub import ModelCard
 
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.exports import write_exports
-from instruct.reporting.exports.csv_table import cell, figures_csv
+from instruct.reporting.exports.csv_table import cell, csv_text
 from instruct.reporting.exports.latex import escape_latex, latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
 from instruct.reporting.report import build_report, write_report
+from instruct.reporting.tables import figures_table, win_rate_tables
 from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -48,7 +49,7 @@ def test_a_report_has_its_exports_and_they_are_the_same_again(judged):
 
 
 def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
-    rows = list(csv.DictReader(io.StringIO(figures_csv(build_report(judged.folder)))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(figures_table(build_report(judged.folder))))))
     assert [(row["judge"], row["policy"], row["leading"]) for row in rows] == [
         (judge, policy, str(policy == "strict").lower())
         for judge in ("j", "k")
@@ -58,14 +59,14 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     assert [first[key] for key in ("win", "tie", "loss", "unparsed", "failed", "n", "n_judged")] == list("4211087")
     assert float(first["win_rate"]) == pytest.approx(100 * 5 / 7, abs=1e-6)
     assert float(first["bound_low"]) == pytest.approx(100 * 5 / 8)
-    comparison = build_report(judged.folder)["judges"][0]["comparisons"][0]
-    interval = comparison["policies"]["strict"]["interval"]
+    comparison = build_report(judged.folder).judges[0].comparisons[0]
+    interval = comparison.policies["strict"].interval
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
     assert (first["interval_method"], first["second_interval_low"]) == ("wilson", "")
-    assert float(first["sign_test_p"]) == comparison["significance"]["sign_test"]["p"] == 0.375  # 4 against 1
+    assert float(first["sign_test_p"]) == comparison.significance.sign_test.p == 0.375  # 4 against 1
     assert rows[1]["sign_test_p"] == ""  # of another policy than the leading one
-    assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
-    assert first["warnings"] == "a judge for tests, not for figures"
+    assert (first["run"], first.candidate, first.baseline) == ("small", "emo", "mle")
+    assert first.warnings == "a judge for tests, not for figures"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_foreign_names_do_nothing_in_any_export(run, card, judge_pairs):
 
 
 def test_latex_has_the_systems_in_rows_and_the_judges_in_columns(judged):
-    text = latex_tables(build_report(judged.folder))
+    text = latex_tables(win_rate_tables(build_report(judged.folder)))
     assert "System & j & k \\\\\n\\midrule\nemo & 71.4 $\\pm$ 14.9 & 100.0 $\\pm$ 0.0 \\\\\n\\bottomrule" in text
     assert "against mle" in text
     assert "j: strict, 7 pairs with a verdict; k: strict, 8 pairs with a verdict." in text
@@ -117,7 +118,7 @@ def test_latex_has_the_systems_in_rows_and_the_judges_in_columns(judged):
 def test_latex_of_a_system_that_a_judge_has_not_read(judged, judge_pairs):
     judge_pairs([UNREAD, UNREAD], judge="k", candidate="third")
     judge_pairs([WIN], judge="j", candidate="third", baseline="other")
-    text = latex_tables(build_report(judged.folder))
+    text = latex_tables(win_rate_tables(build_report(judged.folder)))
     assert "third & -- & -- \\\\" in text
     assert text.count(r"\begin{table}") == 2  # a table per baseline
 
@@ -143,7 +144,7 @@ def test_the_leaderboard_row_is_the_published_one(shared_data, tmp_path):
     ):
         file = folder / f"alpaca-7b.{judge}.annotations.json"
         found = leaderboards(build_report(import_into_run(file, tmp_path / judge, reference=reference).folder))
-        ((ours,),) = (list(csv.DictReader(io.StringIO(text))) for text in found.values())
+        ((ours,),) = (list(csv.DictReader(io.StringIO(csv_text(board)))) for board in found.values())
         with (constants.CURRENT_DIR / "leaderboards" / board).open() as published:
             rows = {row[""]: row for row in csv.DictReader(published)}
         theirs = rows["alpaca-7b"]
@@ -174,7 +175,7 @@ def test_an_adapters_model_card_gets_its_evaluation(judged):
         1,
         "strict",
     )
-    interval = report["judges"][0]["comparisons"][0]["policies"]["strict"]["interval"]
+    interval = report.judges[0].comparisons[0].policies["strict"].interval
     assert first.metric_args["interval_95"] == interval
     assert "# small/emo\n\nText." in text
     assert "Some." in text
@@ -182,7 +183,7 @@ def test_an_adapters_model_card_gets_its_evaluation(judged):
     assert text.count("## Evaluation") == 1
     assert "> **Warning:** a judge for tests, not for figures" in text
     assert "agreement with people: " in text
-    assert f"| j | mle | strict | 7 | 1 | 71.4 | 14.9 | {interval[0]:.1f} to {interval[1]:.1f} |" in text
+    assert f"| j | mle | strict | 7 | 1 | 71.4 | 14.9 | {interval[0]:.1f}–{interval[1]:.1f} |" in text
     assert (judged.adapters / "emo" / "README.md").read_text() == readme
     write_atomically(judged.adapters / "emo" / "README.md", text)  # put in place, the card stays as it is
     assert evaluated_model_cards(judged, report)["emo"] == text

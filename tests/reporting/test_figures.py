@@ -11,10 +11,12 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
+from instruct.analysis.results import LengthBin, LengthFigures
 from instruct.analysis.statistics import Tally
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
+from instruct.reporting.model import Comparison, Judge, Report, System, Training, TrainingLog
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import write_atomically
 
@@ -30,18 +32,19 @@ HOSTILE = [
 
 
 def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes):
-    return {
-        "candidate": candidate,
-        "baseline": baseline,
-        "leading": next(iter(policies)),
-        "policies": {policy: tally_figures(counts) for policy, counts in policies.items()},
-        "length": {"by_difference": list(bins)},
-        "partial": False,
-    } | changes
+    return Comparison.model_construct(
+        candidate=candidate,
+        baseline=baseline,
+        leading=next(iter(policies)),
+        policies={policy: tally_figures(counts) for policy, counts in policies.items()},
+        length=LengthFigures.model_construct(by_difference=list(bins)),
+        partial=False,
+    ).model_copy(update=changes)
 
 
 def judge_of(*comparisons, **changes):
-    return {"name": "j", "model": "m", "warning": None, "comparisons": list(comparisons)} | changes
+    judge = Judge.model_construct(name="j", model="m", warning=None, comparisons=list(comparisons))
+    return judge.model_copy(update=changes)
 
 
 def judge_of_tallies(*tallies, **changes):
@@ -49,21 +52,21 @@ def judge_of_tallies(*tallies, **changes):
 
 
 def bin_of(low, high, n=40, win_rate=50.0, interval=(35.0, 65.0)):
-    return {"low": low, "high": high, "n": n, "win_rate": win_rate, "interval": list(interval)}
+    return LengthBin(low=low, high=high, n=n, win_rate=win_rate, interval=list(interval))
 
 
 def system_of(name, lengths, edges):
     health = answers_health(["x" * length for length in lengths], edges, {})
-    return {"name": name, "n": len(lengths), "health": health}
+    return System.model_construct(name=name, n=len(lengths), health=health)
 
 
 def training_of(name, steps, **curves):
     log = {key: curves.get(key, [None] * len(steps)) for key in ("ce", "cost", "ratio", "grad_norm")}
-    return {"system": name, "objective": "emo, official", "log": {"step": steps, **log}}
+    return Training.model_construct(system=name, objective="emo, official", log=TrainingLog(step=steps, **log))
 
 
 def report_of(*judges, systems=(), trainings=()):
-    return {"judges": list(judges), "systems": list(systems), "trainings": list(trainings)}
+    return Report.model_construct(judges=list(judges), systems=list(systems), trainings=list(trainings))
 
 
 def texts_of(path):
@@ -79,7 +82,8 @@ def whole_report(name="emo"):
     systems = [system_of(name, [10, 20, 300], [0, 100, 200, 301])]
     curve = [2.5, 2.25, None, 2.0]
     training = training_of(name, [5, 10, 15, 20], ce=curve, cost=curve, ratio=curve, grad_norm=curve)
-    return report_of(judge | {"warning": name}, systems=systems, trainings=[training | {"objective": name}])
+    judge.warning, training.objective = name, name
+    return report_of(judge, systems=systems, trainings=[training])
 
 
 def png_of(path):
@@ -93,7 +97,7 @@ def test_every_figure_that_is_listed_is_drawn_in_both_forms(tmp_path):
     report = whole_report()
     draw_figures(report, tmp_path)
     listed = figures(report)
-    assert [figure["name"] for figure in listed] == [
+    assert [figure.name for figure in listed] == [
         "emo",
         "win_rates",
         "length_difference",
@@ -101,25 +105,28 @@ def test_every_figure_that_is_listed_is_drawn_in_both_forms(tmp_path):
         "training",
     ]
     for figure in listed:
-        assert len(png_of(tmp_path / figure["png"]).getcolors(1 << 24)) > 10
-        assert len(texts_of(tmp_path / figure["svg"])) > 10
-    assert len({figure["title"] for figure in listed}) == 5
+        assert len(png_of(tmp_path / figure.png).getcolors(1 << 24)) > 10
+        assert len(texts_of(tmp_path / figure.svg)) > 10
+    assert len({figure.title for figure in listed}) == 5
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")) == sorted(
-        figure[form] for figure in listed for form in ("png", "svg")
+        getattr(figure, form) for figure in listed for form in ("png", "svg")
     )
 
 
 def test_foreign_names_only_show(tmp_path):
     each = [whole_report(name) for name in HOSTILE]
-    report = report_of(*(judge for one in each for judge in one["judges"]))
-    report |= {part: [item for one in each for item in one[part]] for part in ("systems", "trainings")}
+    report = report_of(
+        *(judge for one in each for judge in one.judges),
+        systems=[system for one in each for system in one.systems],
+        trainings=[training for one in each for training in one.trainings],
+    )
     draw_figures(report, tmp_path)
     assert len(figures(report)) == len(HOSTILE) + 4
     for figure in figures(report):
-        root = ElementTree.parse(tmp_path / figure["svg"]).getroot()
+        root = ElementTree.parse(tmp_path / figure.svg).getroot()
         tags = {element.tag.rpartition("}")[2] for element in root.iter()}
         assert not tags & {"script", "image", "foreignObject", "a"}
-        png_of(tmp_path / figure["png"])
+        png_of(tmp_path / figure.png)
 
 
 def test_a_judges_name_cannot_take_another_figures_file():
@@ -129,8 +136,8 @@ def test_a_judges_name_cannot_take_another_figures_file():
 
 def test_what_there_is_no_data_for_is_not_drawn():
     judge = judge_of_tallies(Tally(1))
-    judge["comparisons"][0]["length"] = None
-    without_log = {"system": "emo", "objective": "mle", "log": None}
+    judge.comparisons[0].length = None
+    without_log = Training.model_construct(system="emo", objective="mle", log=None)
     report = report_of(judge, trainings=[without_log])
     assert [drawing.name for drawing in drawings(report)] == ["j", "win_rates"]
 
@@ -175,7 +182,7 @@ def test_the_forest_names_every_judge_comparison_and_policy(tmp_path):
     assert [text for text in texts if text in ("one", "two")] == ["one", "two"]
     assert texts.count("emo vs mle") == texts.count("mle vs base") == 2
     assert (texts.count("strict"), texts.count("single")) == (2, 4)
-    assert texts.count("20.0 (12.1 to 27.9), n = 100") == 2  # 20 ± 1.96 · 100 · sqrt(0.2 · 0.8 / 99)
+    assert texts.count("20.0 (13.3–28.9), n = 100") == 2  # Wilson's
 
 
 def test_the_forest_says_what_its_rates_cannot(tmp_path):
@@ -241,7 +248,7 @@ def test_training_curves_are_drawn_for_what_was_logged(tmp_path):
     steps = list(range(1, 60))
     mle = training_of("mle", steps, ce=[2.0] * 59, grad_norm=[0.5] * 59)
     broken = training_of("emo", steps, ce=[None] * 59)
-    draw_figures(report_of(trainings=[mle, broken | {"objective": "emo, paper"}]), tmp_path)
+    draw_figures(report_of(trainings=[mle, broken.model_copy(update={"objective": "emo, paper"})]), tmp_path)
     texts = texts_of(tmp_path / "figures" / "training.svg")
     assert {"mle (emo, official)", "cross-entropy (nats a token)", "gradient norm"} <= {*texts}
     assert not {"transport cost", "ratio of cross-entropy to cost"} & {*texts}
@@ -257,7 +264,7 @@ def test_what_is_drawn_already_is_left_and_what_changed_is_drawn_again(tmp_path)
     draw_figures(whole_report(), tmp_path)
     files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / "figures").iterdir()}
     report = whole_report()
-    report["trainings"][0]["log"]["ce"][0] = 3.0
+    report.trainings[0].log.ce[0] = 3.0
     draw_figures(report, tmp_path)
     changed = {path.name for path, (time_ns, _) in files.items() if path.stat().st_mtime_ns != time_ns}
     assert changed == {"training.png", "training.svg"}
@@ -274,9 +281,9 @@ def test_the_report_lists_draws_and_shows_them(run, card, judge_pairs, write_ans
         log = [{"loss": 1.0, "step": step, "ce": 2.0 / step, "grad_norm": 0.5} for step in (1, 2, 3)]
         write_atomically(run.adapters / name / "training_log.json", json.dumps(log))
     judge_pairs([("first", "second")] * 30 + [("tie", "tie")] * 10)
-    path = write_report(run.folder)
+    path = write_report(run.folder).path
     report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
-    assert report["figures"] == build_report(run.folder)["figures"]
+    assert report["figures"] == build_report(run.folder).model_dump()["figures"]
     assert [figure["name"] for figure in report["figures"]] == [
         "j",
         "win_rates",

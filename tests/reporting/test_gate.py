@@ -59,14 +59,14 @@ def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):
     judge_pairs([UNREAD, UNREAD])
     for metric in ("win_rate", "win_rate_low"):
         code, _, stderr = instruct("report", run.folder, "--fail-under", "0", "--metric", metric)
-        assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: there is no {metric}\n")
+        assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: {metric} is undefined\n")
 
 
 def test_one_graded_pair_has_no_interval_and_so_no_lower_end(instruct, run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
-    interval = build_report(run.folder)["judges"][0]["comparisons"][0]["policies"]["single"]["interval"]
+    interval = build_report(run.folder).judges[0].comparisons[0].policies["single"].interval
     assert interval is None
     assert instruct("report", run.folder, "--fail-under", "0")[0] == 0
     assert instruct("report", run.folder, "--fail-under", "0", "--metric", "win_rate_low")[0] == 4
@@ -76,7 +76,7 @@ def test_the_lower_end_of_one_counted_pair_is_low(instruct, run, card, write_ans
     card("j")
     write_answers("emo", 1)
     judge_pairs([WIN])
-    interval = build_report(run.folder)["judges"][0]["comparisons"][0]["policies"]["strict"]["interval"]
+    interval = build_report(run.folder).judges[0].comparisons[0].policies["strict"].interval
     assert interval == pytest.approx([20.65, 100], abs=0.01)
     assert instruct("report", run.folder, "--fail-under", "21", "--metric", "win_rate_low")[0] == 4
 
@@ -93,21 +93,21 @@ def test_a_comparison_that_the_config_names_and_nobody_judged_fails(instruct, ju
     config = judged.config() | {"comparisons": [["emo", "mle"]], "judges": [{"card": "j"}, {"card": "absent"}]}
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     code, _, stderr = instruct("report", judged.folder, "--fail-under", "10")
-    assert (code, "absent on emo against mle: is not judged" in stderr) == (4, True)
+    assert (code, "absent on emo against mle: not judged" in stderr) == (4, True)
     assert instruct("report", judged.folder, "--fail-under", "10", "--judge", "j")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--fail-under", "101"], "--fail-under 101: is no percentage"),
-        (["--fail-under", "-1"], "--fail-under -1: is no percentage"),
-        (["--fail-under", "nan"], "--fail-under nan: is no percentage"),
+        (["--fail-under", "101"], "--fail-under 101: must be a percentage"),
+        (["--fail-under", "-1"], "--fail-under -1: must be a percentage"),
+        (["--fail-under", "nan"], "--fail-under nan: must be a percentage"),
         (["--metric", "win_rate"], "--metric requires --fail-under"),
         (["--judge", "j"], "--judge requires --fail-under"),
         (["--candidate", "emo"], "--candidate requires --fail-under"),
-        (["--fail-under", "5", "--judge", "nobody"], "none of the report's comparisons; it has j on emo, k on emo"),
-        (["--fail-under", "5", "--candidate", "mle"], "choose none of the report's comparisons"),
+        (["--fail-under", "5", "--judge", "nobody"], "select no comparison; the report has j on emo, k on emo"),
+        (["--fail-under", "5", "--candidate", "mle"], "select no comparison"),
     ],
 )
 def test_wrong_calls_get_one_line(instruct, judged, flags, message):

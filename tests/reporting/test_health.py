@@ -11,6 +11,7 @@ import pytest
 
 from instruct.data.evaluation import load_answers
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges, repeated_fraction
+from instruct.reporting.model import Health, LengthHistogram, System
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import sha256_of, write_atomically
@@ -24,15 +25,11 @@ def repeats(tokens, n=4):
 
 def system(name, n, **health):
     sound = {"empty": 0, "truncated": None, "repeated": 0, "mean_characters": 100.0}
-    return {"name": name, "n": n, "health": sound | health}
-
-
-def verdict(finding="candidate"):
-    return {"candidate": "a", "baseline": "b", "leading": "single", "policies": {"single": {"finding": finding}}}
+    return System.model_construct(name=name, n=n, health=Health.model_construct(**sound | health))
 
 
 def warnings_on(finding="candidate", a=None, b=None, n=100):
-    return health_warnings(verdict(finding), {"a": system("a", n, **a or {}), "b": system("b", n, **b or {})})
+    return health_warnings("a", "b", finding, {"a": system("a", n, **a or {}), "b": system("b", n, **b or {})})
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -62,13 +59,13 @@ def test_words_marks_and_unspaced_characters_are_what_repeats(text, tokens):
 def test_a_system_is_counted_answer_by_answer():
     outputs = ["", " \n", "again and again and " * 30, "an answer like any other", "x" * 1000]
     health = answers_health(outputs, [0, 100, 500, 1001], {"truncated": 3, "mean_tokens": 70.25})
-    assert (health["empty"], health["repeated"], health["truncated"], health["mean_tokens"]) == (2, 1, 3, 70.25)
+    assert (health.empty, health.repeated, health.truncated, health.mean_tokens) == (2, 1, 3, 70.25)
     lengths = [0, 2, 600, 24, 1000]
-    assert health["mean_characters"] == statistics.fmean(lengths)
-    assert health["median_characters"] == 24
-    assert health["length_histogram"] == {"edges": [0, 100, 500, 1001], "counts": [3, 0, 2]}
+    assert health.mean_characters == statistics.fmean(lengths)
+    assert health.median_characters == 24
+    assert health.length_histogram == LengthHistogram(edges=[0, 100, 500, 1001], counts=[3, 0, 2])
     unknown = answers_health(outputs, [0, 1001], {})
-    assert (unknown["truncated"], unknown["mean_tokens"]) == (None, None)
+    assert (unknown.truncated, unknown.mean_tokens) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +82,7 @@ def test_every_answer_has_its_bar_and_the_bars_one_width(lengths):
     assert str(widths[0]).strip("0") in {"1", "2", "5"}
     assert widths[-1] == widths[0] or beyond <= 0.01 * len(lengths)
     health = answers_health(["x" * min(length, 400) for length in lengths][:50], edges, {})
-    assert sum(health["length_histogram"]["counts"]) == min(50, len(lengths))
+    assert sum(health.length_histogram.counts) == min(50, len(lengths))
     assert edges[-1] > max(lengths)
 
 
@@ -93,24 +90,24 @@ def test_the_histogram_is_numpys(shared_data):
     rows = load_answers(shared_data / "alpaca_eval" / "alpaca-7b.model_outputs.json")
     lengths = [len(row["output"]) for row in rows]
     health = answers_health([row["output"] for row in rows], histogram_edges(lengths), {})
-    counts, _ = np.histogram(lengths, health["length_histogram"]["edges"])
-    assert health["length_histogram"]["counts"] == counts.tolist()
-    assert health["mean_characters"] == pytest.approx(np.mean(lengths))
-    assert health["median_characters"] == np.median(lengths)
+    counts, _ = np.histogram(lengths, health.length_histogram.edges)
+    assert health.length_histogram.counts == counts.tolist()
+    assert health.mean_characters == pytest.approx(np.mean(lengths))
+    assert health.median_characters == np.median(lengths)
 
 
 def test_what_the_rule_calls_repeated_of_published_answers_is_little(shared_data):
     """The threshold is for loops: good answers repeat a phrase, or a table's marks, and are not to be counted."""
     for name, repeated in {"gpt4.model_outputs.json": 2, "reference_text_davinci_003.json": 5}.items():
         outputs = [row["output"] for row in load_answers(shared_data / "alpaca_eval" / name)]
-        assert answers_health(outputs, [0, 10**6], {})["repeated"] == repeated
+        assert answers_health(outputs, [0, 10**6], {}).repeated == repeated
 
 
 def test_a_win_by_verbosity_is_a_warning():
     longer, shorter = {"mean_characters": 900.4}, {"mean_characters": 600.0}
-    said = "50 % longer than those of b (mean 900 against 600 characters)"
+    said = "50 % longer than those of b (mean 900 and 600 characters)"
     assert warnings_on("candidate", longer, shorter) == [
-        f"the winner's answers (a) are {said}; judges tend to prefer the longer answer"
+        f"the winner's answers (a) are {said}; judges tend to prefer longer answers"
     ]
     assert warnings_on("baseline", longer, shorter)[0].startswith(f"the answers of a are {said}, and yet they lost;")
     assert warnings_on("no difference", longer, shorter)[0].startswith(f"the answers of a are {said};")
@@ -123,8 +120,8 @@ def test_empty_answers_have_a_length_too():
     nothing = {"mean_characters": 0.0, "empty": 100}
     assert warnings_on("candidate", {}, nothing) == [
         "the answers of b: 100 of 100 (100 %) are empty",
-        "the winner's answers (a) are longer than those of b (mean 100 against 0 characters); "
-        "judges tend to prefer the longer answer",
+        "the winner's answers (a) are longer than those of b (mean 100 and 0 characters); "
+        "judges tend to prefer longer answers",
     ]
     assert warnings_on("too few", nothing, nothing)[0] == "the answers of a: 100 of 100 (100 %) are empty"
     assert len(warnings_on("too few", nothing, nothing)) == 2
@@ -140,8 +137,8 @@ def test_faults_are_warnings_from_one_answer_in_twenty():
 
 
 def test_answers_that_are_not_at_hand_warn_of_nothing():
-    assert health_warnings(verdict(), {}) == []
-    assert health_warnings(verdict(), {"a": system("a", 10, empty=10)}) == [
+    assert health_warnings("a", "b", "candidate", {}) == []
+    assert health_warnings("a", "b", "candidate", {"a": system("a", 10, empty=10)}) == [
         "the answers of a: 10 of 10 (100 %) are empty"
     ]
 
@@ -154,19 +151,19 @@ def test_the_report_holds_shows_and_warns_of_it(run, card, judge_pairs, write_an
     add_step("answers", results={"emo": made})
     judge_pairs([("first", "second")] * 20)
     report = build_report(run.folder)
-    emo, mle = report["systems"]
-    assert (emo["health"]["truncated"], emo["health"]["repeated"], emo["health"]["mean_tokens"]) == (7, 20, 80.5)
-    assert (mle["health"]["truncated"], mle["health"]["repeated"], mle["health"]["empty"]) == (None, 0, 0)
-    assert emo["health"]["length_histogram"]["edges"] == mle["health"]["length_histogram"]["edges"]
+    emo, mle = report.systems
+    assert (emo.health.truncated, emo.health.repeated, emo.health.mean_tokens) == (7, 20, 80.5)
+    assert (mle.health.truncated, mle.health.repeated, mle.health.empty) == (None, 0, 0)
+    assert emo.health.length_histogram.edges == mle.health.length_histogram.edges
     warnings = [
         "the answers of emo: 7 of 20 (35 %) are cut off at the length limit, 20 of 20 (100 %) are repetitive",
-        "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 against 5 characters); "
-        "judges tend to prefer the longer answer",
+        "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
+        "judges tend to prefer longer answers",
     ]
-    assert report["judges"][0]["comparisons"][0]["warnings"] == warnings
+    assert report.judges[0].comparisons[0].warnings == warnings
     summary = render_summary(report)
     assert all(f"  WARNING: {warning}\n" in summary for warning in warnings)
-    markdown = write_report(run.folder, report).read_text(encoding="utf-8")
+    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
     assert "| emo | emo | e | 20 | 80.5 | 400.0 | 400.0 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown
     assert "| mle | mle | - | 20 | - | 5.0 | 5.0 | - | 0 (0.0 %) | 0 (0.0 %) |" in markdown
     assert "4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)" in markdown
@@ -181,11 +178,11 @@ def test_the_training_log_is_thinned_and_json(run, card, judge_pairs, write_answ
     for text, points in ((json.dumps(entries), 367), (json.dumps(entries[-1:]), None), ("[1", None), ("{}", None)):
         write_atomically(run.adapters / "mle" / "training_log.json", text)
         report = build_report(run.folder)
-        mle, emo = report["trainings"]
-        assert emo["log"] is None
-        assert (len(mle["log"]["step"]) if mle["log"] else None) == points
-        json.dumps(report, allow_nan=False)
+        mle, emo = report.trainings
+        assert emo.log is None
+        assert (len(mle.log.step) if mle.log else None) == points
+        json.dumps(report.model_dump(), allow_nan=False)
         if points:
-            assert mle["log"]["step"][:3] == [1, 4, 7]
-            assert mle["log"]["ce"][1] == pytest.approx(4 / 7, abs=1e-6)
-            assert {*mle["log"]["grad_norm"], *mle["log"]["cost"]} == {None}
+            assert mle.log.step[:3] == [1, 4, 7]
+            assert mle.log.ce[1] == pytest.approx(4 / 7, abs=1e-6)
+            assert {*mle.log.grad_norm, *mle.log.cost} == {None}

@@ -1,4 +1,4 @@
-"""report.schema.json: what the types say, what real reports hold, and strict."""
+"""report.schema.json: what the model says, what real reports hold, and strict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.json_schema import report_schema
+from instruct.reporting.model import report_schema
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE, UNREAD = ("first", "second"), ("second", "first"), ("tie", "tie"), ("unparsed", "failed")
@@ -42,7 +42,7 @@ def written(run, card, write_answers, judge_pairs, judge_showings) -> dict[str, 
     judge_pairs([WIN], judge="k", candidate="third")
     judge_showings(*[{"verdict": "first", "preference": 1.2}] * 4, judge="shades")
     judge_showings(*[{"verdict": "first", "ratings": (7.0, 5.0)}] * 4, judge="ratings")
-    return json.loads(json.dumps(build_report(run.folder)))
+    return json.loads(build_report(run.folder).to_json())
 
 
 def records(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -60,7 +60,7 @@ def at(report: Any, path: tuple[str | int, ...]) -> Any:
 
 
 def test_the_file_is_what_the_types_say(validator):
-    assert validator.schema == report_schema(), "write it again: python -m instruct.reporting.json_schema"
+    assert validator.schema == report_schema(), "write it again: python -m instruct.reporting.model"
 
 
 def test_a_report_with_everything_in_it_is_valid(validator, written):
@@ -108,13 +108,13 @@ def test_reports_of_verdicts_from_elsewhere_and_of_none_are_valid(
     validator, run, card, add_step, shared_data, tmp_path
 ):
     file = shared_data / "alpaca_eval" / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
-    validator.validate(build_report(import_into_run(file, tmp_path / "published").folder))
+    validator.validate(build_report(import_into_run(file, tmp_path / "published").folder).model_dump())
     card("j")
     with JudgmentStore(run.store) as store:
         store.add_judgments([Judgment("j", "a", "b", 0, "p", "d", "first", "k", "failed")])
     add_step("judge/gone/emo_vs_mle", status="stopped", inputs={"answers": {"emo": "", "mle": ""}})
     report = build_report(run.folder)
-    assert report["not_judged"]
-    validator.validate(report)
-    write_report(run.folder, report)
+    assert report.not_judged
+    validator.validate(report.model_dump())
+    write_report(run.folder)
     validator.validate(json.loads((run.report / "report.json").read_text(encoding="utf-8")))

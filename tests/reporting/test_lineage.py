@@ -47,9 +47,9 @@ def change(run: RunDirectory, step: str, part: str, **values: object) -> None:
 
 
 def warnings_of(run: RunDirectory) -> list[str]:
-    (judge,) = build_report(run.folder)["judges"]
-    (comparison,) = judge["comparisons"]
-    return comparison["warnings"]
+    (judge,) = build_report(run.folder).judges
+    (comparison,) = judge.comparisons
+    return comparison.warnings
 
 
 def test_what_fits_together_is_not_warned_of(whole):
@@ -63,11 +63,11 @@ def test_the_report_names_the_hashes_that_it_rests_on(whole):
     for name, digest in weights.items():
         expected |= {f"training data of {name}": "d" * 64, f"adapter_model.safetensors of {name}": digest}
         expected |= {f"weights that answered as {name}": digest}
-    assert report["sha256"] == expected
-    assert {system["name"]: system["sha256"] for system in report["systems"]} == {
+    assert report.sha256 == expected
+    assert {system.name: system.sha256 for system in report.systems} == {
         name: sha256_of(whole.outputs / f"{name}.json") for name in ("emo", "mle")
     }
-    assert report["versions"] == {"instruct": "0.1.0", "torch": "2.13.0"}
+    assert report.versions == {"instruct": "0.1.0", "torch": "2.13.0"}
 
 
 def test_answers_that_changed_since_they_were_judged(whole, write_answers):
@@ -155,8 +155,8 @@ def test_the_difficulty_file_is_named_by_its_hash(whole, tmp_path):
     file, prompts = tmp_path / "difficulty.csv", tmp_path / "prompts.json"
     file.write_text("a")
     prompts.write_text("b")
-    hashes = build_report(whole.folder, Difficulty(file, prompts))["sha256"]
+    hashes = build_report(whole.folder, Difficulty(file, prompts)).sha256
     assert hashes["instruction difficulties"] == sha256_of(file)
     assert hashes["instruction difficulties, prompts of"] == sha256_of(prompts)
     unread = build_report(whole.folder, Difficulty(tmp_path / "absent.csv"))  # no judge here has shades
-    assert "instruction difficulties" not in unread["sha256"]
+    assert "instruction difficulties" not in unread.sha256

@@ -17,9 +17,12 @@ import pytest
 from instruct.cli import main
 from instruct.engines.base import Completion
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.build import build
+from instruct.reporting.model import Report
+from instruct.reporting.read import read_run
 from instruct.reporting.render import page_pairs
 from instruct.reporting.render.page import render_page, write_page
-from instruct.reporting.render.page_pairs import run_pairs
+from instruct.reporting.render.page_pairs import packed_pairs
 from instruct.reporting.report import build_report
 from instruct.runs import write_atomically
 
@@ -44,8 +47,10 @@ def unpacked(packed: str) -> dict:
     return json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
-def answers_of(run):
-    return {name: run.outputs / f"{name}.json" for name in ("emo", "mle")}
+def pairs_of(run):
+    """The packed pairs of a run."""
+    contents = read_run(run.folder)
+    return packed_pairs(build(contents).outcomes, contents.answers)
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def judged(run, card, write_answers, judge_pairs):
 
 def test_the_policy_allows_the_pages_own_blocks_and_nothing_else(judged):
     report = build_report(judged.folder)
-    text = render_page(report, {}, run_pairs(judged, report, answers_of(judged)))
+    text = render_page(report, {}, pairs_of(judged))
     outline = Outline(text)
     policy = next(
         attrs["content"] for tag, attrs in outline.tags if attrs.get("http-equiv") == "Content-Security-Policy"
@@ -100,13 +105,13 @@ def test_a_page_without_pairs_has_neither_their_section_nor_a_link_to_it(judged)
 
 def test_the_pairs_are_those_of_the_store_under_the_leading_policy(judged):
     report = build_report(judged.folder)
-    found = unpacked(run_pairs(judged, report, answers_of(judged)))
+    found = unpacked(pairs_of(judged))
     (comparison,) = found["comparisons"]
-    figures = report["judges"][0]["comparisons"][0]["policies"]["strict"]
+    figures = report.judges[0].comparisons[0].policies["strict"]
     outcomes = [pair["o"] for pair in comparison["pairs"]]
     assert outcomes == ["win", "tie", "unparsed"]
     assert {name: outcomes.count(name) for name in ("win", "tie", "loss", "unparsed", "failed")} == {
-        name: figures[name] for name in ("win", "tie", "loss", "unparsed", "failed")
+        name: getattr(figures, name) for name in ("win", "tie", "loss", "unparsed", "failed")
     }
     assert [pair.get("x") for pair in comparison["pairs"]] == [None, 1, None]
     assert [[each["f"], each["o"]] for each in comparison["pairs"][1]["v"]] == [["first", "win"], ["second", "loss"]]
@@ -122,8 +127,7 @@ def test_single_ratings_and_both_replies_go_along(run, card, write_answers, judg
     with JudgmentStore(run.store) as store:
         store.add_replies("j", [(key, Completion(f"words on {key}"), 0.0) for key in ("one", "two")])
     judge_showings({"verdict": "first", "ratings": (7.0, 5.0), "key": "one two"})
-    report = build_report(run.folder)
-    found = unpacked(run_pairs(run, report, answers_of(run)))
+    found = unpacked(pairs_of(run))
     (verdict,) = found["comparisons"][0]["pairs"][0]["v"]
     assert verdict["g"] == [7.0, 5.0]
     assert [found["texts"][number] for number in verdict["w"]] == ["words on one", "words on two"]
@@ -135,13 +139,13 @@ def test_a_pair_that_is_not_judged_in_full_is_said_to_be_open(run, card, write_a
         write_answers(name, 2)
     judge_showings({"verdict": "first"}, {"verdict": "first"})
     judge_showings({"verdict": "second", "position": "second"})
-    found = unpacked(run_pairs(run, build_report(run.folder), answers_of(run)))
+    found = unpacked(pairs_of(run))
     assert [pair["o"] for pair in found["comparisons"][0]["pairs"]] == ["win", "open"]
 
 
 def test_beyond_so_many_pairs_the_rest_is_counted(judged, monkeypatch):
     monkeypatch.setattr(page_pairs, "MOST_PAIRS", 2)
-    (comparison,) = unpacked(run_pairs(judged, build_report(judged.folder), answers_of(judged)))["comparisons"]
+    (comparison,) = unpacked(pairs_of(judged))["comparisons"]
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
 
 
@@ -164,7 +168,7 @@ def test_805_pairs_of_long_answers_and_replies_stay_below_three_megabytes_and_cu
              for place in ("first", "second")],
         )  # fmt: skip
     report = build_report(run.folder)
-    write_page(run, report, answers_of(run))
+    write_page(run, report, pairs_of(run))
     text = (run.report / "report.html").read_text(encoding="utf-8")
     assert len(text.encode()) < 3_000_000
     found = unpacked(json.loads(Outline(text).blocks["script"][0])["packed"])
@@ -177,14 +181,14 @@ def test_805_pairs_of_long_answers_and_replies_stay_below_three_megabytes_and_cu
 
 def test_the_same_run_gives_the_same_page(judged):
     report = build_report(judged.folder)
-    found = [render_page(report, {}, run_pairs(judged, report, answers_of(judged))) for _ in range(2)]
+    found = [render_page(report, {}, pairs_of(judged)) for _ in range(2)]
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
     ("verdicts", "opening", "warning"),
     [
-        ([("first", "second")] * 3, "Too few pairs to tell", "Too few: 3 pairs with a verdict"),
+        ([("first", "second")] * 3, "Too few pairs to compare", "Too few: 3 pairs with a verdict"),
         ([("unparsed", "failed")] * 3, "No verdict on", "3 of 3 pairs have no verdict (0 unparsed, 3 failed)"),
         ([("first", "second"), ("second", "first")] * 9, "No difference shown between", None),
     ],
@@ -213,30 +217,23 @@ def test_every_number_of_the_comparisons_stands_in_a_table(tmp_path):
     report = build_report(pages.write_run(tmp_path / "run").folder)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", render_page(report, {}, None))
     shown = set(re.findall(r"-?[\d.]+", " ".join(cells)))
-    for judge in report["judges"]:
-        for comparison in judge["comparisons"]:
-            for figures in comparison["policies"].values():
-                counts = [figures[key] for key in ("n", "win", "tie", "loss", "unparsed", "failed")]
+    for judge in report.judges:
+        for comparison in judge.comparisons:
+            for figures in comparison.policies.values():
+                counts = [getattr(figures, key) for key in ("n", "win", "tie", "loss", "unparsed", "failed")]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
-            found = list(rates({k: v for k, v in comparison.items() if k != "significance"}))
-            assert len(found) > 60
+            found = list(rates({k: v for k, v in comparison.model_dump().items() if k != "significance"}))
+            assert len(found) > 40
             assert [value for value in found if f"{value:.1f}" not in shown] == []
     titles = re.findall("<caption>(.*?)</caption>", render_page(report, {}, None))
-    for title in ("Significance and power", "By sub-dataset", "Verdicts with a reason", "Made from", "Versions"):
+    for title in ("Significance and power", "By data set", "Verdicts with a reason", "Made from", "Versions"):
         assert title in titles
     assert "Panel: emo against mle, majority" in titles
 
 
-def test_a_page_is_made_of_a_report_alone(judged, tmp_path):
-    """As of one that was published without its pairs."""
-    report = json.loads(json.dumps(build_report(judged.folder)))
-    for comparison in report["judges"][0]["comparisons"]:
-        for key in ("significance", "length", "parts", "power"):
-            comparison.pop(key, None)
-    for system in report["systems"]:
-        system.pop("health", None)
-    report.pop("figures", None)
-    report.pop("paired", None)
+def test_a_page_is_made_of_report_json_alone(judged):
+    """As of a report that was published without its pairs."""
+    report = Report.model_validate_json(build_report(judged.folder).to_json())
     assert "<h1>" in render_page(report, {}, None)
 
 

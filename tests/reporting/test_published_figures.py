@@ -7,9 +7,11 @@ import json
 import pandas as pd
 import pytest
 
+from instruct.analysis.results import PermutationTest
 from instruct.analysis.statistics import position_statistics
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment
+from instruct.reporting.model import ReasonCount
 from instruct.reporting.report import build_report
 
 
@@ -23,54 +25,54 @@ from instruct.reporting.report import build_report
 def test_alpaca_eval(shared_data, tmp_path, file, kind, counts, win_rate, standard_error, discrete):
     run = import_into_run(shared_data / "alpaca_eval" / f"{file}.annotations.json", tmp_path / "published")
     report = build_report(run.folder)
-    (judge,) = report["judges"]
-    (comparison,) = judge["comparisons"]
-    figures = comparison["policies"][comparison["leading"]]
-    assert (judge["name"], comparison["candidate"]) == (file.removeprefix("alpaca-7b."), "alpaca-7b")
-    assert (comparison["leading"], figures["kind"], figures["n"]) == ("single", kind, 805)
-    assert (figures["win"], figures["tie"], figures["loss"]) == counts
-    assert (figures["win_rate"], figures["standard_error"]) == (win_rate, standard_error)
-    assert figures["discrete_win_rate"] == discrete
-    assert judge["warnings"] == []
-    assert comparison["warnings"] == (
+    (judge,) = report.judges
+    (comparison,) = judge.comparisons
+    figures = comparison.policies[comparison.leading]
+    assert (judge.name, comparison.candidate) == (file.removeprefix("alpaca-7b."), "alpaca-7b")
+    assert (comparison.leading, figures.kind, figures.n) == ("single", kind, 805)
+    assert (figures.win, figures.tie, figures.loss) == counts
+    assert (figures.win_rate, figures.standard_error) == (win_rate, standard_error)
+    assert figures.discrete_win_rate == discrete
+    assert judge.warnings == []
+    assert comparison.warnings == (
         [
-            "the winner's answers (text_davinci_003) are 22 % longer than those of alpaca-7b (mean 482 against 396 "
-            "characters); judges tend to prefer the longer answer"
+            "the winner's answers (text_davinci_003) are 22 % longer than those of alpaca-7b (mean 482 and 396 "
+            "characters); judges tend to prefer longer answers"
         ]
         if kind == "counted"
         else []  # that file holds no answers
     )
-    same = [{"verdict": "tie", "reason": "identical outputs", "n": 16}]
-    assert comparison["reasons"] == (same if kind == "counted" else [])
-    assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]
+    same = [ReasonCount(verdict="tie", reason="identical outputs", n=16)]
+    assert comparison.reasons == (same if kind == "counted" else [])
+    assert comparison.notes == ["these verdicts were read from a file, not made in this run"]
 
 
 def test_the_parts_and_lengths_of_the_published_verdicts(shared_data, tmp_path):
     run = import_into_run(
         shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json", tmp_path / "published"
     )
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
+    ((comparison,),) = [judge.comparisons for judge in build_report(run.folder).judges]
     rows = pd.read_json(shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json")
     scores = rows["preference"].replace(0, 1.5) - 1
-    by_dataset = scores.groupby(rows["dataset"]).agg(["size", "mean"])
-    assert {part["dataset"]: (part["n"], part["win_rate"]) for part in comparison["parts"]} == {
+    by_dataset = scores.groupby(rows.dataset).agg(["size", "mean"])
+    assert {part.dataset: (part.n, part.win_rate) for part in comparison.parts} == {
         str(dataset): (int(row["size"]), pytest.approx(100 * row["mean"], abs=1e-6))
         for dataset, row in by_dataset.iterrows()
     }
-    assert sorted(part["n"] for part in comparison["parts"]) == [80, 129, 156, 188, 252]
-    length = comparison["length"]
-    assert int(length["candidate_mean"]) == 396  # the leaderboard's avg_length of alpaca-7b
+    assert sorted(part.n for part in comparison.parts) == [80, 129, 156, 188, 252]
+    length = comparison.length
+    assert int(length.candidate_mean) == 396  # the leaderboard's avg_length of alpaca-7b
     difference = rows["output_2"].str.len() - rows["output_1"].str.len()
     bins = scores.groupby(pd.qcut(difference, 5), observed=True).mean().tolist()
-    assert [each["win_rate"] / 100 for each in length["by_difference"]] == pytest.approx(bins, abs=1e-8)
+    assert [each.win_rate / 100 for each in length.by_difference] == pytest.approx(bins, abs=1e-8)
     # GPT-4 liked the longer answer better: with answers of one length alpaca-7b does no better for it.
     assert bins == sorted(bins)
-    assert length["adjusted"]["interval"][0] < 26.459627 < length["adjusted"]["interval"][1]
-    assert comparison["significance"]["sign_test"]["p"] < 1e-40
-    assert comparison["significance"]["permutation_test"] == {"p": 1 / 10_001, "resamples": 10_000}
-    figures = comparison["policies"]["single"]
-    assert figures["interval"] == pytest.approx([23.53, 29.61], abs=0.01)
-    assert (figures["interval_method"], figures["second_interval"]) == ("wilson", None)
+    assert length.adjusted.interval[0] < 26.459627 < length.adjusted.interval[1]
+    assert comparison.significance.sign_test.p < 1e-40
+    assert comparison.significance.permutation_test == PermutationTest(p=1 / 10_001, resamples=10_000)
+    figures = comparison.policies["single"]
+    assert figures.interval == pytest.approx([23.53, 29.61], abs=0.01)
+    assert (figures.interval_method, figures.second_interval) == ("wilson", None)
 
 
 def test_auto_j_is_as_consistent_as_published(shared_data):

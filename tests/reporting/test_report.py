@@ -15,6 +15,7 @@ from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.model import Report
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import sha256_of, write_atomically
@@ -35,38 +36,38 @@ def judged(run, card, write_answers, judge_pairs):
 
 
 def only_comparison(run):
-    (judge,) = build_report(run.folder)["judges"]
-    (comparison,) = judge["comparisons"]
+    (judge,) = build_report(run.folder).judges
+    (comparison,) = judge.comparisons
     return comparison
 
 
 def test_the_counts_of_every_policy_sum_up(judged):
     comparison = only_comparison(judged)
-    assert list(comparison["policies"]) == ["strict", "single", "upstream"]
-    assert comparison["leading"] == "strict"
-    for figures in comparison["policies"].values():
-        outcomes = [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")]
-        assert sum(outcomes) == figures["n"] == 25
-        assert figures["n_judged"] == sum(outcomes[:3])
-        assert figures["win_rate"] == pytest.approx(100 * (outcomes[0] + outcomes[1] / 2) / sum(outcomes[:3]))
-        assert figures["bounds"][0] <= figures["win_rate"] <= figures["bounds"][1]
-    strict = comparison["policies"]["strict"]
+    assert list(comparison.policies) == ["strict", "single", "upstream"]
+    assert comparison.leading == "strict"
+    for figures in comparison.policies.values():
+        outcomes = [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed", "failed")]
+        assert sum(outcomes) == figures.n == 25
+        assert figures.n_judged == sum(outcomes[:3])
+        assert figures.win_rate == pytest.approx(100 * (outcomes[0] + outcomes[1] / 2) / sum(outcomes[:3]))
+        assert figures.bounds[0] <= figures.win_rate <= figures.bounds[1]
+    strict = comparison.policies["strict"]
     # 5 x 5 pairs: 9 with a failed one, 7 more with an unparsed one, 9 readable of which 3 agree.
-    assert [strict[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [1, 7, 1, 7, 9]
-    assert (comparison["consistency"], comparison["consistency_n"]) == (pytest.approx(100 / 3), 9)
-    assert (comparison["first_position_rate"], comparison["first_position_n"]) == (50, 20)
-    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (25, 25, False)
-    assert comparison["warnings"] == []
+    assert [getattr(strict, key) for key in ("win", "tie", "loss", "unparsed", "failed")] == [1, 7, 1, 7, 9]
+    assert (comparison.consistency, comparison.consistency_n) == (pytest.approx(100 / 3), 9)
+    assert (comparison.first_position_rate, comparison.first_position_n) == (50, 20)
+    assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (25, 25, False)
+    assert comparison.warnings == []
 
 
 def test_the_judge_that_the_card_names_counts_as_its_authors_do(run, card, write_answers, judge_pairs):
     card("j", verdict={"parser": "pandalm"}, leading_policy="upstream")
     write_answers("emo", 2)
     judge_pairs([("first", "tie"), ("tie", "second")])
-    policies = only_comparison(run)["policies"]
+    policies = only_comparison(run).policies
     assert next(iter(policies)) == "upstream"
-    assert [policies["upstream"][key] for key in ("win", "tie", "loss")] == [1, 1, 0]
-    assert [policies["strict"][key] for key in ("win", "tie", "loss")] == [0, 2, 0]
+    assert [getattr(policies["upstream"], key) for key in ("win", "tie", "loss")] == [1, 1, 0]
+    assert [getattr(policies["strict"], key) for key in ("win", "tie", "loss")] == [0, 2, 0]
 
 
 def test_one_order_leaves_the_policies_of_two_out_and_says_so(run, card, write_answers, judge_pairs):
@@ -74,10 +75,10 @@ def test_one_order_leaves_the_policies_of_two_out_and_says_so(run, card, write_a
     write_answers("emo", 3)
     judge_pairs(["first", "second", "unparsed"])
     comparison = only_comparison(run)
-    assert (comparison["orders"], comparison["leading"], [*comparison["policies"]]) == ("one", "single", ["single"])
-    assert comparison["policies"]["single"]["unparsed"] == 1
-    assert (comparison["partial"], comparison["consistency"]) == (False, None)
-    assert "needs both orders" in comparison["warnings"][0]
+    assert (comparison.orders, comparison.leading, [*comparison.policies]) == ("one", "single", ["single"])
+    assert comparison.policies["single"].unparsed == 1
+    assert (comparison.partial, comparison.consistency) == (False, None)
+    assert "needs both orders" in comparison.warnings[0]
 
 
 def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, judge_pairs, add_step):
@@ -86,12 +87,12 @@ def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, j
     add_step("judge/j/emo_vs_mle", status="started", minutes=None)
     judge_pairs([WIN, WIN, LOSS, "first"])  # stopped between the two orders of the fourth
     comparison = only_comparison(run)
-    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (3, 10, True)
-    assert comparison["policies"]["strict"]["n"] == 3
-    assert comparison["policies"]["single"]["n"] == 4
-    text = write_report(run.folder).read_text(encoding="utf-8")
-    assert "PARTIAL: judging has not finished; 3 of 10 pairs are judged in both orders" in text
-    assert "WARNING: PARTIAL: judging has not finished; 3 of 10" in render_summary(build_report(run.folder))
+    assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (3, 10, True)
+    assert comparison.policies["strict"].n == 3
+    assert comparison.policies["single"].n == 4
+    text = write_report(run.folder).path.read_text(encoding="utf-8")
+    assert "PARTIAL: judging has not finished: 3 of 10 pairs judged in both orders" in text
+    assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in render_summary(build_report(run.folder))
 
 
 def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step, tmp_path):
@@ -102,28 +103,26 @@ def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step,
     config["judges"] = [{"card": by_path}, {"card": "other", "comparisons": [["mle", "baseline"]]}]
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     report = build_report(judged.folder)
-    assert report["not_judged"] == [
+    assert [each.model_dump() for each in report.not_judged] == [
         {"judge": by_path, "candidate": "emo", "baseline": "theirs", "stopped": None},
         {"judge": "other", "candidate": "mle", "baseline": "baseline", "stopped": None},
     ]
-    assert "\n- other: mle against baseline\n" in write_report(judged.folder).read_text(encoding="utf-8")
+    assert "\n- other: mle against baseline\n" in write_report(judged.folder).path.read_text(encoding="utf-8")
     assert render_summary(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
 
 
 @pytest.mark.parametrize("status", ["started", "done"])
 def test_a_judge_that_did_not_finish_is_partial_whatever_stands_in_the_store(judged, add_step, status):
     add_step("judge/j/emo_vs_mle", status=status)
-    assert only_comparison(judged)["partial"] == (status == "started")
+    assert only_comparison(judged).partial == (status == "started")
 
 
 def test_answers_that_changed_since_are_named(judged, add_step, write_answers):
     digests = {name: sha256_of(judged.outputs / f"{name}.json") for name in ("emo", "mle")}
     add_step("judge/j/emo_vs_mle", inputs={"answers": digests, "judge": {"card": "j"}})
-    assert only_comparison(judged)["warnings"] == []
+    assert only_comparison(judged).warnings == []
     write_answers("mle", len(ALL_PAIRS), output="other  answer")
-    assert only_comparison(judged)["warnings"] == [
-        "the answers of mle have changed since they were judged; judge again"
-    ]
+    assert only_comparison(judged).warnings == ["the answers of mle have changed since they were judged; judge again"]
 
 
 def test_verdicts_on_prompts_that_are_gone_are_named(run, card, write_answers, judge_pairs):
@@ -131,8 +130,8 @@ def test_verdicts_on_prompts_that_are_gone_are_named(run, card, write_answers, j
     write_answers("emo", 2)
     judge_pairs([WIN] * 5)
     comparison = only_comparison(run)
-    assert comparison["warnings"] == ["3 verdicts are on prompts that the candidate's answers do not hold"]
-    assert (comparison["pairs_judged"], comparison["pairs_expected"], comparison["partial"]) == (2, 2, False)
+    assert comparison.warnings == ["3 verdicts are on prompts that are not among the candidate's answers"]
+    assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (2, 2, False)
 
 
 def test_answers_from_elsewhere_and_a_card_by_path(run, card, write_answers, judge_pairs, add_step, tmp_path):
@@ -144,30 +143,30 @@ def test_answers_from_elsewhere_and_a_card_by_path(run, card, write_answers, jud
     add_step("judge/j/emo_vs_theirs", inputs={"answers": answers, "judge": {"card": str(tmp_path / "elsewhere" / "j")}})
     judge_pairs([WIN] * 4, baseline="theirs")
     report = build_report(run.folder)
-    assert report["judges"][0]["comparisons"][0]["warnings"] == []
-    assert [system["name"] for system in report["systems"]] == ["emo", "theirs"]
+    assert report.judges[0].comparisons[0].warnings == []
+    assert [system.name for system in report.systems] == ["emo", "theirs"]
 
 
 def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judged, add_step, write_answers):
     path = write_answers("emo", len(ALL_PAIRS), output="four")
     made = {"n": 25, "truncated": 3, "mean_tokens": 91.5, "engine": "vllm 0", "minutes": 2.0}
     add_step("answers", inputs={"prompts": "e" * 64}, results={"emo": {**made, "sha256": sha256_of(path)}})
-    emo, mle = build_report(judged.folder)["systems"]
-    assert (emo["truncated"], emo["mean_tokens"], emo["mean_characters"], emo["n"]) == (3, 91.5, 4, 25)
-    assert (mle["truncated"], mle["mean_tokens"], mle["mean_characters"]) == (None, None, len("secret answer"))
+    emo, mle = build_report(judged.folder).systems
+    assert (emo.truncated, emo.mean_tokens, emo.mean_characters, emo.n) == (3, 91.5, 4, 25)
+    assert (mle.truncated, mle.mean_tokens, mle.mean_characters) == (None, None, len("secret answer"))
     write_answers("emo", len(ALL_PAIRS), output="made by another")
-    assert build_report(judged.folder)["systems"][0]["mean_tokens"] is None
+    assert build_report(judged.folder).systems[0].mean_tokens is None
 
 
 def test_the_report_says_what_the_run_was_made_from(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
-    assert report["schema_version"] == 4
-    assert report["run"] == "small"
-    assert report["config"]["base model"] == "tiny|model, LoRA rank 8"
-    mle, emo = report["trainings"]
-    assert (mle["system"], mle["rows"], mle["steps"]) == ("mle", None, None)
-    assert emo == {
+    assert report.schema_version == 4
+    assert report.run == "small"
+    assert report.config["base model"] == "tiny|model, LoRA rank 8"
+    mle, emo = report.trainings
+    assert (mle.system, mle.rows, mle.steps) == ("mle", None, None)
+    assert emo.model_dump() == {
         "system": "emo",
         "objective": "emo, official",
         "rows": 10,
@@ -177,22 +176,22 @@ def test_the_report_says_what_the_run_was_made_from(judged, add_step):
         "learning_rate": 2e-4,
         "log": None,
     }
-    assert [(phase["step"], phase["minutes"]) for phase in report["phases"]] == [("train/emo", 1.25), ("answers", 3.5)]
-    assert report["machine"]["cores"] == 2
-    assert report["versions"]["torch"] == "2.13.0"
-    assert report["sha256"] == {
+    assert [(phase.step, phase.minutes) for phase in report.phases] == [("train/emo", 1.25), ("answers", 3.5)]
+    assert report.machine["cores"] == 2
+    assert report.versions["torch"] == "2.13.0"
+    assert report.sha256 == {
         "training data of emo": "d" * 64,
         "adapter_model.safetensors of emo": "a" * 64,
         "evaluation prompts": "e" * 64,
     }
-    text = write_report(judged.folder).read_text(encoding="utf-8")
+    text = write_report(judged.folder).path.read_text(encoding="utf-8")
     assert "| emo | emo, official | 10 | 1 | 2 | 5 | 0.0002 |" in text
     assert "| train/emo | done | 1.2 | 2 |" in text
     assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
 
 
 def test_the_files_are_whole_and_the_same_each_time(judged):
-    path = write_report(judged.folder)
+    path = write_report(judged.folder).path
     assert path == judged.report / "report.md"
     files = sorted(file for file in judged.report.rglob("*") if file.is_file())
     names = [str(file.relative_to(judged.report)) for file in files]
@@ -201,7 +200,7 @@ def test_the_files_are_whole_and_the_same_each_time(judged):
     reports = ["report.html", "report.json", "report.md"]
     assert [name for name in names if not name.startswith("exports/")] == [*drawn, *reports]
     before = {file: file.read_bytes() for file in files}
-    assert json.loads(before[judged.report / "report.json"]) == build_report(judged.folder)
+    assert json.loads(before[judged.report / "report.json"]) == build_report(judged.folder).model_dump()
     assert "](figures/j.png)" in path.read_text(encoding="utf-8")
     with Image.open(judged.report / "figures" / "j.png") as image:
         image.load()
@@ -221,12 +220,15 @@ def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, j
     write_answers("emo", 8)
     for judge in ("plain", "demo"):
         judge_pairs([WIN] * 8, judge=judge)
-    text = write_report(run.folder).read_text(encoding="utf-8")
+    text = write_report(run.folder).path.read_text(encoding="utf-8")
     lines = text.splitlines()
     assert lines[2] == "> **Warning, demo:** proves the plumbing, not the models"
     report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
     assert [judge["warning"] for judge in report["judges"]] == ["proves the plumbing, not the models", None]
-    assert render_summary(report).splitlines()[0] == "WARNING: demo: proves the plumbing, not the models"
+    assert (
+        render_summary(Report.model_validate(report)).splitlines()[0]
+        == "WARNING: demo: proves the plumbing, not the models"
+    )
     assert b"proves the plumbing" in (run.report / "figures" / "demo.svg").read_bytes()
     assert b"proves the plumbing" not in (run.report / "figures" / "plain.svg").read_bytes()
 
@@ -237,7 +239,7 @@ def test_the_agreement_with_people_or_its_absence_is_said(run, card, write_answe
     write_answers("emo", 1)
     for judge in ("plain", "measured"):
         judge_pairs([WIN], judge=judge)
-    text = write_report(run.folder).read_text(encoding="utf-8")
+    text = write_report(run.folder).path.read_text(encoding="utf-8")
     assert "Judge plain (nobody/judge-1b); agreement with people: not measured." in text
     assert "Judge measured (nobody/judge-1b); agreement with people: pandalm 66.8 % of 999 (kappa 0.41)." in text
 
@@ -272,28 +274,28 @@ def test_a_judge_whose_card_is_gone_is_reported_with_a_warning(run, write_answer
     write_answers("emo", 3)
     judge_pairs([WIN, WIN, ("first", "first")], judge="gone")
     report = build_report(run.folder)
-    (judge,) = report["judges"]
-    assert judge["comparisons"][0]["policies"]["strict"]["win"] == 2
-    assert judge["comparisons"][0]["leading"] == "strict"
-    (warning,) = judge["warnings"]
+    (judge,) = report.judges
+    assert judge.comparisons[0].policies["strict"].win == 2
+    assert judge.comparisons[0].leading == "strict"
+    (warning,) = judge.warnings
     assert "the judge has no card here (unknown judge 'gone'" in warning
-    assert "agreement with people: unknown, without the judge's card." in render_summary(report)
-    assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).read_text("utf-8")
+    assert "agreement with people: unknown, because the judge's card is missing." in render_summary(report)
+    assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).path.read_text("utf-8")
 
 
 def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):
     (tmp_path / "judges" / "j" / "prompt.txt").write_text("{instruction} {first} {second}")
     inputs = {"answers": {}, "judge": {"card": "j"}, "card": load_judge_card("j").sha256()}
     add_step("judge/j/emo_vs_mle", inputs=inputs)
-    assert only_comparison(judged)["warnings"] == []
+    assert only_comparison(judged).warnings == []
     card("j", notes="other notes", human_agreement={"pandalm": {"pairs": 999}})
-    assert only_comparison(judged)["warnings"] == []
+    assert only_comparison(judged).warnings == []
     card("j", decoding={"temperature": 0.5})
-    assert only_comparison(judged)["warnings"] == [
+    assert only_comparison(judged).warnings == [
         "the judge's card has changed since these verdicts were made; judge again"
     ]
     (tmp_path / "judges" / "j" / "prompt.txt").unlink()
-    (warning,) = only_comparison(judged)["warnings"]
+    (warning,) = only_comparison(judged).warnings
     assert warning.startswith("the judge's card is no longer whole: ")
     assert "prompt.txt: no such prompt file" in warning
 
@@ -304,8 +306,8 @@ def test_a_config_that_trains_the_whole_model(judged):
     config["systems"]["mix"] = {"objective": "mixce", "gamma": 0.8}
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     report = build_report(judged.folder)
-    assert report["config"]["base model"] == "tiny|model, full fine-tuning"
-    assert report["trainings"][-1]["objective"] == "mixce, gamma 0.8"
+    assert report.config["base model"] == "tiny|model, full fine-tuning"
+    assert report.trainings[-1].objective == "mixce, gamma 0.8"
 
 
 def test_reporting_imports_nothing_heavy():
@@ -320,5 +322,5 @@ def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pai
         judge_pairs([WIN] * 4, candidate=candidate, baseline=baseline)
         comparison = Comparison("j", candidate, baseline)
         add_step(comparison.step(), comparison=comparison._asdict())
-    comparisons = build_report(run.folder)["judges"][0]["comparisons"]
-    assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]
+    comparisons = build_report(run.folder).judges[0].comparisons
+    assert [(each.candidate, each.baseline) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]

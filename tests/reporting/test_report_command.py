@@ -97,7 +97,7 @@ def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tm
     figures = comparison["policies"]["single"]
     assert (judge["name"], comparison["candidate"], comparison["baseline"]) == ("nobody_knows", "ours", "theirs")
     assert [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
-    assert judge["description"].startswith("known by its name alone, from the file")
+    assert judge["description"].startswith("known only by its name in the imported file")
     assert "the judge has no card here (unknown judge 'nobody_knows'" in judge["warnings"][0]
     assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]
     assert [system["name"] for system in report["systems"]] == ["ours", "theirs"]

@@ -9,6 +9,7 @@ import pytest
 
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import JudgmentStore
+from instruct.reporting.model import Unjudged
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Difficulty, build_report, write_report
 from instruct.runs import write_atomically
@@ -18,14 +19,14 @@ PROMPT = "{instruction} {first} {second}"
 
 
 def only_comparison(run):
-    (judge,) = build_report(run.folder)["judges"]
-    (comparison,) = judge["comparisons"]
+    (judge,) = build_report(run.folder).judges
+    (comparison,) = judge.comparisons
     return comparison
 
 
 def texts(run):
     report = build_report(run.folder)
-    return write_report(run.folder, report).read_text(encoding="utf-8"), render_summary(report)
+    return write_report(run.folder).path.read_text(encoding="utf-8"), render_summary(report)
 
 
 def test_missing_verdicts_are_counted_with_their_reasons(run, card, write_answers, judge_showings):
@@ -41,11 +42,11 @@ def test_missing_verdicts_are_counted_with_their_reasons(run, card, write_answer
         {"verdict": "second"},
     )
     comparison = only_comparison(run)
-    assert comparison["reasons"] == [
+    assert [each.model_dump() for each in comparison.reasons] == [
         {"verdict": "failed", "reason": "too long: 5000 tokens", "n": 3},
         {"verdict": "failed", "reason": "HTTP 500 <b>x</b>|", "n": 1},
         {"verdict": "tie", "reason": "equal ranks", "n": 1},
-        {"verdict": "unparsed", "reason": "no reason noted", "n": 1},
+        {"verdict": "unparsed", "reason": "no reason recorded", "n": 1},
         {"verdict": "unparsed", "reason": "two verdicts", "n": 1},
     ]
     markdown, terminal = texts(run)
@@ -59,11 +60,11 @@ def test_every_missing_verdict_is_counted_however_many_reasons_there_are(run, ca
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 40)
     judge_showings(*[{"verdict": "failed", "reason": f"reason {number}"} for number in range(40)])
-    reasons = only_comparison(run)["reasons"]
+    reasons = only_comparison(run).reasons
     assert len(reasons) == 21
-    assert sum(each["n"] for each in reasons) == 40
-    assert reasons[-1] == {"verdict": "failed", "reason": "other reasons", "n": 20}
-    assert "\n  37 more without a verdict, for reasons that report.md names\n" in texts(run)[1]
+    assert sum(each.n for each in reasons) == 40
+    assert reasons[-1].model_dump() == {"verdict": "failed", "reason": "other reasons", "n": 20}
+    assert "\n  37 more without a verdict; report.md lists the reasons\n" in texts(run)[1]
 
 
 def test_trimmed_pairs_are_counted_and_announced(run, card, write_answers, judge_showings):
@@ -71,8 +72,8 @@ def test_trimmed_pairs_are_counted_and_announced(run, card, write_answers, judge
     write_answers("emo", 3)
     judge_showings({"verdict": "first", "trimmed": True}, {"verdict": "tie", "trimmed": True}, {"verdict": "second"})
     comparison = only_comparison(run)
-    assert comparison["trimmed"] == 2
-    assert comparison["warnings"] == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
+    assert comparison.trimmed == 2
+    assert comparison.warnings == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
 
 
 def test_what_stopped_the_judging_stands_in_the_report(run, card, write_answers, judge_pairs, add_step):
@@ -82,9 +83,9 @@ def test_what_stopped_the_judging_stands_in_the_report(run, card, write_answers,
     stopped = "the budget of 0.5 USD is used up"
     add_step("judge/j/emo_vs_mle", status="stopped", results={"stopped": stopped, "asked": 8, "notes": ["greedy [x]"]})
     comparison = only_comparison(run)
-    assert (comparison["partial"], comparison["stopped"]) == (True, stopped)
+    assert (comparison.partial, comparison.stopped) == (True, stopped)
     markdown, terminal = texts(run)
-    sentence = f"PARTIAL: judging has not finished ({stopped}); 4 of 10 pairs are judged in both orders; "
+    sentence = f"PARTIAL: judging has not finished ({stopped}): 4 of 10 pairs judged in both orders; "
     assert sentence in markdown
     assert f"WARNING: {sentence}" in terminal
     assert "- greedy \\[x\\]" in markdown
@@ -98,8 +99,9 @@ def test_what_was_stopped_before_its_first_verdict_is_reported(run, card, write_
     inputs = {"answers": {"emo": "1", "elsewhere/theirs.json": "2"}, "judge": {"card": "j"}}
     add_step("judge/j@m/x/emo_vs_theirs", status="stopped", inputs=inputs, results={"stopped": "no money"})
     report = build_report(run.folder)
-    assert report["judges"] == []
-    assert report["not_judged"] == [{"judge": "j@m/x", "candidate": "emo", "baseline": "theirs", "stopped": "no money"}]
+    assert report.judges == []
+    (unjudged,) = report.not_judged
+    assert unjudged == Unjudged(judge="j@m/x", candidate="emo", baseline="theirs", stopped="no money")
     markdown, terminal = texts(run)
     assert "- j&#64;m/x: emo against theirs (no money)" in markdown
     assert terminal == "NOT JUDGED YET: j@m/x: emo against theirs (no money)\n"
@@ -110,17 +112,17 @@ def test_money_is_told_by_judge(run, card, write_answers, judge_pairs):
     for judge in ("dear", "free"):
         card(judge)
         judge_pairs([WIN] * 2, judge=judge)
-    assert "spent" not in texts(run)[1]
+    assert "Spent" not in texts(run)[1]
     with JudgmentStore(run.store) as store:
         store.add_replies("dear", [("a", None, 1.25), ("b", None, 0.5)])
         store.add_replies("gone since", [("c", None, 0.25)])
     report = build_report(run.folder)
-    assert (report["usd"], [(judge["name"], judge["usd"]) for judge in report["judges"]]) == (
+    assert (report.usd, [(judge.name, judge.usd) for judge in report.judges]) == (
         2.0, [("dear", 1.75), ("free", 0.0)]
     )  # fmt: skip
     markdown, terminal = texts(run)
     assert "\nSpent on judging: 2.00 USD (dear 1.75).\n" in markdown
-    assert "\nspent on judging: 2.00 USD (dear 1.75)\n" in terminal
+    assert "\nSpent on judging: 2.00 USD (dear 1.75)\n" in terminal
 
 
 def test_single_ratings_have_means_and_no_position(run, card, write_answers, judge_showings, tmp_path):
@@ -136,11 +138,11 @@ def test_single_ratings_have_means_and_no_position(run, card, write_answers, jud
         {"verdict": "unparsed", "reason": "no rating"},
     )
     comparison = only_comparison(run)
-    assert comparison["ratings"] == {"candidate": 7.0, "baseline": 5.0, "n": 3}
-    assert (comparison["orders"], comparison["consistency"], comparison["first_position_rate"]) == ("alone", None, None)
-    assert (comparison["consistency_n"], comparison["first_position_n"], comparison["warnings"]) == (0, 0, [])
-    figures = comparison["policies"]["single"]
-    assert [figures[key] for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
+    assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3}
+    assert (comparison.orders, comparison.consistency, comparison.first_position_rate) == ("alone", None, None)
+    assert (comparison.consistency_n, comparison.first_position_n, comparison.warnings) == (0, 0, [])
+    figures = comparison.policies["single"]
+    assert [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
     assert "| emo | mle | 7.00 | 5.00 | 3 |" in texts(run)[0]
 
 
@@ -154,26 +156,28 @@ def test_a_weighted_judge_has_both_rates(run, card, write_answers, judge_showing
         {"verdict": "failed", "reason": "no log-probabilities"},
     )
     comparison = only_comparison(run)
-    figures = comparison["policies"]["single"]
-    assert (figures["kind"], figures["win_rate"], figures["discrete_win_rate"]) == ("weighted", 67.142857, 85.714286)
-    assert figures["bounds"] == [58.75, 71.25]
-    assert comparison["length_control"]["win_rate"] is None
+    figures = comparison.policies["single"]
+    assert (figures.kind, figures.win_rate, figures.discrete_win_rate) == ("weighted", 67.142857, 85.714286)
+    assert figures.bounds == [58.75, 71.25]
+    assert comparison.length_control.win_rate is None
     none = "no length-controlled rate: no instruction-difficulty file was given"
-    assert comparison["length_control"]["note"] == none
+    assert comparison.length_control.note == none
     markdown, terminal = texts(run)
-    headline = "emo's weighted win rate is 67.1 % (discrete 85.7 %, n = 7, standard error 7.9)"
+    headline = "emo beats mle: weighted win rate 67.1 % (95 % CI 51.7–82.5, discrete 85.7 %, n = 7)"
     for text in (markdown, terminal):
         assert headline in text
-        assert none in text
-    assert "| emo | mle | **single** | 8 | 6 | 0 | 1 | 0 | 1 | 67.1 | 85.7 | 7.9 | 58.8 to 71.2 |" in markdown
-    assert "Weighted: the win rate is the mean of the judge's preferences" in markdown
+        assert none.capitalize() in text
+    assert (
+        "| emo | mle | single (leads) | 8 | 6 | 0 | 1 | 0 | 1 | 67.1 | 85.7 | 7.9 | 51.7–82.5 | 58.8–71.2 |" in markdown
+    )
+    assert "Weighted judges grade their preference: the win rate is the mean grade" in markdown
 
 
 def test_a_judge_without_shades_has_no_word_on_weights_or_length(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
     judge_pairs([WIN] * 2)
-    assert only_comparison(run)["length_control"] is None
+    assert only_comparison(run).length_control is None
     for text in texts(run):
         assert "eighted" not in text
         assert "length-controlled" not in text
@@ -184,9 +188,9 @@ def test_length_control_needs_the_answers_of_both_sides(run, card, write_answers
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
-    (judge,) = build_report(run.folder, Difficulty(tmp_path / "never read.csv"))["judges"]
-    note = judge["comparisons"][0]["length_control"]["note"]
-    assert note == "no length-controlled rate: the answers of mle are not at hand"
+    (judge,) = build_report(run.folder, Difficulty(tmp_path / "never read.csv")).judges
+    note = judge.comparisons[0].length_control.note
+    assert note == "no length-controlled rate: the answers of mle are missing"
 
 
 def test_the_length_controlled_rate_of_a_difficulty_file(run, card, judge_showings, tmp_path):
@@ -206,11 +210,11 @@ def test_the_length_controlled_rate_of_a_difficulty_file(run, card, judge_showin
     )
     lines = ["instruction,instruction_difficulty", *(f"{prompt},{difficulty}" for prompt, _, difficulty in rows)]
     write_atomically(tmp_path / "difficulty.csv", "\n".join(lines) + "\n")
-    (judge,) = build_report(run.folder, Difficulty(tmp_path / "difficulty.csv"))["judges"]
-    found = judge["comparisons"][0]["length_control"]
-    assert 0 < found["win_rate"] < 100
-    assert 0 < found["standard_error"] < 10
-    assert "difficulties from difficulty.csv, joined on the instruction" in found["note"]
+    (judge,) = build_report(run.folder, Difficulty(tmp_path / "difficulty.csv")).judges
+    found = judge.comparisons[0].length_control
+    assert 0 < found.win_rate < 100
+    assert 0 < found.standard_error < 10
+    assert "difficulties from difficulty.csv, joined on the instruction" in found.note
 
 
 def test_another_model_under_the_same_prompt_is_another_judge(
@@ -221,11 +225,11 @@ def test_another_model_under_the_same_prompt_is_another_judge(
     judge_pairs([WIN] * 2, judge="j@org/other-model")
     add_step("judge/j@org/other-model/emo_vs_mle", inputs={"judge": {"card": "j", "model": "org/other-model"}})
     report = build_report(run.folder)
-    (judge,) = report["judges"]
-    assert (judge["name"], judge["model"], judge["other_model"]) == ("j@org/other-model", "org/other-model", True)
-    assert (judge["human_agreement"], judge["agreement"]) == (None, "not measured")
+    (judge,) = report.judges
+    assert (judge.name, judge.model, judge.other_model) == ("j@org/other-model", "org/other-model", True)
+    assert (judge.human_agreement, judge.agreement) == (None, "not measured")
     for text in texts(run):
-        assert "these figures may not stand beside published ones" in text
+        assert "do not compare these figures with published ones" in text
     assert (run.report / "figures" / "j-org-other-model.png").is_file()
 
 
@@ -238,7 +242,7 @@ def test_agreement_with_people_is_told_as_measured(run, card, write_answers, jud
     write_answers("emo", 2)
     judge_pairs([WIN] * 2)
     report = build_report(run.folder)
-    assert report["judges"][0]["human_agreement"]["pandalm"] == measured
+    assert report.judges[0].human_agreement["pandalm"] == measured
     words = "agreement with people: autoj 1392 pairs, pandalm 37.2 % of 999 (kappa 0.04)."
     for text in texts(run):
         assert words in text
@@ -277,6 +281,6 @@ def test_a_judge_whose_card_broke_since_does_not_stop_the_report(
         path.write_text("nothing: that a card has\n")
     else:
         path.unlink()
-    (judge,) = build_report(run.folder)["judges"]
-    assert judge["comparisons"][0]["policies"]["strict"]["win"] == 2
-    assert damage in judge["warnings"][0]
+    (judge,) = build_report(run.folder).judges
+    assert judge.comparisons[0].policies["strict"].win == 2
+    assert damage in judge.warnings[0]

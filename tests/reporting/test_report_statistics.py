@@ -23,17 +23,17 @@ def test_two_systems_with_one_baseline_are_compared_on_the_prompts_of_both(run, 
     judge_pairs(ours)
     judge_pairs(theirs, candidate="mix")
     judge_pairs([WIN] * 40, candidate="mix", baseline="other")
-    (found,) = build_report(run.folder)["paired"]
+    (found,) = build_report(run.folder).paired
     points = {WIN: 1.0, TIE: 0.5, LOSS: 0.0}
     differences = np.array([points[a] - points[b] for a, b in zip(ours, theirs, strict=True) if b in points])
-    assert (found["judge"], found["policy"], found["first"], found["second"]) == ("j", "strict", "emo", "mix")
-    assert (found["baseline"], found["n"]) == ("mle", 38)
-    assert found["difference"] == pytest.approx(100 * differences.mean(), abs=1e-6)
+    assert (found.judge, found.policy, found.first, found.second) == ("j", "strict", "emo", "mix")
+    assert (found.baseline, found.n) == ("mle", 38)
+    assert found.difference == pytest.approx(100 * differences.mean(), abs=1e-6)
     test = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=9_999, rng=3)
-    assert found["p"] == pytest.approx(test.pvalue, abs=0.02)
+    assert found.p == pytest.approx(test.pvalue, abs=0.02)
     theirs_interval = stats.bootstrap((differences,), np.mean, n_resamples=10_000, method="percentile", rng=1)
     low, high = theirs_interval.confidence_interval
-    assert found["interval"] == pytest.approx([100 * low, 100 * high], abs=1.5)
+    assert found.interval == pytest.approx([100 * low, 100 * high], abs=1.5)
 
 
 def test_parts_add_up_to_the_whole_and_the_leading_policy_is_tested(run, card, write_answers, judge_showings):
@@ -42,17 +42,17 @@ def test_parts_add_up_to_the_whole_and_the_leading_policy_is_tested(run, card, w
         write_answers(name, 9)
     verdicts = ["first"] * 5 + ["second", "tie", "unparsed", "failed"]
     judge_showings(*({"verdict": v, "dataset": "ab"[i % 2]} for i, v in enumerate(verdicts)))
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
-    a, b = comparison["parts"]
-    figures = comparison["policies"]["single"]
-    assert (a["dataset"], a["n"], b["dataset"], b["n"]) == ("a", 5, "b", 4)
-    assert all(a[key] + b[key] == figures[key] for key in ("n", "win", "tie", "loss"))
-    assert (a["unread"], b["unread"]) == (1, 1)
-    assert a["win_rate"] == 87.5
-    assert a["interval"] == pytest.approx(wilson_interval(3.5, 4), abs=1e-6)
-    significance = comparison["significance"]
-    assert significance["sign_test"] == {"p": pytest.approx(2 * 7 / 64), "n": 6}
-    assert significance["permutation_test"] == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
+    ((comparison,),) = [judge.comparisons for judge in build_report(run.folder).judges]
+    a, b = comparison.parts
+    figures = comparison.policies["single"]
+    assert (a.dataset, a.n, b.dataset, b.n) == ("a", 5, "b", 4)
+    assert all(getattr(a, key) + getattr(b, key) == getattr(figures, key) for key in ("n", "win", "tie", "loss"))
+    assert (a.unread, b.unread) == (1, 1)
+    assert a.win_rate == 87.5
+    assert a.interval == pytest.approx(wilson_interval(3.5, 4), abs=1e-6)
+    significance = comparison.significance
+    assert significance.sign_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "n": 6}
+    assert significance.permutation_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
 
 
 def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
@@ -60,15 +60,15 @@ def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, wri
     write_answers("emo", 12, output="a longer answer")
     write_answers("mle", 10, output="short")
     judge_pairs([WIN] * 6 + [LOSS] * 3 + [("failed", "failed")] + [WIN] * 2)
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
-    length = comparison["length"]
-    assert (length["candidate_mean"], length["baseline_mean"]) == (15, 5)
-    (one,) = length["by_difference"]
-    assert (one["low"], one["high"], one["n"], one["win_rate"]) == (10, 10, 9, pytest.approx(200 / 3, abs=1e-6))
-    assert length["adjusted"]["note"] == "fewer than 20 pairs"
+    ((comparison,),) = [judge.comparisons for judge in build_report(run.folder).judges]
+    length = comparison.length
+    assert (length.candidate_mean, length.baseline_mean) == (15, 5)
+    (one,) = length.by_difference
+    assert (one.low, one.high, one.n, one.win_rate) == (10, 10, 9, pytest.approx(200 / 3, abs=1e-6))
+    assert length.adjusted.note == "fewer than 20 pairs"
     (run.outputs / "mle.json").unlink()
-    ((comparison,),) = [judge["comparisons"] for judge in build_report(run.folder)["judges"]]
-    assert comparison["length"] is None
+    ((comparison,),) = [judge.comparisons for judge in build_report(run.folder).judges]
+    assert comparison.length is None
 
 
 def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs):
@@ -84,20 +84,22 @@ def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs)
     card("elsewhere")
     judge_pairs([win] * 8, judge="elsewhere", baseline="other")
     report = build_report(run.folder)
-    (panel,) = report["panels"]
-    assert (panel["candidate"], panel["baseline"]) == ("emo", "mle")
-    assert panel["policies"] == {"alone": "strict", "both": "strict", "sided": "strict"}
-    assert [found["judges"] for found in panel["agreements"]] == [
+    (panel,) = report.panels
+    assert (panel.candidate, panel.baseline) == ("emo", "mle")
+    assert panel.policies == {"alone": "strict", "both": "strict", "sided": "strict"}
+    assert [found.judges for found in panel.agreements] == [
         ["alone", "both"],
         ["alone", "sided"],
         ["both", "sided"],
     ]
-    assert [round(found["kappa"], 2) for found in panel["agreements"]] == [0.59, 0.0, 0.0]
-    assert [panel["majority"][key] for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
-    text = write_report(run.folder, report).read_text(encoding="utf-8")
-    assert "- **majority of 3 judges: no difference shown between emo and mle: emo's win rate is 71.4 %" in text
+    assert [round(found.kappa, 2) for found in panel.agreements] == [0.59, 0.0, 0.0]
+    assert [getattr(panel.majority, key) for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
+    text = write_report(run.folder).path.read_text(encoding="utf-8")
+    assert (
+        "- **majority of 3 judges: no difference shown between emo and mle: win rate 71.4 % (95 % CI 35.9–91.8" in text
+    )
     assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
-    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 62.5 to 75.0 |" in text
+    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 35.9–91.8 | 62.5–75.0 |" in text
     summary = render_summary(report)
     assert "majority of 3 judges: no difference shown between emo and mle" in summary
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
@@ -108,5 +110,5 @@ def test_one_judge_is_no_panel(run, card, write_answers, judge_pairs):
     card("j")
     judge_pairs([("first", "second")] * 6)
     report = build_report(run.folder)
-    assert report["panels"] == []
+    assert report.panels == []
     assert "majority" not in render_markdown(report) + render_summary(report)

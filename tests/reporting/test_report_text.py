@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from instruct.analysis.statistics import Tally
 from instruct.errors import one_line
 from instruct.reporting.comparison import tally_figures
+from instruct.reporting.model import Comparison, Judge
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.render.text import escape_markdown, headline
 from instruct.reporting.report import build_report, write_report
@@ -57,14 +58,14 @@ def hostile_run(run, card, write_answers, judge_pairs):
 
 
 def test_hostile_names_do_nothing_in_the_report(hostile_run):
-    text = write_report(hostile_run.folder).read_text(encoding="utf-8")
+    text = write_report(hostile_run.folder).path.read_text(encoding="utf-8")
     page = MARKDOWN.render(text)
     tags = set(re.findall(r"<[^>]*>", re.sub(r' style="[^"]*"', "", page)))
-    assert {tag for tag in tags if not re.fullmatch(r"</?(h[12]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)} == {
+    assert {tag for tag in tags if not re.fullmatch(r"</?(h[123]|p|ul|li|strong|blockquote|t[a-z]+)>", tag)} == {
         tag for tag in tags if re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<]*" />', tag)
     }
-    headings = re.findall(r"<h\d>(.*)</h\d>", page)
-    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), "Answers", "Made from"]
+    headings = re.findall(r"<h[12]>(.*)</h[12]>", page)
+    assert headings == ["small", *(f"Verdicts of j{number}" for number in range(6)), "Answers", "Training", "Lineage"]
     for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
         head, *rows = table.split("</tr>")[:-1]
         assert {row.count("<td") for row in rows} == {head.count("<th") - head.count("<thead")}
@@ -82,27 +83,23 @@ def test_hostile_names_do_nothing_on_the_terminal(hostile_run):
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
-        (Tally(win=70, loss=30), "j: emo won against mle by 20.0 points over an even 50: emo's win rate is 70.0 % "
-         "(n = 100, standard error 4.6); its 95 % interval, 61.0 to 79.0."),
-        (Tally(win=30, loss=70), "j: mle won against emo by 20.0 points over an even 50: emo's win rate is 30.0 % "
-         "(n = 100, standard error 4.6); its 95 % interval, 21.0 to 39.0."),
-        (Tally(win=50, loss=50), "j: no difference shown between emo and mle: emo's win rate is 50.0 % "
-         "(n = 100, standard error 5.0); its 95 % interval, 40.2 to 59.8, includes 50."),
-        (Tally(win=1), "j: too few pairs to tell emo from mle: emo's win rate is 100.0 % (n = 1, no standard error)."),
-        (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)."),
-        (Tally(win=70, loss=30, failed=50), "j: emo won against mle by 20.0 points over an even 50: emo's win rate is "
-         "70.0 % (n = 100, standard error 4.6); its 95 % interval, 61.0 to 79.0. The pairs without a verdict "
-         "(0 unparsed, 50 failed) could reverse that."),
+        (Tally(win=70, loss=30), "j: emo beats mle: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
+        (Tally(win=30, loss=70), "j: mle beats emo: win rate 70.0 % (95 % CI 60.4–78.1, n = 100)"),
+        (Tally(win=50, loss=50),
+         "j: no difference shown between emo and mle: win rate 50.0 % (95 % CI 40.4–59.6, n = 100)"),
+        (Tally(win=1), "j: too few pairs to compare emo with mle: win rate 100.0 % (n = 1)"),
+        (Tally(unparsed=2, failed=1), "j: no verdict on emo against mle (2 unparsed, 1 failed)"),
+        (Tally(win=70, loss=30, failed=50), "j: emo beats mle: win rate 70.0 % (95 % CI 60.4–78.1, n = 100). "
+         "The pairs without a verdict (0 unparsed, 50 failed) could reverse this"),
+        (Tally(win=1, loss=9, scores=(0.9, *[0.1] * 9)),
+         "j: mle beats emo: weighted win rate 82.0 % (95 % CI 66.3–97.7, discrete 90.0 %, n = 10)"),
     ],
 )  # fmt: skip
 def test_headline(counts, sentence):
-    comparison = {
-        "candidate": "emo",
-        "baseline": "mle",
-        "leading": "strict",
-        "policies": {"strict": tally_figures(counts)},
-    }
-    assert headline({"name": "j"}, comparison, str) == sentence
+    comparison = Comparison.model_construct(
+        candidate="emo", baseline="mle", leading="strict", policies={"strict": tally_figures(counts)}
+    )
+    assert headline(Judge.model_construct(name="j"), comparison, str) == sentence
 
 
 def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, judge_pairs):
@@ -112,4 +109,5 @@ def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, ju
     lines = render_summary(build_report(run.folder)).splitlines()
     table = [line for line in lines if line.startswith(("candidate", "emo  "))]
     assert [line.split()[2] for line in table] == ["policy", "strict", "single", "upstream"]
-    assert table[1].split() == ["emo", "mle", "strict", "1", "2", "0", "1", "66.7", "16.7"]
+    cells = ["emo", "mle", "strict", "(leads)", "4", "1", "2", "0", "1", "0", "66.7", "16.7", "20.8–93.9", "50.0–75.0"]
+    assert table[1].split() == cells

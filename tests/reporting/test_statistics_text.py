@@ -21,35 +21,33 @@ def test_the_figures_stand_in_report_and_terminal(run, card, write_answers, judg
     judge_pairs(([WIN] * 3 + [LOSS]) * 9 + [TIE] * 4)
     judge_pairs(([LOSS] * 3 + [WIN]) * 9 + [TIE] * 4, candidate="mix")
     report = build_report(run.folder)
-    comparison = report["judges"][0]["comparisons"][0]
-    (paired,) = report["paired"]
-    adjusted = comparison["length"]["adjusted"]
+    comparison = report.judges[0].comparisons[0]
+    (paired,) = report.paired
+    adjusted = comparison.length.adjusted
     line = evidence(comparison)
-    assert line.startswith("permutation test p = 0.00")
-    assert "; sign test p = 0.004 over 36 pairs; " in line
-    assert f"win rate at equal length {adjusted['win_rate']:.1f} % (" in line
-    assert f"so many pairs can show {comparison['power']['smallest_difference']:.1f} points" in line
-    assert (paired["difference"], paired["n"]) == (45, 40)
+    assert line.startswith("Sign test: p = 0.004 (36 pairs without ties). ")
+    low, high = adjusted.interval
+    equal = f"{adjusted.win_rate:.1f} % (95 % CI {low:.1f}–{high:.1f})"
+    assert f"Win rate of emo at equal length: {equal}." in line
+    assert line.endswith(f"Minimum detectable difference: {comparison.power.smallest_difference:.1f} points.")
+    assert (paired.difference, paired.n) == (45, 40)
     summary = render_summary(report)
     assert f"\n  {line}\n" in summary
     assert "j: emo minus mix: +45.0 points (" in summary
-    assert "over 40 prompts against mle" in summary
-    markdown = write_report(run.folder, report).read_text(encoding="utf-8")
+    assert "over 40 prompts, both against mle" in summary
+    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
     assert f"  - {line}" in markdown
-    wilson = comparison["policies"]["strict"]["interval"]
-    assert f" | {wilson[0]:.1f} to {wilson[1]:.1f} |" in markdown
-    needed = comparison["power"]["pairs_needed"]
+    wilson = comparison.policies["strict"].interval
+    assert f" | {wilson[0]:.1f}–{wilson[1]:.1f} |" in markdown
+    needed = comparison.power.pairs_needed
     assert (
-        f"| emo | mle | 0.004 | 36 | 0.00{round(1000 * comparison['significance']['permutation_test']['p'])} |"
+        f"| emo | mle | 0.004 | 36 | 0.00{round(1000 * comparison.significance.permutation_test.p)} | 10000 |"
         in markdown
     )
     assert f" | {needed} |" in markdown
     assert "| j | strict | emo | mix | mle | 40 | 45.0 |" in markdown
-    assert sum(each["n"] for each in comparison["length"]["by_difference"]) == 40
-    assert all(
-        f"| {each['low']} to {each['high']} | {each['n']} |" in markdown
-        for each in comparison["length"]["by_difference"]
-    )
+    assert sum(each.n for each in comparison.length.by_difference) == 40
+    assert all(f"| {each.low} to {each.high} | {each.n} |" in markdown for each in comparison.length.by_difference)
 
 
 def test_foreign_names_and_parts_are_shown_and_do_nothing(run, card, write_answers, judge_showings):
@@ -57,8 +55,8 @@ def test_foreign_names_and_parts_are_shown_and_do_nothing(run, card, write_answe
     write_answers("emo", 8)
     datasets = ["<b>a|b</b>", "[red]plain"]
     judge_showings(*({"verdict": "first", "dataset": datasets[n % 2]} for n in range(8)))
-    markdown = write_report(run.folder).read_text(encoding="utf-8")
-    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 4 | 4 | 0 | 0 | 0 | 100.0 | 51.0 to 100.0 |" in markdown
+    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    assert "| emo | mle | &lt;b&gt;a\\|b&lt;/b&gt; | 4 | 4 | 0 | 0 | 0 | 100.0 | 51.0–100.0 |" in markdown
     assert "\\[red\\]plain" in markdown
 
 
@@ -67,8 +65,8 @@ def test_without_a_verdict_nothing_is_said(run, card, write_answers, judge_pairs
     write_answers("emo", 2)
     judge_pairs([("failed", "failed")] * 2)
     report = build_report(run.folder)
-    assert evidence(report["judges"][0]["comparisons"][0]) is None
-    assert "permutation" not in render_summary(report)
+    assert evidence(report.judges[0].comparisons[0]) is None
+    assert "Sign test" not in render_summary(report)
 
 
 def test_a_p_value_is_never_nothing():

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 from instruct.errors import one_line
-from instruct.reporting.exports.csv_table import figures_csv
+from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.exports.latex import latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
-from instruct.reporting.schema import Report
+from instruct.reporting.model import Report
+from instruct.reporting.tables import figures_table, win_rate_tables
 from instruct.runs import RunDirectory, write_atomically
 
 
@@ -24,9 +25,9 @@ def write_exports(run: RunDirectory, report: Report) -> list[Path]:
         The files' paths.
     """
     folder = run.report / "exports"
-    texts = {"figures.csv": figures_csv(report), "tables.tex": latex_tables(report)}
-    for (judge, baseline), text in leaderboards(report).items():
-        texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = text
+    texts = {"figures.csv": csv_text(figures_table(report)), "tables.tex": latex_tables(win_rate_tables(report))}
+    for (judge, baseline), board in leaderboards(report).items():
+        texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
     for system, text in evaluated_model_cards(run, report).items():
         texts[_unique(f"model-card-{_stem(system)}", ".md", texts)] = text
     for name, text in texts.items():

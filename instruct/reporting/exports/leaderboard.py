@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import Any
-
-from instruct.reporting.exports.csv_table import cell
-from instruct.reporting.schema import Comparison, Report
+from instruct.reporting.model import Comparison, Report
+from instruct.reporting.tables import Table, Value
 
 COLUMNS = (
     "win_rate",
@@ -24,46 +20,38 @@ COLUMNS = (
 )
 
 
-def leaderboards(report: Report) -> dict[tuple[str, str], str]:
-    """By judge and baseline, a leaderboard's CSV with a row per candidate: a leaderboard has one of each.
+def leaderboards(report: Report) -> dict[tuple[str, str], Table]:
+    """By judge and baseline, a leaderboard with a row per candidate.
 
     The columns are those of weighted_alpaca_eval_gpt4_turbo_leaderboard.csv in the package alpaca_eval
     (leaderboards/data_AlpacaEval_2): the first one, without a header, is the system's name. The figures are those of
-    the policy `single`, one order a pair, as AlpacaEval asks. `n_total` counts the pairs with a verdict, as its win
-    rate does; `avg_length` is the whole mean of characters of the candidate's answers (alpaca_eval.main.evaluate),
-    empty where they are not at hand; `mode` is the package's default for rows that its authors did not make.
+    the policy `single`, one order per pair, as in AlpacaEval. `n_total` counts the pairs with a verdict, as AlpacaEval
+    does; `avg_length` is the truncated mean of characters of the candidate's answers
+    (alpaca_eval.main.evaluate), empty if these are missing; `mode` is the package's default for rows that its authors
+    did not make.
     """
-    lengths = {system["name"]: system["mean_characters"] for system in report["systems"]}
-    boards: dict[tuple[str, str], list[list[Any]]] = {}
-    for judge in report["judges"]:
-        for comparison in judge["comparisons"]:
-            row = _row(comparison, lengths.get(comparison["candidate"]))
-            boards.setdefault((judge["name"], comparison["baseline"]), []).append(row)
-    return {names: _csv(rows) for names, rows in boards.items()}
+    lengths = {system.name: system.mean_characters for system in report.systems}
+    boards: dict[tuple[str, str], list[list[Value]]] = {}
+    for judge in report.judges:
+        for comparison in judge.comparisons:
+            row = _row(comparison, lengths.get(comparison.candidate))
+            boards.setdefault((judge.name, comparison.baseline), []).append(row)
+    return {names: Table("Leaderboard", ["", *COLUMNS], rows) for names, rows in boards.items()}
 
 
-def _row(comparison: Comparison, length: float | None) -> list[Any]:
-    figures = comparison["policies"]["single"]
-    controlled = comparison["length_control"]
+def _row(comparison: Comparison, length: float | None) -> list[Value]:
+    figures, controlled = comparison.policies["single"], comparison.length_control
     return [
-        comparison["candidate"],
-        figures["win_rate"],
-        figures["standard_error"],
-        figures["win"],
-        figures["loss"],
-        figures["tie"],
-        figures["n_judged"],
-        figures["discrete_win_rate"],
+        comparison.candidate,
+        figures.win_rate,
+        figures.standard_error,
+        figures.win,
+        figures.loss,
+        figures.tie,
+        figures.n_judged,
+        figures.discrete_win_rate,
         "community",
         None if length is None else int(length),
-        controlled["win_rate"] if controlled else None,
-        controlled["standard_error"] if controlled else None,
+        controlled.win_rate if controlled else None,
+        controlled.standard_error if controlled else None,
     ]
-
-
-def _csv(rows: list[list[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["", *COLUMNS])
-    writer.writerows([cell(value) for value in row] for row in rows)
-    return text.getvalue()

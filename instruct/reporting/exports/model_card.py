@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 
 from instruct.errors import one_line
-from instruct.reporting.render.text import escape_markdown, headline, judge_warnings, number, span, trust
-from instruct.reporting.schema import Comparison, Judge, Report
+from instruct.reporting.model import Comparison, Judge, Report
+from instruct.reporting.render.markdown import table_lines
+from instruct.reporting.render.text import escape_markdown, headline, judge_warnings, trust
+from instruct.reporting.tables import leading_table
 from instruct.runs import RunDirectory
 
 _HEADING = "## Evaluation"
@@ -23,7 +25,7 @@ def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
     Of a system that the run trained this is adapters/SYSTEM/README.md, with the metadata and the section put in; of
     any other, the metadata and the section alone.
     """
-    candidates = dict.fromkeys(each["candidate"] for judge in report["judges"] for each in judge["comparisons"])
+    candidates = dict.fromkeys(each.candidate for judge in report.judges for each in judge.comparisons)
     cards = {}
     for candidate in candidates:
         path = run.adapters / candidate / "README.md"
@@ -43,19 +45,19 @@ def model_index(report: Report, candidate: str) -> list[dict[str, Any]]:
     metrics = [
         {
             "type": "win_rate",
-            "name": f"win rate against {one_line(comparison['baseline'], 60)}, judge {one_line(judge['name'], 60)}",
-            "value": round(figures["win_rate"], 2),
+            "name": f"win rate against {one_line(comparison.baseline, 60)}, judge {one_line(judge.name, 60)}",
+            "value": round(figures.win_rate, 2),
             "args": {
-                "judge_model": one_line(judge["model"], 100),
-                "policy": comparison["leading"],
-                "n": figures["n_judged"],
-                "without_verdict": figures["unparsed"] + figures["failed"],
-                "standard_error": figures["standard_error"],
-                "interval_95": figures["interval"],
+                "judge_model": one_line(judge.model, 100),
+                "policy": comparison.leading,
+                "n": figures.n_judged,
+                "without_verdict": figures.unparsed + figures.failed,
+                "standard_error": figures.standard_error,
+                "interval_95": figures.interval,
             },
         }
         for judge, comparison in _of(report, candidate)
-        if (figures := comparison["policies"][comparison["leading"]])["win_rate"] is not None
+        if (figures := comparison.leading_figures).win_rate is not None
     ]
     if not metrics:
         return []
@@ -69,28 +71,10 @@ def evaluation_section(report: Report, candidate: str) -> str:
     lines = [_HEADING, "", f"Answers to `{evaluation_set(report).replace('`', '')}`, judged in pairs.", ""]
     judges: dict[str, Judge] = {}
     for judge, comparison in _of(report, candidate):
-        judges[judge["name"]] = judge
+        judges[judge.name] = judge
         lines += [f"- {headline(judge, comparison, escape_markdown)}"]
-        lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison["warnings"]]
-    lines += [
-        "",
-        "| judge | baseline | policy | n | without verdict | win rate % | std. error | 95 % interval |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for judge, comparison in _of(report, candidate):
-        figures = comparison["policies"][comparison["leading"]]
-        cells = [
-            escape_markdown(judge["name"]),
-            escape_markdown(comparison["baseline"]),
-            comparison["leading"],
-            str(figures["n_judged"]),
-            str(figures["unparsed"] + figures["failed"]),
-            number(figures["win_rate"]),
-            number(figures["standard_error"]),
-            span(figures["interval"]),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.append("")
+        lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison.warnings]
+    lines += ["", *table_lines(leading_table(_of(report, candidate))), ""]
     for judge in judges.values():
         lines += [f"> **Warning:** {escape_markdown(warning, 1000)}\n" for warning in judge_warnings(judge)]
         lines += [trust(judge, escape_markdown), ""]
@@ -99,7 +83,7 @@ def evaluation_section(report: Report, candidate: str) -> str:
 
 def evaluation_set(report: Report) -> str:
     """The name of the prompts, as the config has it; the run's, where verdicts are from elsewhere."""
-    return one_line(report["config"].get("answered", report["run"]).partition(",")[0], 100)
+    return one_line(report.config.get("answered", report.run).partition(",")[0], 100)
 
 
 def _with_evaluation(card: str, report: Report, candidate: str) -> str:
@@ -128,9 +112,9 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
 def _of(report: Report, candidate: str) -> list[tuple[Judge, Comparison]]:
     return [
         (judge, comparison)
-        for judge in report["judges"]
-        for comparison in judge["comparisons"]
-        if comparison["candidate"] == candidate
+        for judge in report.judges
+        for comparison in judge.comparisons
+        if comparison.candidate == candidate
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from instruct.reporting.figures.canvas import Drawing
@@ -9,28 +10,35 @@ from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_lengt
 from instruct.reporting.figures.outcomes import outcomes
 from instruct.reporting.figures.training import training_curves
 from instruct.reporting.figures.win_rates import win_rates
-from instruct.reporting.judges import figure_names
-from instruct.reporting.schema import Figure, Judge, Report
+from instruct.reporting.model import Figure, Judge, Report
 
 _FOLDER = "figures"
 _OWN = ("win_rates", "length_difference", "answer_lengths", "training")
 
 
 def outcome_names(judges: list[Judge]) -> dict[str, str]:
-    """Which figure shows the outcomes by each judge."""
-    return figure_names(judges, _OWN)
+    """The name of the figure, a file's stem, with each judge's outcomes.
+
+    Names that differ only in case, or that come down to the same stem, get a number.
+    """
+    found: dict[str, str] = {}
+    for number, judge in enumerate(judges, 1):
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", judge.name).strip("-")[:60] or "judge"
+        taken = {other.lower() for other in [*_OWN, *found.values()]}
+        found[judge.name] = f"{stem}-{number}" if stem.lower() in taken else stem
+    return found
 
 
 def drawings(report: Report) -> list[Drawing]:
     """What there is to draw of a report, in the order in which a reader wants it; `figures` of it is not read."""
-    judges = report["judges"]
+    judges = report.judges
     names = outcome_names(judges)
     found = [
-        *(outcomes(judge, names[judge["name"]]) for judge in judges),
+        *(outcomes(judge, names[judge.name]) for judge in judges),
         win_rates(judges),
         win_rate_by_length(judges),
-        answer_lengths(report["systems"]),
-        training_curves(report["trainings"]),
+        answer_lengths(report.systems),
+        training_curves(report.trainings),
     ]
     return [drawing for drawing in found if drawing]
 

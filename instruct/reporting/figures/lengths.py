@@ -19,7 +19,7 @@ from instruct.reporting.figures.canvas import (
     left_margin,
     picture_of,
 )
-from instruct.reporting.schema import Judge, System
+from instruct.reporting.model import Judge, System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +34,14 @@ def win_rate_by_length(judges: list[Judge]) -> Drawing | None:
     """By judge and comparison; None where no comparison's answers are at hand."""
     panels = [
         {
-            "judge": judge["name"],
-            "names": [comparison["candidate"], comparison["baseline"]],
-            "bins": length["by_difference"],
-            "win_rate": comparison["policies"][comparison["leading"]]["win_rate"],
+            "judge": judge.name,
+            "names": [comparison.candidate, comparison.baseline],
+            "bins": [each.model_dump() for each in length.by_difference],
+            "win_rate": comparison.leading_figures.win_rate,
         }
         for judge in judges
-        for comparison in judge["comparisons"]
-        if (length := comparison["length"]) and length["by_difference"]
+        for comparison in judge.comparisons
+        if (length := comparison.length) and length.by_difference
     ]
     title = "Win rate by how much longer the candidate's answer is than the baseline's"
     return Drawing("length_difference", title, panels, _draw_differences) if panels else None
@@ -51,11 +51,11 @@ def answer_lengths(systems: list[System]) -> Drawing | None:
     """A histogram a system, on one axis; None without answers."""
     rows = [
         {
-            "name": system["name"],
-            "n": system["n"],
-            "mean": system["health"]["mean_characters"],
-            "median": system["health"]["median_characters"],
-            **system["health"]["length_histogram"],
+            "name": system.name,
+            "n": system.n,
+            "mean": system.health.mean_characters,
+            "median": system.health.median_characters,
+            **system.health.length_histogram.model_dump(),
         }
         for system in systems
     ]

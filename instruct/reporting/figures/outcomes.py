@@ -19,7 +19,7 @@ from instruct.reporting.figures.canvas import (
     picture_of,
     versus,
 )
-from instruct.reporting.schema import Judge
+from instruct.reporting.model import Judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,15 +38,15 @@ def outcomes(judge: Judge, name: str) -> Drawing:
     """The outcomes under each comparison's leading policy, by one judge."""
     rows = [
         {
-            "names": [comparison["candidate"], comparison["baseline"]],
-            "policy": comparison["leading"],
-            "figures": comparison["policies"][comparison["leading"]],
-            "partial": comparison["partial"],
+            "names": [comparison.candidate, comparison.baseline],
+            "policy": comparison.leading,
+            "figures": comparison.leading_figures.model_dump(),
+            "partial": comparison.partial,
         }
-        for comparison in judge["comparisons"]
+        for comparison in judge.comparisons
     ]
-    data = {"judge": judge["name"], "model": judge["model"], "warning": judge["warning"], "rows": rows}
-    return Drawing(name, f"Wins, ties and losses by the verdicts of {judge['name']}", data, _draw)
+    data = {"judge": judge.name, "model": judge.model, "warning": judge.warning, "rows": rows}
+    return Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", data, _draw)
 
 
 def _draw(data: dict[str, Any]) -> Picture:

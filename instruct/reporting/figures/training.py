@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
 from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, picture_of
-from instruct.reporting.schema import Training
+from instruct.reporting.model import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -27,9 +27,9 @@ _SPIKE = 20
 def training_curves(trainings: list[Training]) -> Drawing | None:
     """A panel for each of the four that was logged, a line a system; None without a log."""
     logs = [
-        {"name": training["system"], "objective": training["objective"], "log": training["log"]}
+        {"name": training.system, "objective": training.objective, "log": training.log.model_dump()}
         for training in trainings
-        if training["log"]
+        if training.log
     ]
     title = "Training: cross-entropy, transport cost, their ratio and the gradient norm over the steps"
     return Drawing("training", title, logs, _draw) if logs else None

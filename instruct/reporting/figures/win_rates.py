@@ -18,7 +18,7 @@ from instruct.reporting.figures.canvas import (
     axes_at,
     picture_of,
 )
-from instruct.reporting.schema import Judge
+from instruct.reporting.model import Judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,17 +34,17 @@ def win_rates(judges: list[Judge]) -> Drawing | None:
     """Over judges, comparisons and policies, with the 95 % interval from the standard error; None without a verdict."""
     rows = [
         {
-            "judge": judge["name"],
-            "warning": judge["warning"],
-            "names": [comparison["candidate"], comparison["baseline"]],
+            "judge": judge.name,
+            "warning": judge.warning,
+            "names": [comparison.candidate, comparison.baseline],
             "policy": policy,
-            "leads": policy == comparison["leading"],
-            "partial": comparison["partial"],
-            **{key: figures[key] for key in ("win_rate", "interval", "n_judged", "finding")},
+            "leads": policy == comparison.leading,
+            "partial": comparison.partial,
+            **{key: getattr(figures, key) for key in ("win_rate", "interval", "n_judged", "finding")},
         }
         for judge in judges
-        for comparison in judge["comparisons"]
-        for policy, figures in comparison["policies"].items()
+        for comparison in judge.comparisons
+        for policy, figures in comparison.policies.items()
     ]
     if len(rows) > _MOST_ROWS:
         rows = [row for row in rows if row["leads"]]
@@ -116,7 +116,7 @@ def _limits(rows: list[dict[str, Any]]) -> tuple[float, float]:
 def _said(row: dict[str, Any]) -> str:
     if row["win_rate"] is None:
         return "no verdict"
-    interval = f" ({row['interval'][0]:.1f} to {row['interval'][1]:.1f})" if _has_interval(row) else ", too few"
+    interval = f" ({row['interval'][0]:.1f}–{row['interval'][1]:.1f})" if _has_interval(row) else ", too few"
     partial = ", PARTIAL" if row["partial"] else ""
     return f"{row['win_rate']:.1f}{interval}, n = {row['n_judged']}{partial}"
 

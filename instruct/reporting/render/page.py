@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from instruct.reporting.render.cautions import cautions
-from instruct.reporting.render.page_pairs import run_pairs
-from instruct.reporting.render.page_tables import Table, clean, comparison_tables, lineage_tables, report_tables
+from instruct.errors import one_line
+from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.text import (
+    capital,
+    cautions,
+    evidence,
     kappas,
     length_control,
     majority_headline,
@@ -24,7 +25,7 @@ from instruct.reporting.render.text import (
     unjudged,
     verdict,
 )
-from instruct.reporting.schema import Comparison, Judge, Report, TallyFigures
+from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.runs import RunDirectory, write_atomically
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -66,25 +67,23 @@ class View:
     tables: list[Table]
 
 
-def write_page(run: RunDirectory, report: Report, answers: dict[str, Path]) -> None:
-    """Write report/report.html beside the report's other files, with its figures and the pairs of the run.
+def write_page(run: RunDirectory, report: Report, pairs: str | None) -> None:
+    """Write report/report.html next to the report's other files, with its figures and pairs.
 
     Args:
-        answers: a system's name to its file of answers.
+        pairs: as in render_page.
     """
-    page = render_page(report, page_figures(report, run.report), run_pairs(run, report, answers))
-    write_atomically(run.report / "report.html", page)
+    write_atomically(run.report / "report.html", render_page(report, page_figures(report, run.report), pairs))
 
 
 def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) -> str:
     """report.html.
 
-    The page's policy (Content-Security-Policy) allows its own style sheet and script by their hashes, and images that
-    stand in it: nothing else runs, and nothing is loaded. Names are escaped; prompts, answers and replies come as JSON
-    and are shown with `textContent` alone.
+    The page's policy (Content-Security-Policy) allows its own style sheet and script by their hashes, and embedded
+    images: nothing else runs, and nothing is loaded. Names are escaped; prompts, answers and replies come as JSON and
+    are shown with `textContent` only.
 
     Args:
-        report: what build_report made.
         figures: a figure's title to its SVG file; shown as an image, in which nothing can run.
         pairs: what page_pairs.packed_pairs made, in the order of the report's comparisons; None: a page without them.
     """
@@ -99,24 +98,23 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         keep_trailing_newline=True,
     )
     style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    views = [_view(judge, comparison) for judge in report["judges"] for comparison in judge["comparisons"]]
+    views = [_view(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
     return environment.get_template("report.html.jinja").render(
-        run=clean(report["run"]),
-        created=clean(report["created"])[:10],
+        run=clean(report.run),
+        created=clean(report.created)[:10],
         views=views,
         panels=[
-            (_capital(majority_headline(panel, clean)), [kappas(each, clean) for each in panel["agreements"]])
-            for panel in report["panels"]
+            (capital(majority_headline(panel, clean)), [kappas(each, clean) for each in panel.agreements])
+            for panel in report.panels
         ],
         unjudged=unjudged(report, clean),
         spent=spent(report, clean),
-        judges=[judge for judge in report["judges"] if judge["description"] or judge["notes"]],
+        judges=[judge for judge in report.judges if judge.description or judge.notes],
         figures={clean(title): _data_uri(path) for title, path in figures.items()},
-        tables=report_tables(report),
+        tables=[table for panel in report.panels for table in panel_tables(panel)] + report_tables(report),
         lineage=lineage_tables(report),
-        warnings=[clean(each, 600) for each in dict(report).get("warnings") or []],  # type: ignore[attr-defined]
-        version=clean(report["versions"].get("instruct", "")),
-        # The names go with the pairs: the script shows them beside the texts.
+        version=clean(report.versions.get("instruct", "")),
+        # The names go with the pairs: the script shows them with the texts.
         data=None if pairs is None else _json(views, pairs),
         style=style,
         script=script,
@@ -128,76 +126,79 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
 
 def page_figures(report: Report, folder: Path) -> dict[str, Path]:
     """The figures that the report names, by title; a file that is not there is left out."""
-    named: Any = dict(report).get("figures") or []
-    found = {each["title"]: folder / each["svg"] for each in named}
+    found = {each.title: folder / each.svg for each in report.figures}
     return {title: path for title, path in found.items() if path.is_file()}
 
 
 def _view(judge: Judge, comparison: Comparison) -> View:
-    figures = comparison["policies"][comparison["leading"]]
-    candidate, baseline = clean(comparison["candidate"], 80), clean(comparison["baseline"], 80)
-    names = {"\ue000": candidate, "\ue001": baseline}  # stand-ins: what `clean` leaves of a name has none of these
+    figures = comparison.leading_figures
+    candidate, baseline = clean(comparison.candidate, 80), clean(comparison.baseline, 80)
+    names = {"\ue000": candidate, "\ue001": baseline}  # placeholders: `clean` leaves neither in a name
     claim, _ = verdict(figures, *names)
     # A sentence begins with a capital, a name as its owner writes it.
-    claim = claim if claim[0] in names else _capital(claim)
+    claim = claim if claim[0] in names else capital(claim)
     controlled = length_control(comparison)
     return View(
-        judge=clean(judge["name"], 80),
-        model=clean(judge["model"], 80),
+        judge=clean(judge.name, 80),
+        model=clean(judge.model, 80),
         candidate=candidate,
         baseline=baseline,
         claim=[names.get(piece, piece) for piece in re.split("([\ue000\ue001])", claim)],
-        evidence=verdict(figures, candidate, baseline)[1],
-        finding=figures["finding"],
+        evidence=" ".join(filter(None, [_figures_of(figures, candidate, baseline), evidence(comparison)])),
+        finding=figures.finding,
         parts=_parts(figures, candidate, baseline),
-        rate=figures["win_rate"],
-        interval=figures["interval"],
+        rate=figures.win_rate,
+        interval=figures.interval,
         facts=_facts(judge, comparison, figures),
         cautions=[clean(text, 1000) for text in cautions(judge, comparison)],
-        notes=[clean(_capital(text), 1000) for text in [controlled, *comparison["notes"]] if text],
-        tables=comparison_tables(comparison),
+        notes=[clean(capital(text), 1000) for text in [controlled, *comparison.notes] if text],
+        tables=comparison_tables([comparison], named=False),
     )
 
 
 def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     counts = {
-        "win": (f"{candidate} better", figures["win"]),
-        "tie": ("tie", figures["tie"]),
-        "loss": (f"{baseline} better", figures["loss"]),
-        "none": ("no verdict", figures["unparsed"] + figures["failed"]),
+        "win": (f"{candidate} better", figures.win),
+        "tie": ("tie", figures.tie),
+        "loss": (f"{baseline} better", figures.loss),
+        "none": ("no verdict", figures.unparsed + figures.failed),
     }
     parts, x = [], 0.0
     for name, (label, count) in counts.items():
-        width = 100 * count / figures["n"] if figures["n"] else 0.0
+        width = 100 * count / figures.n if figures.n else 0.0
         if count or name != "none":
             parts.append(Part(name, label, count, x, width))
         x += width
     return parts
 
 
+def _figures_of(figures: TallyFigures, candidate: str, baseline: str) -> str:
+    _, found = verdict(figures, candidate, baseline)
+    return f"{capital(found)}." if found else ""
+
+
 def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[tuple[str, str, str]]:
-    """What stands below the bars: a name, its value, and a few words on it."""
-    rate = "-" if figures["win_rate"] is None else f"{figures['win_rate']:.1f} %"
-    interval = f"95 % interval {span(figures['interval'])}" if figures["interval"] else "no interval"
-    if figures["win_rate"] is not None:
-        side = "above" if figures["win_rate"] >= 50 else "below"
-        interval = f"{abs(figures['win_rate'] - 50):.1f} points {side} even; {interval}"
-    orders = {"both": "in both orders", "one": "in one order", "alone": "each answer rated alone"}[comparison["orders"]]
-    pairs = f"with a verdict, of {comparison['pairs_expected']}; {orders}"
-    facts = [("Win rate", rate, interval), ("Pairs", str(figures["n_judged"]), pairs)]
-    if comparison["consistency"] is not None:
-        place = f"answer shown first preferred {number(comparison['first_position_rate'])} % of the time"
-        facts.append(("Same verdict in both orders", f"{comparison['consistency']:.1f} %", place))
-    found = next((each for each in (judge["human_agreement"] or {}).values() if "accuracy" in each), None)
+    """What the page shows below the bars: a name, its value, and a few words on it."""
+    rate = "-" if figures.win_rate is None else f"{figures.win_rate:.1f} %"
+    interval = f"95 % CI {span(figures.interval)}" if figures.interval else "no interval"
+    orders = {"both": "in both orders", "one": "in one order", "alone": "each answer rated alone"}[comparison.orders]
+    pairs = f"with a verdict, of {comparison.pairs_expected}; {orders}"
+    name = f"Win rate of {clean(comparison.candidate, 40)}"
+    facts = [(name, rate, interval), ("Pairs", str(figures.n_judged), pairs)]
+    if comparison.consistency is not None:
+        first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
+        facts.append(("Same verdict in both orders", f"{comparison.consistency:.1f} %", first))
+    found = next((each for each in (judge.human_agreement or {}).values() if "accuracy" in each), None)
     trusted = f"{found['accuracy']:.1f} %" if found else "not measured"
-    detail = clean(judge["agreement"], 300) if judge["human_agreement"] else "how often this judge decides as people do"
-    if not found and judge["agreement"] != "not measured":
-        trusted, detail = "unknown", clean(judge["agreement"], 300)
+    detail = clean(judge.agreement, 300) if judge.human_agreement else "how often this judge decides as people do"
+    if not found and judge.agreement != "not measured":
+        trusted, detail = "unknown", clean(judge.agreement, 300)
     return [*facts, ("Agreement with people", trusted, detail)]
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def clean(text: object, limit: int = 200) -> str:
+    """Foreign text on one line without control and direction characters; the template escapes the rest."""
+    return one_line(text, limit)
 
 
 def _json(views: list[View], pairs: str) -> str:

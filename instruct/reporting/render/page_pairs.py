@@ -5,27 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import outcome_of
-from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
-from instruct.judging import comparison as judging
-from instruct.judging.cards import JudgeCard
 from instruct.judging.presentations import identity
-from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.comparison import results_under
-from instruct.reporting.judges import card_of
-from instruct.reporting.schema import Comparison, Report
-from instruct.runs import RunDirectory
+from instruct.judging.store import Judgment
+from instruct.reporting.comparison import Outcomes
+from instruct.reporting.read import MOST_PAIRS, SystemAnswers
 
-# A page holds so many pairs of a comparison at most, the first ones, and says how many there are beyond them.
-MOST_PAIRS = 2000
-# So many characters of an answer, and of a judge's reply, tried in turn until the packed texts stay within _MOST_BYTES:
-# a judge's words give way first.
+# Characters kept of an answer and of a judge's reply, tried in turn until the packed texts stay within _MOST_BYTES:
+# the judge's replies are shortened first.
 _LIMITS = ((20_000, 8_000), (20_000, 2_000), (20_000, 600), (6_000, 300), (2_000, 300), (700, 200), (200, 100))
 _MOST_BYTES = 2_300_000
 
@@ -44,43 +36,18 @@ class _Texts:
         return [text if len(text) <= limits[kind] else [text[: limits[kind]], len(text)] for text, kind in self.numbers]
 
 
-@dataclass(frozen=True)
-class JudgedPairs:
-    """One comparison's verdicts, with the judge's card (None: it is gone) that says how its authors count."""
+def packed_pairs(outcomes: Sequence[Outcomes], answers: Mapping[str, SystemAnswers]) -> str:
+    """The pairs as JSON, compressed (zlib) and in base64: letters, digits and `+/=` only.
 
-    comparison: Comparison
-    card: JudgeCard | None
-    judgments: Sequence[Judgment]
-
-
-def run_pairs(run: RunDirectory, report: Report, answers: dict[str, Path]) -> str | None:
-    """The pairs of a run in the order of the report's comparisons; None where the run has no store of verdicts."""
-    if not run.store.is_file():  # to open one makes one
-        return None
-    manifest = run.manifest()
-    judged = []
-    with JudgmentStore(run.store) as store:
-        for judge in report["judges"]:
-            for comparison in judge["comparisons"]:
-                key = judging.Comparison(judge["name"], comparison["candidate"], comparison["baseline"])
-                card, _ = card_of(key.judge, key.record(manifest))
-                judged.append(JudgedPairs(comparison, card, store.judgments(key)))
-        return packed_pairs(judged, answers, store)
-
-
-def packed_pairs(judged: Sequence[JudgedPairs], answers: dict[str, Path], store: JudgmentStore) -> str:
-    """The pairs as JSON, compressed (zlib) and in base64: letters, digits and `+/=` alone.
-
-    `comparisons` holds, in the order given, `pairs` and the number `more` that were left out; texts stand in `texts`
-    and are named by their place there. Where all do not fit into a page, each is cut to the same length.
+    `comparisons` holds, in the order given, `pairs` and the number `more` that were left out; texts are in `texts` and
+    referred to by their index there. If all do not fit into a page, each is cut to the same length.
 
     Args:
-        answers: a system's name to its file of answers; of one that is not there, the page says so.
-        store: where the judges' replies are.
+        answers: by system; for a system that is missing, the page says so.
     """
     texts = _Texts()
-    rows = {name: {identity(row): row for row in load_answers(path)} for name, path in answers.items()}
-    comparisons = [_comparison(each, rows, store, texts) for each in judged]
+    rows = {name: {identity(row): row for row in each.rows} for name, each in answers.items()}
+    comparisons = [_comparison(each, rows, texts) for each in outcomes]
     packed = b""
     for limits in _LIMITS:
         content = {"comparisons": comparisons, "texts": texts.cut(limits)}
@@ -90,21 +57,16 @@ def packed_pairs(judged: Sequence[JudgedPairs], answers: dict[str, Path], store:
     return packed.decode()
 
 
-def _comparison(
-    judged: JudgedPairs, rows: dict[str, dict[str, dict[str, Any]]], store: JudgmentStore, texts: _Texts
-) -> dict[str, Any]:
-    comparison = judged.comparison
-    leading: Any = comparison["leading"]
-    results = {result.instruction: result for result in results_under(judged.card, judged.judgments, leading)}
+def _comparison(outcomes: Outcomes, rows: dict[str, dict[str, dict[str, Any]]], texts: _Texts) -> dict[str, Any]:
+    judged = outcomes.judged
+    results = {result.instruction: result for result in outcomes.pairs}
     shown: dict[str, list[Judgment]] = {}
     for judgment in judged.judgments:
         shown.setdefault(judgment.instruction, []).append(judgment)
     kept = dict(list(shown.items())[:MOST_PAIRS])
-    keys = {key for judgments in kept.values() for judgment in judgments for key in judgment.key.split()}
-    replies = store.completions(sorted(keys))
     pairs = []
     for name, judgments in kept.items():
-        ours, theirs = (rows.get(comparison[side], {}).get(name) for side in ("candidate", "baseline"))
+        ours, theirs = (rows.get(side, {}).get(name) for side in judged.key[1:])
         result = results.get(name)
         row = ours or theirs
         pair: dict[str, Any] = {
@@ -114,7 +76,7 @@ def _comparison(
             "p": texts.number(row["instruction"] if row else name, 0),
             "c": texts.number(ours["output"] if ours else None, 0),
             "b": texts.number(theirs["output"] if theirs else None, 0),
-            "v": [_verdict(judgment, replies, texts) for judgment in judgments],
+            "v": [_verdict(judgment, judged.replies, texts) for judgment in judgments],
         }
         if result and result.score not in (None, 0, 0.5, 1):
             pair["s"] = round(result.score or 0.0, 4)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from instruct.reporting.model import Judge, Report
 from instruct.reporting.render.text import (
+    capital,
     escape_terminal,
     evidence,
     headline,
@@ -12,28 +12,27 @@ from instruct.reporting.render.text import (
     kappas,
     length_control,
     majority_headline,
-    number,
     probability,
     span,
     spent,
     trust,
     unjudged,
 )
-from instruct.reporting.schema import Judge, Report
+from instruct.reporting.tables import Table, policy_table
 
 
 def render_summary(report: Report) -> str:
     """The report for a terminal: plain text without control characters, and without brackets that rich would read."""
     lines = [
-        f"WARNING: {escape_terminal(judge['name'])}: {escape_terminal(warning, 1000)}"
-        for judge in report["judges"]
+        f"WARNING: {escape_terminal(judge.name)}: {escape_terminal(warning, 1000)}"
+        for judge in report.judges
         for warning in judge_warnings(judge)
     ]
-    for judge in report["judges"]:
+    for judge in report.judges:
         lines += _judge(judge)
-    for panel in report["panels"]:
+    for panel in report.panels:
         lines.append(majority_headline(panel, escape_terminal))
-        lines += [f"  {kappas(agreement, escape_terminal)}" for agreement in panel["agreements"]]
+        lines += [f"  {kappas(agreement, escape_terminal)}" for agreement in panel.agreements]
         lines.append("")
     lines += _paired(report)
     money = spent(report, escape_terminal)
@@ -44,50 +43,46 @@ def render_summary(report: Report) -> str:
 
 def _judge(judge: Judge) -> list[str]:
     lines = []
-    for comparison in judge["comparisons"]:
+    for comparison in judge.comparisons:
         lines.append(headline(judge, comparison, escape_terminal))
-        lines += [f"  WARNING: {escape_terminal(warning)}" for warning in comparison["warnings"]]
+        lines += [f"  WARNING: {escape_terminal(warning)}" for warning in comparison.warnings]
         for line in (evidence(comparison), length_control(comparison)):
-            lines += [f"  {escape_terminal(line)}"] if line else []
-        missing = [each for each in comparison["reasons"] if each["verdict"] in ("unparsed", "failed")]
-        lines += [f"  {each['n']} x {each['verdict']}: {escape_terminal(each['reason'], 120)}" for each in missing[:3]]
-        more = sum(each["n"] for each in missing[3:])
-        lines += [f"  {more} more without a verdict, for reasons that report.md names"] if more else []
-        lines += [f"  note: {escape_terminal(note)}" for note in comparison["notes"]]
+            lines += [f"  {escape_terminal(capital(line), 400)}"] if line else []
+        missing = [each for each in comparison.reasons if each.verdict in ("unparsed", "failed")]
+        lines += [f"  {each.n} x {each.verdict}: {escape_terminal(each.reason, 120)}" for each in missing[:3]]
+        more = sum(each.n for each in missing[3:])
+        lines += [f"  {more} more without a verdict; report.md lists the reasons"] if more else []
+        lines += [f"  note: {escape_terminal(note)}" for note in comparison.notes]
     lines += [trust(judge, escape_terminal), ""]
-    header = ["candidate", "baseline", "policy", "win", "tie", "loss", "unread", "win rate", "std. err."]
-    rows = []
-    for comparison in judge["comparisons"]:
-        for policy, figures in comparison["policies"].items():
-            names = [escape_terminal(comparison["candidate"], 28), escape_terminal(comparison["baseline"], 28), policy]
-            counts = [figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"]]
-            rows.append([*names, *map(str, counts), number(figures["win_rate"]), number(figures["standard_error"])])
-    return [*lines, *columns(header, rows, left=3), ""]
+    return [*lines, *table_lines(policy_table(judge.comparisons), 28), ""]
 
 
 def _paired(report: Report) -> list[str]:
-    """Two systems with one baseline, a line each."""
+    """Two systems with the same baseline, a line each."""
     lines = []
-    for each in report["paired"]:
-        if each["difference"] is None:
+    for each in report.paired:
+        if each.difference is None:
             continue
-        judge, first, second = (escape_terminal(each[key], 60) for key in ("judge", "first", "second"))
+        judge, first, second, baseline = (
+            escape_terminal(name, 60) for name in (each.judge, each.first, each.second, each.baseline)
+        )
         lines.append(
-            f"{judge}: {first} minus {second}: {each['difference']:+.1f} points ({span(each['interval'])}, "
-            f"p {probability(each['p'])}) over {each['n']} prompts against {escape_terminal(each['baseline'], 60)}"
+            f"{judge}: {first} minus {second}: {each.difference:+.1f} points (95 % CI {span(each.interval)}, "
+            f"p {probability(each.p)}) over {each.n} prompts, both against {baseline}"
         )
     return [*lines, ""] if lines else []
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """A table's lines; its first `left` columns are text, the others numbers."""
-    widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
+def table_lines(table: Table, limit: int = 40) -> list[str]:
+    """A table's lines in columns; names are cut to `limit` characters."""
+    rows = [[escape_terminal(cell, limit) for cell in row] for row in (table.header, *table.cells())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
-    def line(cells: Sequence[str]) -> str:
+    def line(cells: list[str]) -> str:
         padded = [
-            f"{cell:<{w}}" if i < left else f"{cell:>{w}}"
+            f"{cell:<{w}}" if i < table.left else f"{cell:>{w}}"
             for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
         ]
         return "  ".join(padded).rstrip()
 
-    return [line(header), line(["-" * width for width in widths]), *map(line, rows)]
+    return [line(rows[0]), line(["-" * width for width in widths]), *map(line, rows[1:])]

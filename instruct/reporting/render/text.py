@@ -7,20 +7,18 @@ from collections.abc import Callable, Sequence
 
 from instruct.analysis.results import PairAgreement
 from instruct.errors import one_line
-from instruct.reporting.schema import Comparison, Judge, Panel, Report, TallyFigures
+from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
 
 Escape = Callable[[object], str]
 
 POLICIES = {
-    "single": "one order a pair",
+    "single": "one order per pair",
     "strict": "both orders, disagreement is a tie",
     "upstream": "as the judge's authors count",
 }
-POSITIONS = (
-    "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: verdicts "
-    "other than ties that went to the answer shown first; without a preference for a place it is 50."
-)
 
+# Below this percentage of pairs with the same verdict in both orders, the report warns.
+_LEAST_CONSISTENCY = 80.0
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//", "www.": "www&#46;"}
 
@@ -39,87 +37,121 @@ def escape_terminal(text: object, limit: int = 300) -> str:
 
 
 def headline(judge: Judge, comparison: Comparison, escape: Escape) -> str:
-    """Who won under the leading policy, by how much, from how many pairs, and how sure that is."""
-    names = (escape(comparison["candidate"]), escape(comparison["baseline"]))
-    return _sentence(escape(judge["name"]), comparison["policies"][comparison["leading"]], *names)
+    """Which system is better under the leading policy, with win rate, interval and number of pairs."""
+    names = (escape(comparison.candidate), escape(comparison.baseline))
+    return _sentence(escape(judge.name), comparison.leading_figures, *names)
 
 
 def majority_headline(panel: Panel, escape: Escape) -> str:
-    """The same of what most judges of a panel said."""
-    names = (escape(panel["candidate"]), escape(panel["baseline"]))
-    return _sentence(f"majority of {len(panel['policies'])} judges", panel["majority"], *names)
+    """The same for the majority of a panel."""
+    names = (escape(panel.candidate), escape(panel.baseline))
+    return _sentence(f"majority of {len(panel.policies)} judges", panel.majority, *names)
 
 
 def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> str:
     claim, evidence = verdict(figures, candidate, baseline)
-    return f"{by}: {claim}: {evidence}" if evidence else f"{by}: {claim}."
+    return f"{by}: {claim}: {evidence}" if evidence else f"{by}: {claim}"
 
 
 def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, str]:
-    """The two halves of a headline: who won, and by which figures; the second is empty without any verdict."""
-    if figures["win_rate"] is None:
+    """The two halves of a headline: the claim, and its figures; the second is empty without any verdict.
+
+    The win rate is that of the system named first in the claim.
+    """
+    if figures.win_rate is None:
         return f"no verdict on {candidate} against {baseline} ({unread(figures)})", ""
-    error = figures["standard_error"]
-    discrete = f"discrete {number(figures['discrete_win_rate'])} %, " if figures["kind"] == "weighted" else ""
-    rate = (
-        f"{candidate}'s {'weighted ' if discrete else ''}win rate is {figures['win_rate']:.1f} % ({discrete}"
-        f"n = {figures['n_judged']}, {'no standard error' if error is None else f'standard error {error:.1f}'})"
-    )
-    if figures["finding"] == "too few":
-        return f"too few pairs to tell {candidate} from {baseline}", f"{rate}."
-    low, high = figures["interval"] or (0.0, 100.0)
-    interval = f"its 95 % interval, {low:.1f} to {high:.1f}"
-    if figures["finding"] == "no difference":
-        return f"no difference shown between {candidate} and {baseline}", f"{rate}; {interval}, includes 50."
-    won, lost = (candidate, baseline) if figures["finding"] == "candidate" else (baseline, candidate)
-    margin = abs(figures["win_rate"] - 50)
-    evidence = f"{rate}; {interval}."
-    if figures["reversible"]:
-        evidence += f" The pairs without a verdict ({unread(figures)}) could reverse that."
-    return f"{won} won against {lost} by {margin:.1f} points over an even 50", evidence
-
-
-def trust(judge: Judge, escape: Escape) -> str:
-    """How far the judge agrees with people, as far as anybody measured it."""
-    model = escape(judge["model"])
-    return f"Judge {escape(judge['name'])} ({model}); agreement with people: {escape(judge['agreement'])}."
-
-
-def judge_warnings(judge: Judge) -> list[str]:
-    """What must be said of the judge before its figures."""
-    found = [judge["warning"]] if judge["warning"] else []
-    if judge["other_model"]:
-        found.append("another model than the card's was asked; these figures may not stand beside published ones")
-    return [*found, *judge["warnings"]]
-
-
-def length_control(comparison: Comparison) -> str | None:
-    """The length-controlled rate, or why there is none, where it applies at all."""
-    figures = comparison["length_control"]
-    if figures is None:
-        return None
-    if figures["win_rate"] is None:
-        return figures["note"]
-    error = figures["standard_error"]
-    spread = "" if error is None else f"standard error {error:.1f}; "
-    return f"length-controlled win rate {figures['win_rate']:.1f} % ({spread}{figures['note']})"
+    lost = figures.finding == "baseline"
+    claim = {
+        "candidate": f"{candidate} beats {baseline}",
+        "baseline": f"{baseline} beats {candidate}",
+        "no difference": f"no difference shown between {candidate} and {baseline}",
+        "too few": f"too few pairs to compare {candidate} with {baseline}",
+    }[figures.finding]
+    rate, discrete, interval = figures.win_rate, figures.discrete_win_rate, figures.interval
+    if lost:
+        rate, discrete = 100 - rate, None if discrete is None else 100 - discrete
+        interval = [100 - end for end in reversed(interval)] if interval else None
+    weighted = figures.kind == "weighted"
+    found = [f"95 % CI {span(interval)}"] if interval and figures.finding != "too few" else []
+    found += [f"discrete {number(discrete)} %"] if weighted else []
+    evidence = f"{'weighted ' * weighted}win rate {rate:.1f} % ({', '.join([*found, f'n = {figures.n_judged}'])})"
+    if figures.reversible and figures.finding in ("candidate", "baseline"):
+        evidence += f". The pairs without a verdict ({unread(figures)}) could reverse this"
+    return claim, evidence
 
 
 def evidence(comparison: Comparison) -> str | None:
-    """How far from chance the result is, what is left of it at equal length, and what so many pairs could show."""
-    tests, length, power = comparison["significance"], comparison["length"], comparison["power"]
-    sign, permutation = tests["sign_test"], tests["permutation_test"]
+    """The significance test, the win rate at equal length, and the minimum detectable difference.
+
+    For counted verdicts the sign test is named, for graded preferences the permutation test.
+    """
+    tests, length, power = comparison.significance, comparison.length, comparison.power
     found = []
-    if permutation["p"] is not None:
+    if tests.permutation_test.p is not None:
+        if comparison.leading_figures.kind == "weighted":
+            found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
+        elif tests.sign_test.p is not None:
+            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({tests.sign_test.n} pairs without ties).")
+    if length is not None and length.adjusted.win_rate is not None:
+        adjusted = length.adjusted
         found.append(
-            f"permutation test p {_equals(permutation['p'])}; sign test p {_equals(sign['p'])} over {sign['n']} pairs"
+            f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
+            f"(95 % CI {span(adjusted.interval)})."
         )
-    if length is not None and length["adjusted"]["win_rate"] is not None:
-        adjusted = length["adjusted"]
-        found.append(f"win rate at equal length {number(adjusted['win_rate'])} % ({span(adjusted['interval'])})")
-    if power["smallest_difference"] is not None:
-        found.append(f"so many pairs can show {power['smallest_difference']:.1f} points")
-    return "; ".join(found) or None
+    if power.smallest_difference is not None:
+        found.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
+    return " ".join(found) or None
+
+
+def cautions(judge: Judge, comparison: Comparison) -> list[str]:
+    """Every warning that applies to one comparison, plain text: the judge's and the comparison's."""
+    figures = comparison.leading_figures
+    found = judge_warnings(judge)
+    if figures.finding == "too few":
+        found.append(f"too few: {figures.n_judged} pairs with a verdict are not enough for a finding")
+    if figures.second_interval:
+        found.append(
+            f"uncertain: the bootstrap interval ({span(figures.second_interval)} %) would lead to another finding"
+        )
+    if missing := figures.unparsed + figures.failed:
+        reverses = ", which could reverse the result" * figures.reversible
+        found.append(
+            f"{missing} of {figures.n} pairs have no verdict ({unread(figures)}): worst- and best-case bounds "
+            f"{span(figures.bounds)} %{reverses}"
+        )
+    consistency = comparison.consistency
+    if consistency is not None and consistency < _LEAST_CONSISTENCY:
+        changed = round(comparison.consistency_n * (1 - consistency / 100))
+        found.append(
+            f"inconsistent: the verdict changed with the order of the answers for {changed} of "
+            f"{comparison.consistency_n} pairs ({100 - consistency:.1f} %)"
+        )
+    return [capital(text) for text in (*found, *comparison.warnings)]
+
+
+def trust(judge: Judge, escape: Escape) -> str:
+    """How far the judge agrees with people, if anybody measured it."""
+    return f"Judge {escape(judge.name)} ({escape(judge.model)}); agreement with people: {escape(judge.agreement)}."
+
+
+def judge_warnings(judge: Judge) -> list[str]:
+    """What a reader must know about the judge before its figures."""
+    found = [judge.warning] if judge.warning else []
+    if judge.other_model:
+        found.append("another model than the card's was asked; do not compare these figures with published ones")
+    return [*found, *judge.warnings]
+
+
+def length_control(comparison: Comparison) -> str | None:
+    """AlpacaEval's length-controlled rate, or why there is none; None if it does not apply."""
+    figures = comparison.length_control
+    if figures is None:
+        return None
+    if figures.win_rate is None:
+        return figures.note
+    error = figures.standard_error
+    spread = "" if error is None else f"standard error {error:.1f}; "
+    return f"length-controlled win rate {figures.win_rate:.1f} % ({spread}{figures.note})"
 
 
 def probability(p: float | None) -> str:
@@ -133,33 +165,38 @@ def _equals(p: float | None) -> str:
 
 def kappas(agreement: PairAgreement, escape: Escape) -> str:
     """How two judges agree, in a line."""
-    names = " and ".join(map(escape, agreement["judges"]))
-    if agreement["agreement"] is None:
+    names = " and ".join(map(escape, agreement.judges))
+    if agreement.agreement is None:
         return f"{names}: no pair that both read"
-    kappa = "undefined" if agreement["kappa"] is None else f"{agreement['kappa']:.2f}"
-    return f"{names}: kappa {kappa}, the same outcome for {agreement['agreement']:.1f} % of {agreement['n']} pairs"
+    kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
+    return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {agreement.n} pairs"
 
 
 def spent(report: Report, escape: Escape) -> str | None:
-    """What judging cost and each judge's part of it; None where it cost nothing."""
-    if not report["usd"]:
+    """What judging cost, in total and by judge; None if it cost nothing."""
+    if not report.usd:
         return None
-    parts = ", ".join(f"{escape(judge['name'])} {judge['usd']:.2f}" for judge in report["judges"] if judge["usd"])
-    return f"spent on judging: {report['usd']:.2f} USD" + (f" ({parts})" if parts else "")
+    parts = ", ".join(f"{escape(judge.name)} {judge.usd:.2f}" for judge in report.judges if judge.usd)
+    return f"Spent on judging: {report.usd:.2f} USD" + (f" ({parts})" if parts else "")
 
 
 def unjudged(report: Report, escape: Escape) -> list[str]:
-    """The comparisons that are to be judged and are not."""
+    """The comparisons that are still to be judged."""
     return [
-        f"{escape(each['judge'])}: {escape(each['candidate'])} against {escape(each['baseline'])}"
-        + (f" ({escape(each['stopped'])})" if each["stopped"] else "")
-        for each in report["not_judged"]
+        f"{escape(each.judge)}: {escape(each.candidate)} against {escape(each.baseline)}"
+        + (f" ({escape(each.stopped)})" if each.stopped else "")
+        for each in report.not_judged
     ]
 
 
 def unread(figures: TallyFigures) -> str:
     """The pairs without a verdict, in words."""
-    return f"{figures['unparsed']} unparsed, {figures['failed']} failed"
+    return f"{figures.unparsed} unparsed, {figures.failed} failed"
+
+
+def capital(text: str) -> str:
+    """A sentence with a capital first letter."""
+    return text[:1].upper() + text[1:]
 
 
 def number(value: float | None) -> str:
@@ -169,4 +206,7 @@ def number(value: float | None) -> str:
 
 def span(values: Sequence[float] | None) -> str:
     """An interval."""
-    return "-" if values is None else f"{values[0]:.1f} to {values[1]:.1f}"
+    if values is None:
+        return "-"
+    low, high = values
+    return f"{low:.1f}–{high:.1f}" if low >= 0 else f"{low:.1f} to {high:.1f}"

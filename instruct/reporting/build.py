@@ -1,0 +1,275 @@
+"""The report of a run, computed from what read.read_run read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.analysis.intervals import rounded_interval
+from instruct.analysis.outcomes import Policy
+from instruct.analysis.paired import paired_difference
+from instruct.analysis.panel import agreements, majority
+from instruct.analysis.results import Paired
+from instruct.judging.cards import agreement_words
+from instruct.judging.comparison import judged_comparisons, system_name
+from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
+from instruct.reporting.figures import figures
+from instruct.reporting.health import answers_health, health_warnings, histogram_edges
+from instruct.reporting.lineage import lineage_warnings
+from instruct.reporting.model import (
+    SCHEMA_VERSION,
+    Comparison,
+    Judge,
+    LengthControl,
+    Panel,
+    Report,
+    System,
+    Unjudged,
+)
+from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
+from instruct.reporting.read import Judged, RunContents, SystemAnswers
+from instruct.runs import sha256_of
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """AlpacaEval's instruction difficulties, for weighted judges' length-controlled rates.
+
+    `prompts`: the prompts in the leaderboard's order, for a `file` that identifies them by position only.
+    """
+
+    file: str | Path
+    prompts: str | Path | None = None
+
+
+@dataclass(frozen=True)
+class BuiltReport:
+    """A report, and the pair outcomes it was computed from, in the order of the report's comparisons."""
+
+    report: Report
+    outcomes: list[Outcomes]
+
+
+def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltReport:
+    """Compute the report.
+
+    Raises:
+        InputError: a difficulty file that does not fit.
+    """
+    manifest, config = contents.manifest, contents.config
+    systems = _systems(manifest, contents.answers)
+    found = [outcomes_of(judged) for judged in contents.judged]
+    judges: dict[str, Judge] = {}
+    for outcomes in found:
+        name = outcomes.judged.key.judge
+        judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
+        judge.comparisons.append(_comparison(contents, outcomes, systems, difficulty))
+    report = Report(
+        schema_version=SCHEMA_VERSION,
+        run=str(config.get("name", contents.run.folder.resolve().name)),
+        created=manifest["created"],
+        usd=contents.total_usd,
+        judges=list(judges.values()),
+        panels=_panels(found),
+        paired=_paired(found),
+        not_judged=_not_judged(contents),
+        systems=list(systems.values()),
+        trainings=trainings(manifest, config, contents.run.adapters),
+        figures=[],
+        config=config_summary(config),
+        phases=phases(manifest),
+        machine=manifest["machine"],
+        versions=manifest["versions"],
+        sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
+    )
+    report.figures = figures(report)
+    # A judge's comparisons stand together in the report.
+    order = {name: number for number, name in enumerate(judges)}
+    return BuiltReport(report, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
+
+
+def _comparison(
+    contents: RunContents, outcomes: Outcomes, systems: Mapping[str, System], difficulty: Difficulty | None
+) -> Comparison:
+    judged = outcomes.judged
+    _, candidate, baseline = judged.key
+    sides = [contents.answers.get(name) for name in (candidate, baseline)]
+    ours, theirs = sides
+    lengths = [{str(row["instruction"]): len(str(row["output"])) for row in side.rows} for side in sides if side]
+    prompts = {str(row.get("id", row["instruction"])) for row in ours.rows} if ours else None
+    figures = comparison_figures(
+        outcomes,
+        prompts or None,
+        (lengths[0], lengths[1]) if ours and theirs else None,
+        _length_control(contents, outcomes, difficulty),
+        lineage_warnings(contents.run, contents.manifest, judged.card, judged.step),
+    )
+    figures.warnings += health_warnings(candidate, baseline, figures.leading_figures.finding, systems)
+    return figures
+
+
+def _judge(judged: Judged, usd: float) -> Judge:
+    """A judge without its comparisons; of a judge without a card only the name is known."""
+    card = judged.card
+    if card is None:
+        return Judge(
+            name=judged.key.judge,
+            description="known only by its name in the imported file" if judged.imported else "",
+            model="unknown",
+            other_model=False,
+            human_agreement=None,
+            agreement="unknown, because the judge's card is missing",
+            warning=None,
+            warnings=[f"the judge has no card here ({judged.problem}); disagreement between orders counts as a tie"],
+            notes=None,
+            usd=usd,
+            comparisons=[],
+        )
+    return Judge(
+        name=judged.key.judge,
+        description=card.description,
+        model=card.model,
+        other_model="@" in card.name,
+        human_agreement=card.human_agreement,
+        agreement=agreement_words(card),
+        warning=card.warning,
+        warnings=[],
+        notes=card.notes,
+        usd=usd,
+        comparisons=[],
+    )
+
+
+def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Difficulty | None) -> LengthControl | None:
+    """AlpacaEval's rate, for the weighted judges that it is defined for."""
+    single = outcomes.by_policy["single"]
+    if not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
+        return None
+    _, *names = outcomes.judged.key
+    missing = [name for name in names if name not in contents.answers]
+    if difficulty is None or missing:
+        why = f"the answers of {missing[0]} are missing" if missing else "no instruction-difficulty file was given"
+        return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
+    from instruct.reporting.length_control import length_controlled_win_rate
+
+    ours, theirs = ({row["instruction"]: row["output"] for row in contents.answers[name].rows} for name in names)
+    rows = [
+        {
+            "instruction": pair.instruction,
+            "output_1": theirs.get(pair.instruction),
+            "output_2": ours.get(pair.instruction),
+            "preference": None if pair.score is None else 1 + pair.score,
+        }
+        for pair in single
+    ]
+    found = length_controlled_win_rate(rows, difficulty.file, difficulty.prompts)
+    return LengthControl(
+        win_rate=rounded(found.win_rate), standard_error=rounded(found.standard_error), note=found.note
+    )
+
+
+def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
+    given = {} if difficulty is None else {"": difficulty.file, ", prompts of": difficulty.prompts}
+    files = {f"instruction difficulties{what}": Path(file).expanduser() for what, file in given.items() if file}
+    return {name: sha256_of(path) for name, path in files.items() if path.is_file()}  # a missing file was not read
+
+
+def _panels(found: Sequence[Outcomes]) -> list[Panel]:
+    """One for each comparison that several judges made."""
+    members: dict[tuple[str, str], list[Outcomes]] = {}
+    for outcomes in found:
+        members.setdefault(outcomes.judged.key[1:], []).append(outcomes)
+    panels = []
+    for (candidate, baseline), each in members.items():
+        if len(each) > 1:
+            judges = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in each}
+            panels.append(
+                Panel(
+                    candidate=candidate,
+                    baseline=baseline,
+                    policies={one.judged.key.judge: one.leading for one in each},
+                    agreements=agreements(judges),
+                    majority=tally_figures(majority(judges)),
+                )
+            )
+    return panels
+
+
+def _paired(found: Sequence[Outcomes]) -> list[Paired]:
+    """For every two candidates that a judge compared with one baseline, the difference of their win rates.
+
+    Under the policy that leads for both, or `single` if different policies lead.
+    """
+    rows = []
+    for one, other in itertools.combinations(found, 2):
+        (judge, first, baseline), (another, second, other_baseline) = one.judged.key, other.judged.key
+        if (judge, baseline) != (another, other_baseline):
+            continue
+        policy: Policy = one.leading if one.leading == other.leading else "single"
+        difference = paired_difference(one.scores(policy), other.scores(policy))
+        rows.append(
+            Paired(
+                judge=judge,
+                policy=policy,
+                first=first,
+                second=second,
+                baseline=baseline,
+                n=difference.n,
+                difference=rounded(difference.points),
+                interval=rounded_interval(difference.interval),
+                p=difference.p,
+            )
+        )
+    return rows
+
+
+def _not_judged(contents: RunContents) -> list[Unjudged]:
+    """What the config names, or a stopped call began, and what has no verdict."""
+    config = contents.config
+    judged: set[tuple[str, str, str]] = set()
+    for each in contents.judged:  # by the judge's name in the store, and as the call gave it
+        given = each.step.get("inputs", {}).get("judge", {}).get("card", each.key.judge)
+        judged |= {
+            (each.key.judge, each.key.candidate, each.key.baseline),
+            (given, each.key.candidate, each.key.baseline),
+        }
+    wanted: dict[tuple[str, str, str], str | None] = {
+        (judge["card"], *map(system_name, pair)): None
+        for judge in config.get("judges") or []
+        for pair in judge.get("comparisons") or config.get("comparisons") or []
+    }
+    for (name, candidate, baseline), record in judged_comparisons(contents.manifest):
+        given = record["inputs"].get("judge", {}).get("card", name)
+        judge = given if (given, candidate, baseline) in wanted else name
+        wanted[judge, candidate, baseline] = record.get("results", {}).get("stopped")
+    return [
+        Unjudged(judge=judge, candidate=candidate, baseline=baseline, stopped=stopped)
+        for (judge, candidate, baseline), stopped in wanted.items()
+        if (judge, candidate, baseline) not in judged
+    ]
+
+
+def _systems(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, System]:
+    edges = histogram_edges([len(row["output"]) for each in answers.values() for row in each.rows] or [0])
+    recorded = manifest["steps"].get("answers", {}).get("results", {})
+    return {name: _system(name, each, recorded.get(name, {}), edges) for name, each in answers.items()}
+
+
+def _system(name: str, answers: SystemAnswers, made: dict[str, Any], edges: list[int]) -> System:
+    if made.get("sha256") != answers.sha256:
+        made = {}  # the manifest describes other answers
+    health = answers_health([row["output"] for row in answers.rows], edges, made)
+    return System(
+        name=name,
+        generator=str(answers.rows[0]["generator"]),
+        sha256=answers.sha256,
+        n=len(answers.rows),
+        mean_characters=health.mean_characters,
+        mean_tokens=health.mean_tokens,
+        truncated=health.truncated,
+        engine=made.get("engine"),
+        health=health,
+    )

@@ -1,0 +1,280 @@
+"""The report: what report.json holds, as one pydantic model.
+
+    python -m instruct.reporting.model
+
+writes its JSON Schema to report.schema.json, which the package carries; a test keeps the two in sync.
+
+Rates are percentages, errors and bounds percentage points; None (null) where a figure is not defined. Names, notes and
+messages may come from anybody: escape them. A report holds no prompt and no answer.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from instruct.analysis.results import LengthFigures, PairAgreement, Paired, Part, Power, Record, Significance
+
+# Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
+SCHEMA_VERSION = 4
+SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
+
+
+class LengthHistogram(Record):
+    """Answers by length: `counts[i]` of them have from `edges[i]` to below `edges[i + 1]` characters.
+
+    All systems of a report share the edges. The bars are equally wide; only the last may be wider, to hold the rest.
+    """
+
+    edges: list[int]
+    counts: list[int]
+
+
+class Health(Record):
+    """How many of a system's answers are `empty`, `truncated` (at the length limit) and `repeated`, and their lengths.
+
+    `repeated`: more than half of the answer's 4-grams repeat an earlier one (instruct.reporting.health). Tokens and
+    `truncated` are None for answers from elsewhere.
+    """
+
+    empty: int
+    truncated: int | None
+    repeated: int
+    mean_characters: float
+    median_characters: float
+    mean_tokens: float | None
+    length_histogram: LengthHistogram
+
+
+class System(Record):
+    """The answers of one system. Tokens and `truncated` (at the length limit) are None for answers from elsewhere.
+
+    `generator`: who made them, as the answers say.
+    """
+
+    name: str
+    generator: str
+    sha256: str
+    n: int
+    mean_characters: float | None
+    mean_tokens: float | None
+    truncated: int | None
+    engine: str | None
+    health: Health
+
+
+class TallyFigures(Record):
+    """Outcomes for the candidate under one policy, in pairs, and the figures that statistics.Tally computes from them.
+
+    `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
+    come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
+    `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, which the finding
+    follows; `second_interval`, the bootstrap's, is given only if it would lead to another finding.
+    """
+
+    kind: str
+    n: int
+    n_judged: int
+    win: int
+    tie: int
+    loss: int
+    unparsed: int
+    failed: int
+    win_rate: float | None
+    discrete_win_rate: float | None
+    standard_error: float | None
+    interval: list[float] | None
+    interval_method: str  # wilson | standard error
+    second_interval: list[float] | None
+    bounds: list[float] | None
+    finding: str  # candidate | baseline | no difference | too few
+    reversible: bool
+
+
+class ReasonCount(Record):
+    """How many verdicts as shown (a pair in both orders has two) have a reason, such as `failed`, `too long`."""
+
+    verdict: str
+    reason: str
+    n: int
+
+
+class Ratings(Record):
+    """Mean ratings of a judge that rates each answer alone, over the `n` pairs with both."""
+
+    candidate: float
+    baseline: float
+    n: int
+
+
+class LengthControl(Record):
+    """AlpacaEval's length-controlled win rate; `note`: what it was computed from, or why there is none."""
+
+    win_rate: float | None
+    standard_error: float | None
+    note: str
+
+
+class Comparison(Record):
+    """A candidate against a baseline by one judge's verdicts; `leading` is the policy that the judge's card puts first.
+
+    `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
+    stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
+    answers were cut to fit the judge. `requests` counts the distinct replies behind the verdicts. A judge that rates
+    answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
+    AlpacaEval's rate does not apply.
+    """
+
+    candidate: str
+    baseline: str
+    leading: str
+    policies: dict[str, TallyFigures]
+    orders: str  # both | one: in how many orders the pairs were shown; alone: each answer by itself
+    pairs_judged: int
+    pairs_expected: int
+    partial: bool
+    stopped: str | None
+    consistency: float | None
+    consistency_n: int
+    first_position_rate: float | None
+    first_position_n: int
+    ratings: Ratings | None
+    reasons: list[ReasonCount]
+    trimmed: int
+    significance: Significance
+    length: LengthFigures | None
+    length_control: LengthControl | None
+    parts: list[Part]
+    power: Power
+    requests: int
+    notes: list[str]
+    warnings: list[str]
+
+    @property
+    def leading_figures(self) -> TallyFigures:
+        """The figures under the leading policy."""
+        return self.policies[self.leading]
+
+
+class Judge(Record):
+    """A judge's card in short, and what its replies cost, in US dollars.
+
+    `human_agreement` is what the card says (None if nobody measured it), `agreement` the same in words. `warning` is
+    the card's, to be shown prominently; `warnings` are about the card itself, such as one that is missing.
+    `other_model`: the card's prompt was sent to another model, so never compare with published figures.
+    """
+
+    name: str
+    description: str
+    model: str
+    other_model: bool
+    human_agreement: dict[str, Any] | None
+    agreement: str
+    warning: str | None
+    warnings: list[str]
+    notes: str | None
+    usd: float
+    comparisons: list[Comparison]
+
+
+class Panel(Record):
+    """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority."""
+
+    candidate: str
+    baseline: str
+    policies: dict[str, str]
+    agreements: list[PairAgreement]
+    majority: TallyFigures
+
+
+class Unjudged(Record):
+    """A comparison without any verdict that the config names or that a call began; `stopped`: why."""
+
+    judge: str
+    candidate: str
+    baseline: str
+    stopped: str | None
+
+
+class TrainingLog(Record):
+    """What was logged at each `step`, means since the previous entry; None for a missing or non-finite value.
+
+    `ce` in nats per token, `cost` and `ratio` as the objective defines them, `grad_norm` before clipping.
+    """
+
+    step: list[int]
+    ce: list[float | None]
+    cost: list[float | None]
+    ratio: list[float | None]
+    grad_norm: list[float | None]
+
+
+class Training(Record):
+    """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say."""
+
+    system: str
+    objective: str
+    rows: int | None
+    truncated: int | None
+    epochs: float | None
+    steps: int | None
+    learning_rate: float | None
+    log: TrainingLog | None
+
+
+class Phase(Record):
+    """A step of the run: `minutes` of the attempt that finished, None until it has."""
+
+    step: str
+    status: str
+    minutes: float | None
+    attempts: int
+
+
+class Figure(Record):
+    """A figure of the report: `png` and `svg` are its files, relative to report.json; `title` says what it shows."""
+
+    name: str
+    title: str
+    png: str
+    svg: str
+
+
+class Report(Record):
+    """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
+
+    `usd`: what all replies in the judgement store cost, in US dollars.
+    """
+
+    schema_version: int
+    run: str
+    created: str
+    usd: float
+    judges: list[Judge]
+    panels: list[Panel]
+    paired: list[Paired]
+    not_judged: list[Unjudged]
+    systems: list[System]
+    trainings: list[Training]
+    figures: list[Figure]
+    config: dict[str, str]
+    phases: list[Phase]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    sha256: dict[str, str]
+
+    def to_json(self) -> str:
+        """The text of report.json."""
+        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of report.json."""
+    schema = Report.model_json_schema()
+    schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+if __name__ == "__main__":
+    SCHEMA_PATH.write_text(json.dumps(report_schema(), indent=1) + "\n", encoding="utf-8")

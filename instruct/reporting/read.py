@@ -1,0 +1,117 @@
+"""Everything that a report is made from, read once: the manifest, the config, verdicts, replies, answers, cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.data.evaluation import load_answers
+from instruct.engines.base import Completion
+from instruct.errors import InputError, one_line
+from instruct.judging.cards import JudgeCard, agreement_words, load_judge_card
+from instruct.judging.comparison import Comparison, judged_comparisons
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.runs import RunDirectory, sha256_of
+
+# The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
+MOST_PAIRS = 2000
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A comparison with verdicts: the judgments, the manifest's record of the judging, and the judge's card.
+
+    `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
+    whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows.
+    """
+
+    key: Comparison
+    judgments: Sequence[Judgment]
+    step: dict[str, Any]
+    card: JudgeCard | None
+    problem: str | None
+    imported: bool
+    replies: dict[str, Completion]
+
+
+@dataclass(frozen=True)
+class SystemAnswers:
+    """A file of answers in AlpacaEval's form, and its SHA-256."""
+
+    rows: list[dict[str, Any]]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """What a run directory holds for a report. `usd`: what each judge's replies cost; `total_usd`: all replies."""
+
+    run: RunDirectory
+    manifest: dict[str, Any]
+    config: dict[str, Any]
+    judged: list[Judged]
+    usd: dict[str, float]
+    total_usd: float
+    answers: dict[str, SystemAnswers]
+
+
+def read_run(folder: str | Path) -> RunContents:
+    """Read a run directory.
+
+    Raises:
+        InputError: not a run directory, or nothing was judged in it.
+    """
+    run = RunDirectory(folder)
+    manifest, config = run.manifest(), run.config()
+    judged: list[Judged] = []
+    usd: dict[str, float] = {}
+    total = 0.0
+    if run.store.is_file():  # opening a store would create it
+        with JudgmentStore(run.store) as store:
+            # In the order in which they were judged, which is the config's.
+            begun = [comparison for comparison, _ in judged_comparisons(manifest)]
+            keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))
+            judged = [_judged(store, key, manifest) for key in keys]
+            usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
+            total = round(store.spent_usd(), 6)
+    if not judged and not any(judged_comparisons(manifest)):
+        raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
+    files = _answer_files(run, manifest)
+    answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
+    return RunContents(run, manifest, config, judged, usd, total, answers)
+
+
+def _judged(store: JudgmentStore, key: Comparison, manifest: dict[str, Any]) -> Judged:
+    judgments = store.judgments(key)
+    shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
+    keys = {part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()}
+    step = key.record(manifest)
+    card, problem = _card(key.judge, step)
+    imported = bool(key.record(manifest, "import"))
+    return Judged(key, judgments, step, card, problem, imported, store.completions(sorted(keys)))
+
+
+def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:
+    """The card of a judge, by its name in the store and the record of its judging; or None, and why."""
+    given = step.get("inputs", {}).get("judge", {})
+    base, _, other = name.partition("@")
+    path = given.get("card", base)  # the call may have given the card by its path
+    try:
+        card = load_judge_card(path if Path(path).exists() else base, model=given.get("model") or other or None)
+        agreement_words(card)  # compares the card with the one that was measured
+        return card, None
+    except InputError as error:
+        return None, one_line(error)
+
+
+def _answer_files(run: RunDirectory, manifest: dict[str, Any]) -> dict[str, Path]:
+    """The run's answers, and the files from elsewhere that they were compared with, by the names in the store."""
+    files = {path.stem: path for path in sorted(run.outputs.glob("*.json"))}
+    for _, record in judged_comparisons(manifest):
+        for name in record["inputs"].get("answers", {}):
+            path = run.answers_path(name)
+            if path.is_file():
+                files.setdefault(path.stem, path)
+    return files

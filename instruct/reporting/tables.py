@@ -1,0 +1,417 @@
+"""The tables of a report, built once as data; Markdown, page, terminal, CSV and LaTeX render them.
+
+Cells hold values, not markup: foreign text as it is, which each renderer escapes; numbers and intervals unrounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.reporting.health import REPEATED_RULE
+from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
+from instruct.reporting.render.text import POLICIES, judge_warnings, number, probability, span
+
+# Text, a count, a figure, an interval, or nothing.
+Value = str | int | float | Sequence[float] | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """`left`: how many of the first columns are text; the others are numbers. `note` explains the figures."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    left: int = 1
+    note: str = ""
+
+    def cells(self) -> list[list[str]]:
+        """The rows as text: figures to one decimal, a dash for nothing. Foreign text is not escaped."""
+        return [[shown(value) for value in row] for row in self.rows]
+
+
+def shown(value: Value) -> str:
+    """A cell as text."""
+    if value is None or isinstance(value, float):
+        return number(value)
+    return str(value) if isinstance(value, str | int) else span(value)
+
+
+_COUNTS = ("n", "win", "tie", "loss", "unparsed", "failed")
+_RATES = (
+    "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
+    "with every unparsed and failed pair lost or won."
+)
+_WEIGHTED = (
+    " Weighted judges grade their preference: the win rate is the mean grade, and the discrete rate counts which side "
+    "of a tie it is on, as do win, tie and loss. A policy for both orders takes the mean of the two grades."
+)
+_SECOND = " Second interval: the bootstrap's, given where it would lead to another finding."
+_ORDERS = (
+    "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: share of "
+    "verdicts other than ties for the answer shown first; 50 means no position bias."
+)
+
+
+def comparison_tables(comparisons: Sequence[Comparison], named: bool = True) -> list[Table]:
+    """The figures of one judge's comparisons; tables without rows are left out.
+
+    Args:
+        named: whether the first two columns name candidate and baseline.
+    """
+    tables = [
+        policy_table(comparisons, named),
+        _tests(comparisons, named),
+        _orders(comparisons, named),
+        _ratings(comparisons, named),
+        _parts(comparisons, named),
+        _lengths(comparisons, named),
+        _length_bins(comparisons, named),
+        _reasons(comparisons, named),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _table(
+    title: str,
+    comparisons: Sequence[tuple[Comparison, Sequence[Value]]],
+    header: Sequence[str],
+    named: bool,
+    left: int = 0,
+    note: str = "",
+) -> Table:
+    """A table with a row per entry, after the names of its comparison if `named`."""
+    names = ("candidate", "baseline") if named else ()
+    rows = [[*((each.candidate, each.baseline) if named else ()), *cells] for each, cells in comparisons]
+    return Table(title, [*names, *header], rows, left + len(names), note)
+
+
+def policy_table(comparisons: Sequence[Comparison], named: bool = True) -> Table:
+    """The verdicts and the win rate under each policy."""
+    every = [figures for each in comparisons for figures in each.policies.values()]
+    shape = _shape(every)
+    rows = [
+        (each, [f"{policy} (leads)" if policy == each.leading else policy, *_tally(figures, shape)])
+        for each in comparisons
+        for policy, figures in each.policies.items()
+    ]
+    used = dict.fromkeys(policy for each in comparisons for policy in each.policies)
+    meanings = "; ".join(f"{policy}: {POLICIES.get(policy, policy)}" for policy in used)
+    note = f"Policies: {meanings}. {_RATES}" + _WEIGHTED * shape[0] + _SECOND * shape[1]
+    return _table("Verdicts by policy", rows, ["policy", *_tally_header(shape)], named, left=1, note=note)
+
+
+def _shape(every: Sequence[TallyFigures]) -> tuple[bool, bool]:
+    """Whether a table of tallies has a column for the discrete rate, and one for the second interval."""
+    return any(each.kind == "weighted" for each in every), any(each.second_interval for each in every)
+
+
+def _tally_header(shape: tuple[bool, bool]) -> list[str]:
+    rates = ["win rate %", *["discrete %"] * shape[0], "std. error", "95 % CI", *["second interval"] * shape[1]]
+    return [*_COUNTS, *rates, "bounds %"]
+
+
+def _tally(figures: TallyFigures, shape: tuple[bool, bool]) -> list[Value]:
+    rates = [figures.win_rate, *[figures.discrete_win_rate] * shape[0], figures.standard_error, figures.interval]
+    counts = [getattr(figures, name) for name in _COUNTS]
+    return [*counts, *rates, *[figures.second_interval] * shape[1], figures.bounds]
+
+
+def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = []
+    for each in comparisons:
+        sign, permutation, power = each.significance.sign_test, each.significance.permutation_test, each.power
+        tests: list[Value] = [probability(sign.p), sign.n, probability(permutation.p), permutation.resamples]
+        needed = None if power.pairs_needed is None else f"{power.pairs_needed:,}"
+        rows.append((each, [*tests, power.smallest_difference, needed]))
+    header = ["sign test p", "pairs without ties", "permutation p", "resamples", "min. detectable", "pairs needed"]
+    note = (
+        "Two-sided p-values under the leading policy. Minimum detectable difference: the smallest distance from 50, in "
+        "points, that this number of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference "
+        "observed."
+    )
+    return _table("Significance and power", rows, header, named, note=note)
+
+
+def _orders(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = [
+        (
+            each,
+            [each.orders, f"{each.pairs_judged} of {each.pairs_expected}", each.consistency, each.consistency_n,
+             each.first_position_rate, each.first_position_n, each.trimmed, each.requests],
+        )
+        for each in comparisons
+    ]  # fmt: skip
+    header = ["orders", "pairs judged", "consistency %", "of pairs", "first position %", "of verdicts", "trimmed"]
+    return _table("Order of the answers", rows, [*header, "requests"], named, left=1, note=_ORDERS)
+
+
+def _ratings(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = [
+        (each, [f"{each.ratings.candidate:.2f}", f"{each.ratings.baseline:.2f}", each.ratings.n])
+        for each in comparisons
+        if each.ratings
+    ]
+    note = "Each answer was rated alone: the higher rating wins, equal ratings tie."
+    return _table("Mean ratings", rows, ["candidate's mean", "baseline's mean", "pairs"], named, note=note)
+
+
+def _parts(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = [
+        (each, [part.dataset, part.n, part.win, part.tie, part.loss, part.unread, part.win_rate, part.interval])
+        for each in comparisons
+        for part in each.parts
+        if len(each.parts) > 1
+    ]
+    header = ["data set", "n", "win", "tie", "loss", "no verdict", "win rate %", "95 % CI"]
+    return _table("By data set", rows, header, named, left=1)
+
+
+def _lengths(comparisons: Sequence[Comparison], named: bool) -> Table:
+    found = [(each, each.length) for each in comparisons if each.length or each.length_control]
+    controlled = any(each.length_control for each, _ in found)
+    rows: list[tuple[Comparison, Sequence[Value]]] = []
+    notes: dict[str, None] = {}
+    for each, length in found:
+        cells: list[Value] = [None] * 4
+        if length:
+            adjusted = length.adjusted
+            cells = [length.candidate_mean, length.baseline_mean, adjusted.win_rate, adjusted.interval]
+            notes[f"Win rate at equal length: {adjusted.model}."] = None
+            if adjusted.note:
+                notes[f"{each.candidate} against {each.baseline}: {adjusted.note}."] = None
+        if control := each.length_control:
+            notes[f"{each.candidate} against {each.baseline}: {control.note}."] = None
+        rate: list[Value] = [control.win_rate, control.standard_error] if control else [None, None]
+        rows.append((each, [*cells, *rate * controlled]))
+    header = ["candidate's mean characters", "baseline's mean characters", "win rate % at equal length", "95 % CI"]
+    more = ["length-controlled win rate %", "std. error"] * controlled
+    return _table("Length", rows, [*header, *more], named, note=" ".join(notes))
+
+
+def _length_bins(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = [
+        (each, [f"{part.low} to {part.high}", part.n, part.win_rate, part.interval])
+        for each in comparisons
+        for part in (each.length.by_difference if each.length else ())
+    ]
+    note = "Fifths of the pairs, by how many characters the candidate's answer is longer than the baseline's."
+    header = ["characters longer", "pairs", "win rate %", "95 % CI"]
+    return _table("Win rate by length difference", rows, header, named, note=note)
+
+
+def _reasons(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = [
+        (each, [reason.verdict, reason.reason, reason.n]) for each in comparisons for reason in each.reasons
+    ]
+    note = "Verdicts as shown: a pair judged in both orders has two."
+    return _table("Verdicts with a reason", rows, ["verdict", "reason", "verdicts"], named, left=2, note=note)
+
+
+def panel_tables(panel: Panel) -> list[Table]:
+    """How the judges of one comparison agree, and what most of them say."""
+    title = f"Panel: {panel.candidate} against {panel.baseline}"
+    agreements: list[Sequence[Value]] = [
+        [" and ".join(each.judges), each.n, each.agreement, None if each.kappa is None else f"{each.kappa:.2f}"]
+        for each in panel.agreements
+    ]
+    policies = ", ".join(f"{name} ({policy})" for name, policy in panel.policies.items())
+    note = (
+        f"Judges, each under its leading policy: {policies}. Majority: the outcome that most judges gave; a tie "
+        f"between judges is a tie, a missing verdict abstains. {_RATES}"
+    )
+    shape = _shape([panel.majority])
+    majority = ["majority", *_tally(panel.majority, shape)]
+    return [
+        Table(f"{title}, majority", ["by", *_tally_header(shape)], [majority], note=note),
+        Table(f"{title}, agreement", ["judges", "pairs", "agreement %", "Cohen's kappa"], agreements),
+    ]
+
+
+def report_tables(report: Report) -> list[Table]:
+    """What belongs to no single comparison: paired systems, answers, training; tables without rows are left out."""
+    return [table for table in (_paired(report), _systems(report), _trainings(report)) if table.rows]
+
+
+def _paired(report: Report) -> Table:
+    rows: list[Sequence[Value]] = [
+        [each.judge, each.policy, each.first, each.second, each.baseline, each.n, each.difference, each.interval,
+         probability(each.p)]
+        for each in report.paired
+    ]  # fmt: skip
+    note = (
+        "The first's win rate minus the second's, in points, over the prompts judged for both, with its bootstrap "
+        "interval and the p-value of the paired permutation test. Not corrected for the number of comparisons."
+    )
+    header = ["judge", "policy", "first", "second", "baseline", "prompts", "difference", "95 % CI", "p"]
+    return Table("Systems with the same baseline", header, rows, left=5, note=note)
+
+
+def _systems(report: Report) -> Table:
+    """The answers and their faults; a column of unknowns is left out."""
+    columns: dict[str, list[Value]] = {}
+    for system in report.systems:
+        health = system.health
+        faults = {name: _share(getattr(health, name), system.n) for name in ("truncated", "empty", "repeated")}
+        cells = {
+            "system": system.name,
+            "generator": system.generator,
+            "engine": system.engine,
+            "answers": system.n,
+            "mean tokens": system.mean_tokens,
+            "mean characters": system.mean_characters,
+            "median characters": health.median_characters,
+        } | faults
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+    columns = {name: cells for name, cells in columns.items() if set(cells) != {None} or name == "truncated"}
+    note = (
+        "Truncated: cut off at the length limit. Tokens are the model's own, without the end token. Repeated: "
+        f"{REPEATED_RULE}. A dash: unknown, for answers from elsewhere."
+    )
+    rows = list(zip(*columns.values(), strict=True))
+    return Table("Answers", list(columns), rows, left=2 + ("engine" in columns), note=note)
+
+
+def _share(count: int | None, n: int) -> str | None:
+    return None if count is None else f"{count} ({100 * count / n:.1f} %)"
+
+
+def _trainings(report: Report) -> Table:
+    rows: list[Sequence[Value]] = [
+        [each.system, each.objective, each.rows, each.truncated, _plain(each.epochs), each.steps,
+         _plain(each.learning_rate)]
+        for each in report.trainings
+    ]  # fmt: skip
+    header = ["system", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
+    return Table("Training", header, rows, left=2)
+
+
+def _plain(value: float | None) -> str | None:
+    return None if value is None else f"{value:g}"
+
+
+def lineage_tables(report: Report) -> list[Table]:
+    """What the report was made from: the experiment, its phases, versions and hashes."""
+    machine = report.machine
+    gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
+    processor, cores, memory = (machine.get(key, "?") for key in ("processor", "cores", "memory_gib"))
+    experiment = report.config | {
+        "machine": f"{processor}, {cores} cores, {memory} GiB, {gpus}",
+        "created": report.created,
+    }
+    hashes = report.sha256 | {f"answers of {system.name}": system.sha256 for system in report.systems}
+    phases: list[Sequence[Value]] = [[each.step, each.status, each.minutes, each.attempts] for each in report.phases]
+    tables = [
+        Table("Experiment", ["part", "value"], list(experiment.items()), left=2),
+        Table("Phases", ["phase", "status", "minutes", "attempts"], phases, left=2),
+        Table("Versions", ["package", "version"], list(report.versions.items()), left=2),
+        Table("Made from", ["file", "SHA-256"], list(hashes.items()), left=2),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def leading_table(comparisons: Sequence[tuple[Judge, Comparison]]) -> Table:
+    """The leading figures of comparisons by several judges."""
+    rows: list[Sequence[Value]] = []
+    for judge, each in comparisons:
+        figures = each.leading_figures
+        missing = figures.unparsed + figures.failed
+        rates = [figures.win_rate, figures.standard_error, figures.interval]
+        rows.append([judge.name, each.baseline, each.leading, figures.n_judged, missing, *rates])
+    header = ["judge", "baseline", "policy", "n", "no verdict", "win rate %", "std. error", "95 % CI"]
+    return Table("Leading figures", header, rows, left=3)
+
+
+def win_rate_tables(report: Report) -> list[Table]:
+    """For each baseline, the systems in rows and the judges in columns, win rates with standard errors in percent.
+
+    The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
+    policy, which the title names with the number of pairs.
+    """
+    baselines = dict.fromkeys(each.baseline for judge in report.judges for each in judge.comparisons)
+    return [_win_rate_table(report, baseline) for baseline in baselines]
+
+
+def _win_rate_table(report: Report, baseline: str) -> Table:
+    found: dict[str, dict[str, str | None]] = {}
+    captions: dict[str, str] = {}
+    for judge in report.judges:
+        comparisons = [each for each in judge.comparisons if each.baseline == baseline]
+        for each in comparisons:
+            found.setdefault(each.candidate, {})[judge.name] = _rate(each.leading_figures)
+        if comparisons:
+            policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
+            sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
+            captions[judge.name] = f"{judge.name}: {policies}, {sizes} pairs with a verdict"
+    rows: list[Sequence[Value]] = [
+        [candidate, *(rates.get(judge) for judge in captions)] for candidate, rates in found.items()
+    ]
+    title = f"Win rate (%) against {baseline}, ± its standard error; a tie counts as half a win"
+    return Table(title, ["System", *captions], rows, note="; ".join(captions.values()))
+
+
+def _rate(figures: TallyFigures) -> str | None:
+    if figures.win_rate is None:
+        return None
+    error = figures.standard_error
+    return number(figures.win_rate) + ("" if error is None else f" ± {number(error)}")
+
+
+def figures_table(report: Report) -> Table:
+    """Every figure of a report, a row per judge, comparison and policy.
+
+    Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
+    """
+    rows = [
+        _figures(report, judge, comparison, policy)
+        for judge in report.judges
+        for comparison in judge.comparisons
+        for policy in comparison.policies
+    ]
+    return table_of("Figures", rows)
+
+
+def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table from rows with the same keys."""
+    return Table(title, list(rows[0]) if rows else [], [list(row.values()) for row in rows])
+
+
+def _figures(report: Report, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
+    figures = comparison.policies[policy]
+    leads = policy == comparison.leading
+    spans = {"interval": figures.interval, "second_interval": figures.second_interval, "bound": figures.bounds}
+    tests, length, controlled = comparison.significance, comparison.length, comparison.length_control
+    return {
+        "run": report.run,
+        "judge": judge.name,
+        "judge_model": judge.model,
+        "candidate": comparison.candidate,
+        "baseline": comparison.baseline,
+        "policy": policy,
+        "leading": leads,
+        "kind": figures.kind,
+        **{key: getattr(figures, key) for key in ("n", "n_judged", *_COUNTS[1:])},
+        "win_rate": figures.win_rate,
+        "discrete_win_rate": figures.discrete_win_rate,
+        "standard_error": figures.standard_error,
+        "interval_method": figures.interval_method,
+        **{f"{name}_{end}": ends[i] if ends else None for name, ends in spans.items() for i, end in enumerate(_ENDS)},
+        "finding": figures.finding,
+        "sign_test_p": tests.sign_test.p if leads else None,
+        "permutation_test_p": tests.permutation_test.p if leads else None,
+        "length_adjusted_win_rate": length.adjusted.win_rate if leads and length else None,
+        "length_controlled_win_rate": controlled.win_rate if controlled else None,
+        "pairs_judged": comparison.pairs_judged,
+        "pairs_expected": comparison.pairs_expected,
+        "partial": comparison.partial,
+        "consistency": comparison.consistency,
+        "first_position_rate": comparison.first_position_rate,
+        "agreement_with_people": judge.agreement,
+        "warnings": "; ".join([*judge_warnings(judge), *comparison.warnings]),
+    }
+
+
+_ENDS = ("low", "high")
