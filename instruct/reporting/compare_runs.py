@@ -16,8 +16,8 @@ from instruct.reporting.model import Comparison
 from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import table_lines as markdown_lines
 from instruct.reporting.render.terminal import table_lines as terminal_lines
-from instruct.reporting.render.text import escape_markdown, escape_terminal, probability, span
 from instruct.reporting.tables import Table, Value, table_of
+from instruct.reporting.text import escape_markdown, escape_terminal, probability, span
 from instruct.runs import RunDirectory, write_atomically
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
-from instruct.reporting.render.text import POLICIES, judge_warnings, number, probability, span
+from instruct.reporting.text import POLICIES, judge_warnings, number, probability, span
 
 # Text, a count, a figure, an interval, or nothing.
 Value = str | int | float | Sequence[float] | None

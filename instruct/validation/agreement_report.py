@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from instruct.errors import one_line
-from instruct.reporting.render.text import escape_markdown
+from instruct.reporting.text import escape_markdown
 from instruct.validation.agreement import CLASSES, Agreement, Figures, Rate
 
 ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both orders, else tie"}

@@ -15,8 +15,8 @@ from instruct.errors import one_line
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.model import Comparison, Judge
 from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.render.text import escape_markdown, headline
 from instruct.reporting.report import build_report, write_report
+from instruct.reporting.text import escape_markdown, headline
 
 HOSTILE = [
     "<script>alert(1)</script>",

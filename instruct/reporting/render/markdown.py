@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from instruct.reporting.figures import outcome_names
 from instruct.reporting.model import Figure, Judge, Report
-from instruct.reporting.render.text import (
+from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
+from instruct.reporting.text import (
     capital,
     escape_markdown,
     evidence,
@@ -19,7 +20,6 @@ from instruct.reporting.render.text import (
     trust,
     unjudged,
 )
-from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 
 
 def render_markdown(report: Report) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from instruct.errors import one_line
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
-from instruct.reporting.render.text import (
+from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
+from instruct.reporting.text import (
     capital,
     cautions,
     evidence,
@@ -25,7 +26,6 @@ from instruct.reporting.render.text import (
     unjudged,
     verdict,
 )
-from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.runs import RunDirectory, write_atomically
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from instruct.reporting.model import Judge, Report
-from instruct.reporting.render.text import (
+from instruct.reporting.tables import Table, policy_table
+from instruct.reporting.text import (
     capital,
     escape_terminal,
     evidence,
@@ -18,7 +19,6 @@ from instruct.reporting.render.text import (
     trust,
     unjudged,
 )
-from instruct.reporting.tables import Table, policy_table
 
 
 def render_summary(report: Report) -> str:
