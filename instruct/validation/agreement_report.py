@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from instruct.errors import one_line
+from instruct.reporting.render import markdown, terminal
+from instruct.reporting.tables import Table
 from instruct.reporting.text import escape_markdown
 from instruct.validation.agreement import CLASSES, Agreement, Figures, Rate
 
 ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both orders, else tie"}
 
 
-class Table(NamedTuple):
-    """Cells are plain text; whoever renders a table escapes them."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-
 def render_terminal(head: Sequence[str], agreement: Agreement) -> str:
     """`head`, then the tables, as plain text without control characters."""
     lines = [one_line(line, 1000) for line in head]
     for table in _tables(agreement):
-        rows = [[one_line(cell) for cell in row] for row in (table.header, *table.rows)]
-        first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += ["", table.title]
-        for name, *cells in rows:
-            aligned = [f"{cell:>{width}}" for cell, width in zip(cells, others, strict=True)]
-            lines.append("  ".join(["", f"{name:<{first}}", *aligned]).rstrip())
+        lines += ["", table.title, *(f"  {line}" for line in terminal.table_lines(table, 80))]
     return "\n".join(lines) + "\n"
 
 
@@ -39,9 +27,7 @@ def render_markdown(title: str, head: Sequence[str], agreement: Agreement) -> st
     for line in head:
         lines += [escape_markdown(line, 1000), ""]
     for table in _tables(agreement):
-        header, *rows = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in (table.header, *table.rows)]
-        rule = "| --- |" + " ---: |" * (len(table.header) - 1)
-        lines += [f"## {table.title}", "", header, rule, *rows, ""]
+        lines += markdown.section(table, 2)
     return "\n".join(lines).rstrip() + "\n"
 
 
