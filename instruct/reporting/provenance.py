@@ -1,4 +1,4 @@
-"""What a run was made from: the experiment in a few words, its training, its phases and the hashes of its data."""
+"""What a run was made from: the experiment in a few words, its trainings, its phases and the hashes of its data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from instruct.reporting.model import Phase, Training, TrainingLog
 
-# A figure of a few hundred points shows no more of thousands.
+# More points would not change a figure.
 _MOST_POINTS = 500
 
 
 def config_summary(config: dict[str, Any]) -> dict[str, str]:
-    """The experiment in a line a part; what a config leaves out is left out."""
+    """The experiment, a line per part; what the config leaves out is left out."""
     model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
     answers = config.get("answers") or {}
     decoding = answers.get("generation") or {}
@@ -32,14 +32,16 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
 
 
 def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) -> list[Training]:
-    """An entry per system of the config; counts are None while its training has not finished.
+    """An entry per system; counts are None until its training has finished.
 
-    `adapters`: the folder where each system's training left its log.
+    Args:
+        adapters: the folder where each system's training wrote its log.
     """
-    train = config.get("train") or {}
+    given = config.get("train") or {}
     found = []
     for name, system in (config.get("systems") or {}).items():
-        results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
+        record = manifest["steps"].get(f"train/{name}", {})
+        results, train = record.get("results", {}), record.get("config", {}).get("train") or given
         rows = results.get("rows", {})
         found.append(
             Training(
@@ -57,7 +59,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
 
 
 def _training_log(path: Path) -> TrainingLog | None:
-    """What the training logged, of many points every k-th; None without a log that can be read."""
+    """What the training logged, thinned to every k-th point; None without a readable log."""
     try:
         entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if "loss" in entry]
         thinned = entries[:: math.ceil(len(entries) / _MOST_POINTS) or 1]
@@ -69,12 +71,12 @@ def _training_log(path: Path) -> TrainingLog | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no other numbers; a diverged training logs them."""
+    """JSON has no NaN or infinity, which a diverged training logs."""
     return round(value, 6) if value is not None and math.isfinite(value) else None
 
 
 def phases(manifest: dict[str, Any]) -> list[Phase]:
-    """The steps of the run, in the order in which they were first begun."""
+    """The steps of the run, in the order in which they first began."""
     return [
         Phase(step=step, status=record["status"], minutes=record.get("minutes"), attempts=record.get("attempts", 1))
         for step, record in manifest["steps"].items()

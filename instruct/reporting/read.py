@@ -46,7 +46,11 @@ class SystemAnswers:
 
 @dataclass(frozen=True)
 class RunContents:
-    """What a run directory holds for a report. `usd`: what each judge's replies cost; `total_usd`: all replies."""
+    """What a run directory holds for a report.
+
+    `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
+    judge's replies cost; `total_usd`: all replies.
+    """
 
     run: RunDirectory
     manifest: dict[str, Any]
@@ -64,7 +68,8 @@ def read_run(folder: str | Path) -> RunContents:
         InputError: not a run directory, or nothing was judged in it.
     """
     run = RunDirectory(folder)
-    manifest, config = run.manifest(), run.config()
+    manifest = run.manifest()
+    config = _ran_with(run.config(), manifest)
     judged: list[Judged] = []
     usd: dict[str, float] = {}
     total = 0.0
@@ -81,6 +86,21 @@ def read_run(folder: str | Path) -> RunContents:
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     return RunContents(run, manifest, config, judged, usd, total, answers)
+
+
+def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """The config with the sections that each step recorded, which flags of its call may have overridden."""
+    config, systems = dict(config), dict(config.get("systems") or {})
+    for step, record in manifest["steps"].items():
+        inputs, recorded = record.get("inputs", {}), record.get("config", {})
+        if step.startswith("train/"):
+            config |= {name: inputs[name] for name in ("model", "lora", "train") if name in inputs}
+            config |= {"data": recorded["data"]} if "data" in recorded else {}
+            systems |= {step.removeprefix("train/"): inputs["system"]} if "system" in inputs else {}
+        elif step == "answers":
+            answers = recorded or inputs.get("answers")
+            config |= {"answers": answers} if answers else {}
+    return config | ({"systems": systems} if systems else {})
 
 
 def _judged(store: JudgmentStore, key: Comparison, manifest: dict[str, Any]) -> Judged:

@@ -324,3 +324,32 @@ def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pai
         add_step(comparison.step(), comparison=comparison._asdict())
     comparisons = build_report(run.folder).judges[0].comparisons
     assert [(each.candidate, each.baseline) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]
+
+
+def test_the_report_says_what_the_steps_ran_with_not_what_the_config_planned(run, card, write_answers, judge_pairs):
+    card("j")
+    judge_pairs([WIN] * 6)
+    answers = {"eval_set": "alpaca_eval", "generation": {"max_new_tokens": 9, "temperature": 0.7}}
+    with run.step("answers", {"answers": answers}, config=answers):  # instruct generate --answers.eval_set alpaca_eval
+        write_answers("emo", 6)
+    system = {"objective": "emo", "variant": "paper"}
+    given = {"model": {"name": "other/model"}, "lora": None, "train": {"max_steps": 3}, "system": system}
+    ran_with = given | {
+        "data": {"card": "own", "files": ["own.jsonl"]},
+        "train": {"learning_rate": 0.5, "max_steps": 3},
+    }
+    with run.step("train/emo", given, config=ran_with):
+        pass
+    report, _ = write_report(run.folder)
+    assert report.config == {
+        "base model": "other/model, full fine-tuning",
+        "data": "own.jsonl",
+        "training": "max_steps 3",
+        "answered": "alpaca_eval, at most 9 tokens, temperature 0.7",
+    }
+    trained = {training.system: (training.objective, training.learning_rate) for training in report.trainings}
+    assert trained == {"mle": ("mle", None), "emo": ("emo, paper", 0.5)}
+    (model_card,) = (run.report / "exports").glob("model-card-*.md")
+    metadata = yaml.safe_load(model_card.read_text(encoding="utf-8").split("---\n")[1])
+    dataset = metadata["model-index"][0]["results"][0]["dataset"]
+    assert dataset == {"name": "alpaca_eval", "type": "alpaca_eval"}
