@@ -118,7 +118,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self._log, port = folder / "requests.jsonl", folder / "port"
-        script = ROOT / "tests" / "judging" / "fake_server.py"
+        script = ROOT / "tests" / "engines" / "fake_server.py"
         self._process = subprocess.Popen([sys.executable, str(script), str(port), str(self._log), "{}", str(LATENCY)])
         while not port.exists():
             assert self._process.poll() is None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from instruct.config import ExperimentConfig
-from instruct.data.cards import load_dataset_card
+from instruct.data.cards import Template, load_dataset_card
 from instruct.errors import InputError
-from instruct.models import resolve_model
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
@@ -93,7 +92,14 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     evaluation = evaluation_set(config.answers)
     template = answer_template(config)
     answers = config.answers.model_dump(mode="json")
-    inputs = {"weights": weights, "prompts": evaluation.sha256, "answers": answers, "template": template}
+    inputs: dict[str, Any] = {
+        "weights": weights,
+        "prompts": evaluation.sha256,
+        "answers": answers,
+        "template": template,
+    }
+    if config.model.dtype != "bfloat16" or config.model.quantization:
+        inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
         return
@@ -110,22 +116,22 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     }
     with run.step("answers", inputs, config=ran_with) as results:
         stats = generate_answers(
-            resolve_model(config.model.name),
+            config.model,
             systems,
             evaluation.prompts,
             template,
             config.answers.generation,
             run.outputs,
-            revision=config.model.revision,
         )
         for name, path in outputs.items():
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
 
 
-def answer_template(config: ExperimentConfig) -> str:
+def answer_template(config: ExperimentConfig) -> Template:
     """The template of the prompts: the one that the systems were trained with, unless the config names another."""
-    if config.answers.template or config.data.template:
-        return str(config.answers.template or config.data.template)
+    given = config.answers.template or config.data.template
+    if given:
+        return given
     return load_dataset_card(config.data.card).template if config.data.card else "chat"
 
 

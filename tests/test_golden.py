@@ -50,7 +50,7 @@ OWN = sorted(path.name for path in (GOLDEN / "judges").iterdir() if path.is_dir(
 ASKED = [*SHIPPED, *ALPACA_EVAL, "alpaca_eval_gpt4_fn", *OWN]
 
 STARTER = json.loads((ROOT / "data" / "starter" / "starter_eval.json").read_text(encoding="utf-8"))
-# From a text in the prompt to what goes wrong with the reply (tests/judging/fake_server.py).
+# From a text in the prompt to what goes wrong with the reply (tests/engines/fake_server.py).
 FAULTS = {f"<{name}>": name for name in ("filter", "blank", "two", "echo", "truncated", "unicode", "nan")}
 FAULTS |= {STARTER[5]["instruction"][:50]: "filter", STARTER[17]["instruction"][:50]: "blank"}
 
@@ -154,7 +154,7 @@ def server(tmp_path_factory) -> Iterator[tuple[str, Callable[[], list[dict[str, 
     """The fake server: its address, and what it was sent."""
     folder = tmp_path_factory.mktemp("server")
     port, log = folder / "port", folder / "log.jsonl"
-    script = ROOT / "tests" / "judging" / "fake_server.py"
+    script = ROOT / "tests" / "engines" / "fake_server.py"
     log.touch()
     process = subprocess.Popen([sys.executable, script, port, log, json.dumps(FAULTS), "0"])
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Message = dict[str, str]
-Prompt = str | list[Message]
+Prompt = str | list[Message] | tuple[int, ...]  # text, a chat, or token ids
 
 
 class Decoding(BaseModel):
@@ -43,9 +44,15 @@ class EngineOptions:
         keep_special_tokens: special tokens are part of the reply's text.
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
+        adapters: LoRA adapter folders that requests may name.
+        tokenizer: the model's, loaded already; None: it is loaded from the model.
+        dtype: of the weights; None: bfloat16 in transformers and on a CPU, otherwise vLLM's choice.
+        quantization: "4bit" quantizes the weights as QLoRA does (bitsandbytes, NF4).
+        tensor_parallel_size: GPUs that share one copy of the model (vLLM).
+        gpu_memory_utilization: the share of a GPU's memory that vLLM takes; None: vLLM's default.
         allow_pickle: weights may be a pickle, which torch's safe unpickler reads.
         needs: what asking takes, for the message when it is missing.
-        gone: what to do if the server does not have the model, when that is known to be shut down.
+        other_model: how to ask another model, for the message when a server does not have this one.
     """
 
     subject: str
@@ -59,18 +66,31 @@ class EngineOptions:
     keep_special_tokens: bool = False
     keep_choice: bool = False
     batch: int | None = None
+    adapters: tuple[Path, ...] = ()
+    tokenizer: Any = None
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    quantization: Literal["4bit"] | None = None
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float | None = None
     allow_pickle: bool = False
     needs: str | None = None
-    gone: str | None = None
+    other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt, the key its completion is stored under, and the most it can cost in US dollars."""
+    """One prompt, the key its completion is stored under, and the most it can cost in US dollars.
+
+    `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens`
+    overrides the decoding's. `seed` makes a sample repeatable; a server is sent it only if it is given.
+    """
 
     key: str
     prompt: Prompt
     usd: float = 0.0
+    adapter: str | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +135,10 @@ class Engine(Protocol):
 
     notes: list[str]
     batch: int | None
+
+    def start(self) -> str:
+        """Load the model if it is not loaded yet; returns engine, version and device, which replies depend on."""
+        ...
 
     def check(self) -> None:
         """Refuse, before any work, a model that cannot be asked.

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import filter as matching
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from instruct.engines.base import Completion, EngineOptions, Failure, Prompt
+from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Request
+from instruct.engines.stop_tokens import stop_token_ids
 from instruct.errors import InputError, one_line
 from instruct.models import EMBEDDED_MODEL, resolve_model
 
 SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as a model on this machine takes it."""
+
+    ids: list[int]
+    limit: int
+    adapter: str | None
+    seed: int
 
 
 class LocalEngine:
@@ -29,7 +41,8 @@ class LocalEngine:
         self._options = options
         self.notes: list[str] = []
         self.batch = options.batch
-        self._model = ""
+        self._model = ""  # until it is prepared
+        self._revision: str | None = None
         self._pickled = False
         self._tokenizer: Any = None
         self._stops: list[int] = []
@@ -38,7 +51,11 @@ class LocalEngine:
     @cached_property
     def identity(self) -> dict[str, Any]:
         options = self._options
-        return {"engine": self.kind, "model": _identity(options.model), "revision": options.revision}
+        found = {"engine": self.kind, "model": _identity(options.model), "revision": options.revision}
+        for name, default in (("dtype", None), ("quantization", None), ("tensor_parallel_size", 1)):
+            if (value := getattr(options, name)) != default:
+                found[name] = value
+        return found
 
     def check(self) -> None:
         """Refuse a model whose weights are not here and cannot be fetched, or are a pickle that is not allowed.
@@ -48,24 +65,14 @@ class LocalEngine:
         """
         _located(self._options)
 
-    @property
-    def _revision(self) -> str | None:
-        """The revision to load, unless the model is a folder."""
-        return None if Path(self._model).is_dir() else self._options.revision
-
-    def _load_tokenizer(self) -> None:
-        from transformers import AutoTokenizer
-
-        from instruct.engines.stop_tokens import stop_token_ids
-
+    def _prepare(self) -> None:
+        """Find the weights, load the tokenizer, and look up the ids of labels and stops; once."""
+        if self._model:
+            return
         options = self._options
-        self._model, self._pickled = _located(options)
-        try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(
-                self._model, revision=self._revision, trust_remote_code=False
-            )
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"{options.subject}: {self._model} has no tokenizer ({one_line(error, 200)})") from error
+        model, self._pickled = _located(options)
+        revision = None if Path(model).is_dir() else options.revision
+        tokenizer = options.tokenizer or _load_tokenizer(options.subject, model, revision)
         for label in options.labels:
             ids = tokenizer(label, add_special_tokens=False)["input_ids"]
             if len(ids) != 1:
@@ -74,13 +81,13 @@ class LocalEngine:
                 )
             self._labels[label] = ids[0]
         end = tokenizer.eos_token_id
-        if end is None or end == tokenizer.unk_token_id:  # "" for an end of text gives the unknown token's id
+        if options.chat:  # a turn may end with another token than a text
+            self._stops = list(stop_token_ids(tokenizer, model, revision))
+        elif end is None or end == tokenizer.unk_token_id:  # "" as the end of text gives the unknown token's id
             self._stops = [LLAMA_EOS]
-        elif options.chat:
-            self._stops = list(stop_token_ids(tokenizer, self._model, self._revision))
         else:
             self._stops = [end]
-        self._tokenizer = tokenizer
+        self._model, self._revision, self._tokenizer = model, revision, tokenizer
 
     def tokens(self, prompt: Prompt) -> int:
         """The prompt's length in the model's tokens.
@@ -91,8 +98,9 @@ class LocalEngine:
         return len(self._token_ids(prompt))
 
     def _token_ids(self, prompt: Prompt) -> list[int]:
-        if self._tokenizer is None:
-            self._load_tokenizer()
+        self._prepare()
+        if isinstance(prompt, tuple):
+            return list(prompt)
         if isinstance(prompt, str):
             return list(self._tokenizer(prompt)["input_ids"])
         if not self._tokenizer.chat_template:
@@ -100,15 +108,18 @@ class LocalEngine:
         text = self._tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _too_long(self, ids: list[int]) -> Failure | None:
-        limit, context = self._options.decoding.max_tokens, self._options.context_length
-        if len(ids) + limit <= context:
-            return None
-        return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}")
+    def _ask(self, request: Request) -> Asked | Failure:
+        """What to ask of the model, or that the request does not fit its context."""
+        limit = self._options.decoding.max_tokens if request.max_tokens is None else request.max_tokens
+        ids, context = self._token_ids(request.prompt), self._options.context_length
+        if len(ids) + limit > context:
+            return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}")
+        return Asked(ids, limit, request.adapter, request.seed or 0)
 
     def _completion(
         self, prompt: list[int], answer: list[int], label_logprobs: Sequence[float] | None = None
     ) -> Completion:
+        """The completion in generated ids; what follows the first stop token is padding."""
         end = next((place for place, token in enumerate(answer) if token in self._stops), None)
         text = self._tokenizer.decode(
             answer[:end],
@@ -116,7 +127,17 @@ class LocalEngine:
             clean_up_tokenization_spaces=False,
         )
         logprobs = None if label_logprobs is None else dict(zip(self._labels, label_logprobs, strict=True))
-        return Completion(text, logprobs, "length" if end is None else "stop", len(prompt), len(answer))
+        tokens = len(answer) if end is None else end + 1
+        return Completion(text, logprobs, "length" if end is None else "stop", len(prompt), tokens)
+
+
+def _load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{subject}: {model} has no tokenizer ({one_line(error, 200)})") from error
 
 
 def _identity(model: str) -> str:

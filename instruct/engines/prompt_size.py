@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from instruct.engines.base import Prompt
+from instruct.engines.base import Message, Prompt
 
 # A chat's framing is 3 tokens a message and 3 to open the reply with OpenAI's models (openai-cookbook, "How to count
 # tokens"); other models' templates write more.
@@ -21,15 +21,18 @@ def most_tokens(prompt: Prompt, also: Any = None) -> int:
     Args:
         also: what is charged as part of the prompt: tools, a schema.
     """
-    return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + (0 if isinstance(prompt, str) else len(prompt)))
+    if isinstance(prompt, tuple):
+        return len(prompt)
+    messages = len(prompt) if isinstance(prompt, list) else 0
+    return _bytes(prompt, also) + _FRAMING_TOKENS * (1 + messages)
 
 
 def likely_tokens(prompt: Prompt, also: Any = None) -> int:
     """A prompt's likely number of tokens: within a quarter for English text, too few for most other languages."""
-    return math.ceil(_bytes(prompt, also) / _BYTES_PER_TOKEN)
+    return len(prompt) if isinstance(prompt, tuple) else math.ceil(_bytes(prompt, also) / _BYTES_PER_TOKEN)
 
 
-def _bytes(prompt: Prompt, also: Any) -> int:
+def _bytes(prompt: str | list[Message], also: Any) -> int:
     texts = [prompt] if isinstance(prompt, str) else [text for message in prompt for text in message.values()]
     if also is not None:
         texts.append(json.dumps(also))

@@ -43,6 +43,9 @@ class ReplayEngine:
         self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
         self.batch: int | None = None
 
+    def start(self) -> str:
+        return "replay"
+
     def check(self) -> None:
         """Nothing is asked."""
 

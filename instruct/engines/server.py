@@ -84,6 +84,11 @@ class ServerEngine:
         self._worked = False  # whether a request has had its reply
         self._more = True  # whether there may be requests that are not sent yet
 
+    def start(self) -> str:
+        """The server's address; nothing is loaded here."""
+        self.check()
+        return f"server {self._endpoint}"
+
     def check(self) -> None:
         """Refuse to ask without what it takes.
 
@@ -150,7 +155,7 @@ class ServerEngine:
         paid: list[Fault] = []
         for attempt in itertools.count(1):
             try:
-                completion = await self._attempt(request.prompt)
+                completion = await self._attempt(request)
             except InstructError as error:
                 self._end(error)
                 return None
@@ -180,11 +185,11 @@ class ServerEngine:
                 return _with_what_was_paid(completion, paid, self._most_usage(request.prompt))
         raise AssertionError
 
-    async def _attempt(self, prompt: Prompt) -> Completion:
+    async def _attempt(self, request: Request) -> Completion:
         import httpx2
         import openai
 
-        path, body = request_body(self._options, prompt, self._max_tokens_name)
+        path, body = request_body(self._options, request, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await self._client.post(
@@ -205,7 +210,8 @@ class ServerEngine:
         except openai.APIStatusError as error:
             self._answered = True
             headers = error.response.headers
-            raise read_refusal(self._options, self._endpoint, error.status_code, headers, error.body) from None
+            status, model = error.status_code, request.adapter
+            raise read_refusal(self._options, self._endpoint, status, headers, error.body, model) from None
         except TimeoutError:
             raise Fault("timed out", answered=True) from None
         except openai.APIConnectionError:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from instruct.engines.base import Completion, EngineOptions, Prompt
-from instruct.errors import InputError, InstructError, StoppedError
+from instruct.engines.base import Completion, EngineOptions, Request
+from instruct.errors import InputError, StoppedError
 
 # What a server may keep as a whole number, and SQLite can.
 _LARGEST = 2**63 - 1
@@ -62,26 +62,29 @@ def well_formed(text: str) -> str:
 
 
 def request_body(
-    options: EngineOptions, prompt: Prompt, max_tokens_name: str = "max_tokens"
+    options: EngineOptions, request: Request, max_tokens_name: str = "max_tokens"
 ) -> tuple[str, dict[str, Any]]:
-    """The path below the base URL, and what is sent there."""
-    decoding = options.decoding
-    body: dict[str, Any] = {"model": options.model, "temperature": decoding.temperature, "top_p": decoding.top_p}
+    """The path below the base URL, and the JSON object sent there."""
+    decoding, prompt = options.decoding, request.prompt
+    model, limit = request.adapter or options.model, request.max_tokens or decoding.max_tokens
+    body: dict[str, Any] = {"model": model, "temperature": decoding.temperature, "top_p": decoding.top_p}
     if decoding.repetition_penalty is not None:
         body["repetition_penalty"] = decoding.repetition_penalty
+    if request.seed is not None:
+        body["seed"] = request.seed
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if isinstance(prompt, str):
-        body |= {"prompt": well_formed(prompt), "max_tokens": decoding.max_tokens}
+    if isinstance(prompt, list):
+        messages = [{**message, "content": well_formed(message["content"])} for message in prompt]
+        body |= {"messages": messages, max_tokens_name: limit}
         if options.labels:
-            body["logprobs"] = 5  # the most that OpenAI's own endpoint gives
-        return "/completions", body | decoding.extra
-    messages = [{**message, "content": well_formed(message["content"])} for message in prompt]
-    body |= {"messages": messages, max_tokens_name: decoding.max_tokens}
+            body |= {"logprobs": True, "top_logprobs": 20}
+        return "/chat/completions", body | decoding.extra
+    body |= {"prompt": well_formed(prompt) if isinstance(prompt, str) else list(prompt), "max_tokens": limit}
     if options.labels:
-        body |= {"logprobs": True, "top_logprobs": 20}
-    return "/chat/completions", body | decoding.extra
+        body["logprobs"] = 5  # the most that OpenAI's own endpoint gives
+    return "/completions", body | decoding.extra
 
 
 def read_reply(options: EngineOptions, data: bytes) -> Completion:
@@ -175,7 +178,12 @@ def _kept_choice(choice: dict[str, Any], text: str, usage: Any) -> dict[str, Any
 
 
 def read_refusal(
-    options: EngineOptions, endpoint: str, status: int, headers: Mapping[str, str], body: object
+    options: EngineOptions,
+    endpoint: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: object,
+    model: str | None = None,
 ) -> Exception:
     """What a status other than 200 means. The server's own words may repeat key or prompt: none of them is told.
 
@@ -186,7 +194,8 @@ def read_refusal(
     code, message, parameter = error.get("code"), str(error.get("message")), error.get("param")
     asked = f"{options.subject}: {endpoint}"
     if status in (401, 403, 404):
-        return _no_access(options, endpoint, status)
+        remedy = options.other_model if status == 404 else "check OPENAI_API_KEY and what it may use"
+        return InputError(f"{asked} refuses model {model or options.model} (HTTP {status}); {remedy}")
     if status == 402 or code == "insufficient_quota":
         return StoppedError(f"{asked} says that the key's quota is used up (HTTP {status}); add to it and run it again")
     if status in (408, 409, 425, 429) or status >= 500:
@@ -196,23 +205,13 @@ def read_refusal(
         return Refused(f"too long: the prompt and {limit} tokens to answer exceed what the server takes", ill=False)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
-    known = {*request_body(options, "")[1], *request_body(options, [])[1]}
+    known = {*request_body(options, Request("", ""))[1], *request_body(options, Request("", []))[1]}
     if code in ("unsupported_parameter", "unsupported_value") and parameter in known:
         return InputError(
             f"{asked}: model {options.model} does not take the {parameter} of this judge (HTTP {status}); "
             "name another with --judge-model, or write a judge card of your own with what it takes"
         )
     return Refused(f"HTTP {status}")
-
-
-def _no_access(options: EngineOptions, endpoint: str, status: int) -> InstructError:
-    if status != 404:
-        remedy = "check OPENAI_API_KEY and what it may use"
-    else:
-        remedy = options.gone or (
-            "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
-        )
-    return InputError(f"{options.subject}: {endpoint} refuses model {options.model} (HTTP {status}); {remedy}")
 
 
 def _retry_after(value: str | None) -> float | None:

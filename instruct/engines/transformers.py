@@ -1,25 +1,29 @@
-"""A model in transformers on this machine: where vLLM is not installed, and for beam search, which vLLM lacks."""
+"""A model in transformers on this machine: where vLLM is not installed, and for beam search and 4-bit weights."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from instruct.engines.base import EngineOptions, Reply, Request
-from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, LocalEngine
+from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked, LocalEngine
 from instruct.engines.pickles import unreadable
+from instruct.errors import InputError, one_line
 
 
 class TransformersEngine(LocalEngine):
-    """transformers' `generate` with the given decoding, one prompt at a time: a reply has no neighbours.
+    """transformers' `generate`, `options.batch` prompts at a time (None: one), padded on the left.
 
-    Beams stop early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py). Samples are
-    seeded a prompt.
+    Beam search stops early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py).
+    Samples are seeded per batch, by its first request, so they repeat for the same batches only. Adapters are loaded
+    next to each other on one base.
 
     Raises:
-        InputError: when the first request is looked at: the weights cannot be had or do not load, a label is not one
-            token.
+        InputError: `tensor_parallel_size` is set, which only vLLM has; when the first request is looked at: 4-bit
+            weights without a GPU, weights that cannot be loaded, a label that is not one token.
     """
 
     kind = "transformers"
@@ -28,52 +32,136 @@ class TransformersEngine(LocalEngine):
         super().__init__(options)
         if options.response_schema is not None:
             self.notes.append("asked without its JSON schema, which transformers cannot hold replies to")
+        if options.tensor_parallel_size != 1:
+            raise InputError(
+                f"{options.subject}: tensor_parallel_size {options.tensor_parallel_size} needs vLLM; leave it out, or "
+                "set the engine to vllm"
+            )
         self._network: Any = None
+        self._loaded: dict[str, str] = {}  # adapter folder to PEFT's name for it
+
+    def start(self) -> str:
+        """Load the model if it is not loaded; returns transformers' version and the device."""
+        import transformers
+
+        if self._network is None:
+            self._prepare()
+            self._load()
+        return f"transformers {transformers.__version__} {self._network.device.type}"
+
+    def check(self) -> None:
+        super().check()
+        self._check_gpu()
+
+    def _check_gpu(self) -> None:
+        import torch
+
+        if self._options.quantization and not torch.cuda.is_available():
+            raise InputError(
+                f"{self._options.subject}: quantization {self._options.quantization} needs a GPU (bitsandbytes); "
+                "use a machine with one"
+            )
 
     def _load(self) -> None:
         import torch
         import transformers
 
+        self._check_gpu()
+        cuda = torch.cuda.is_available()
+        dtype: Any = self._options.dtype or "bfloat16"
+        if dtype == "bfloat16" and cuda and not torch.cuda.is_bf16_supported():
+            dtype = "float16"
+        quantization: dict[str, Any] = {}
+        if self._options.quantization:
+            config = transformers.BitsAndBytesConfig(
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+            )
+            quantization = {"quantization_config": config, "device_map": {"": 0}}
         try:
             network: Any = transformers.AutoModelForCausalLM.from_pretrained(
                 self._model,
                 revision=self._revision,
-                dtype=torch.bfloat16 if not torch.cuda.is_available() or torch.cuda.is_bf16_supported() else "float16",
+                dtype=dtype,
                 trust_remote_code=False,
                 use_safetensors=not self._pickled,
                 weights_only=True,
+                **quantization,
             )
         except Exception as error:  # a pickle that holds code, a torn file, an unknown architecture, ...
             raise unreadable(self._model, error) from error
-        self._network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        # A quantized model is on its device already, and cannot be moved.
+        self._network = (network if quantization else network.to("cuda" if cuda else "cpu")).eval()
         # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
         self._network.generation_config = transformers.GenerationConfig()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        for request in requests:
-            ids = self._token_ids(request.prompt)
-            yield [(request, self._too_long(ids) or self._answered(ids))]
+        """See `Engine`."""
+        waiting = iter(requests)
+        while batch := list(itertools.islice(waiting, self.batch or 1)):
+            asked = [self._ask(request) for request in batch]
+            replies: dict[int, Reply] = {i: each for i, each in enumerate(asked) if not isinstance(each, Asked)}
+            fitting = {i: each for i, each in enumerate(asked) if isinstance(each, Asked)}
+            # A row near the context's end must not be pushed past it by its neighbors.
+            for adapter, limit in sorted({(each.adapter or "", each.limit) for each in fitting.values()}):
+                rows = {i: each for i, each in fitting.items() if (each.adapter or "", each.limit) == (adapter, limit)}
+                replies |= dict(zip(rows, self._generate(list(rows.values()), adapter, limit), strict=True))
+            yield [(request, replies[i]) for i, request in enumerate(batch)]
 
-    def _answered(self, prompt: list[int]) -> Reply:
+    def _generate(self, rows: list[Asked], adapter: str, limit: int) -> list[Reply]:
         import torch
 
-        if self._network is None:
-            self._load()
-        labels = list(self._labels.values())
-        ids = torch.tensor([prompt], device=self._network.device)
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
+        self.start()
+        decoding, labels = self._decoding(limit), list(self._labels.values())
+        longest = max(len(row.ids) for row in rows)
+        padding = [longest - len(row.ids) for row in rows]
+        ids = [[decoding.pad_token_id] * pad + row.ids for pad, row in zip(padding, rows, strict=True)]
+        mask = [[0] * pad + [1] * len(row.ids) for pad, row in zip(padding, rows, strict=True)]
+        device = self._network.device
+        with self._adapted(adapter), torch.random.fork_rng():
+            torch.manual_seed(rows[0].seed)
             done = self._network.generate(
-                input_ids=ids,
-                attention_mask=torch.ones_like(ids),
-                generation_config=self._decoding(),
+                input_ids=torch.tensor(ids, device=device),
+                attention_mask=torch.tensor(mask, device=device),
+                generation_config=decoding,
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
             )
-        logprobs = done.logits[0][0].float().log_softmax(-1)[labels].tolist() if labels else None
-        return self._completion(prompt, done.sequences[0, len(prompt) :].tolist(), logprobs)
+        answers = done.sequences[:, longest:].tolist()
+        logprobs = [None] * len(rows)
+        if labels:
+            logprobs = done.logits[0].float().log_softmax(-1)[:, labels].tolist()
+        return [
+            self._completion(row.ids, answer, values)
+            for row, answer, values in zip(rows, answers, logprobs, strict=True)
+        ]
 
-    def _decoding(self) -> Any:
+    def _adapted(self, adapter: str) -> Any:
+        """A context in which the model answers with `adapter`, or as it is if that is empty."""
+        if not adapter:
+            return self._network.disable_adapter() if self._loaded else nullcontext()
+        if adapter not in self._loaded:
+            from peft import PeftModel
+
+            name = f"adapter{len(self._loaded)}"
+            try:
+                # autocast_adapter_dtype would keep the adapter in float32, which vLLM does not
+                if self._loaded:
+                    self._network.load_adapter(adapter, name, autocast_adapter_dtype=False)
+                else:
+                    self._network = PeftModel.from_pretrained(
+                        self._network, adapter, name, autocast_adapter_dtype=False
+                    )
+            except Exception as error:
+                reason = one_line(f"{type(error).__name__}: {error}")
+                raise InputError(
+                    f"{adapter}: the adapter does not fit {self._model} ({reason}); give its own base"
+                ) from error
+            self._network.eval()
+            self._loaded[adapter] = name
+        self._network.set_adapter(self._loaded[adapter])
+        return nullcontext()
+
+    def _decoding(self, limit: int) -> Any:
         from transformers import GenerationConfig
 
         decoding = self._options.decoding
@@ -88,9 +176,9 @@ class TransformersEngine(LocalEngine):
         if self._stops == [LLAMA_EOS]:
             pad, begin = LLAMA_PAD, LLAMA_BOS
         return GenerationConfig(
-            max_new_tokens=decoding.max_tokens,
-            eos_token_id=self._stops,
-            pad_token_id=self._stops[0] if pad is None else pad,
+            max_new_tokens=limit,
+            eos_token_id=self._stops or None,
+            pad_token_id=(self._stops or [0])[0] if pad is None else pad,
             bos_token_id=begin,
             **more,
         )
@@ -102,6 +190,7 @@ class TransformersEngine(LocalEngine):
         import torch
 
         self._network = None
+        self._loaded = {}
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -1,19 +1,21 @@
-"""A model in vLLM on this machine."""
+"""A model in vLLM on this machine, with LoRA adapters served unmerged."""
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from instruct.engines.base import EngineOptions, Failure, Reply, Request
-from instruct.engines.local import LocalEngine
+from instruct.engines.local import Asked, LocalEngine
 from instruct.errors import InputError
 
-# Prompts that a stream works on at once, vLLM's default but for the largest GPUs; and how many more wait inside vLLM,
-# so that it is full while replies are kept here.
+# Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,
+# so that it stays full while replies are stored here.
 SLOTS, WAITING = 256, 64
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
 
@@ -21,122 +23,157 @@ GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} 
 class VLLMEngine(LocalEngine):
     """A model in vLLM on this machine, started with the first request that fits its context.
 
-    With `options.batch`, requests are asked in whole batches of that size without a prefix cache: near-tied
-    log-probabilities then depend neither on their neighbours nor on what was asked before. Without it they are asked in
-    a stream with a prefix cache, and each reply is given as it is finished.
+    With `options.batch`, requests are computed in whole batches of that size without a prefix cache: near-tied
+    log-probabilities then depend neither on their neighbors nor on what was asked before. Without it they are computed
+    as a stream with a prefix cache, and each reply is yielded when it is finished.
 
     Raises:
-        InputError: when the first request is looked at: the weights cannot be had or do not fit, a label is not one
-            token, vLLM is not installed.
+        InputError: `quantization` is set, which vLLM does not support; when the first request is looked at: vLLM is
+            not installed, the weights cannot be loaded or do not fit, a label is not one token.
+        InstructError: vLLM failed for another reason.
     """
 
     kind = "vllm"
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
+        if options.quantization:
+            raise InputError(
+                f"{options.subject}: vLLM cannot quantize a model to {options.quantization} (it dropped bitsandbytes); "
+                "set the engine to transformers"
+            )
         if (beams := options.decoding.beams) > 1:
             self.identity["beams"] = 1
             self.notes.append(GREEDY.format(beams=beams))
         self._client: Any = None
-        self._numbers = itertools.count()  # vLLM's own of the prompts in its streams
+        self._numbers = itertools.count()  # vLLM's own numbers of the prompts in its streams
 
-    def _load_tokenizer(self) -> None:
-        super()._load_tokenizer()
+    def start(self) -> str:
+        """Start vLLM if it is not running; returns its version and device."""
+        if self._client is None:
+            self._prepare()
+            self._client = self._started()
+        return str(self._client.name)
+
+    def _prepare(self) -> None:
+        super()._prepare()
         if importlib.util.find_spec("vllm") is None:
             raise InputError(
                 f"{self._options.subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
                 "--engine transformers"
             )
 
-    def _start(self) -> None:
+    def _started(self) -> Any:
         from instruct.engines.pickles import safetensors_folder
         from instruct.engines.vllm_client import VLLMClient
+        from instruct.engines.weights import lora_rank
 
-        model, revision = self._model, self._revision
+        options, model, revision = self._options, self._model, self._revision
         if self._pickled:
             model, revision = str(safetensors_folder(model, revision, self.identity["model"])), None
-        self._client = VLLMClient(
-            {
-                "model": model,
-                "revision": revision,
-                "max_model_len": self._options.context_length,
-                "max_num_seqs": self.batch or SLOTS,
-                "enable_prefix_caching": self.batch is None,
-                # a schema is followed in the tokenizer's words
-                "skip_tokenizer_init": self._options.response_schema is None,
+        arguments: dict[str, Any] = {
+            "model": model,
+            "revision": revision,
+            "max_model_len": options.context_length,
+            "max_num_seqs": self.batch or SLOTS,
+            "enable_prefix_caching": self.batch is None,
+            # a schema is followed in the tokenizer's words
+            "skip_tokenizer_init": options.response_schema is None,
+        }
+        if options.dtype is not None:
+            arguments["dtype"] = options.dtype
+        if options.tensor_parallel_size != 1:
+            arguments["tensor_parallel_size"] = options.tensor_parallel_size
+        if options.gpu_memory_utilization is not None:
+            arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
+        if options.adapters:
+            arguments |= {
+                "enable_lora": True,
+                "max_lora_rank": max(_served_rank(adapter, lora_rank(adapter)) for adapter in options.adapters),
+                "max_loras": 1,
+                "max_cpu_loras": len(options.adapters),
             }
-        )
+        return VLLMClient(arguments, options.adapters)
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        """See `Engine`. Each request has a seed of its own: a sample does not depend on its batch."""
         waiting = iter(requests)
         return self._in_batches(waiting, self.batch) if self.batch else self._in_a_stream(waiting)
 
     def _in_batches(self, waiting: Iterator[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
         while batch := list(itertools.islice(waiting, size)):
-            ids = [self._token_ids(request.prompt) for request in batch]
-            long = [self._too_long(prompt) for prompt in ids]
-            fitting = [prompt for prompt, failure in zip(ids, long, strict=True) if not failure]
+            asked = [self._ask(request) for request in batch]
+            fitting = [each for each in asked if isinstance(each, Asked)]
             replies: Iterator[Reply] = iter(())
             if fitting:
-                done = self._started().ask(self._asked(fitting))
+                self.start()
+                done = self._client.ask(self._message(fitting))
                 logprobs = done.get("logprobs") or [None] * len(fitting)
-                replies = map(self._completion, fitting, done["tokens"], logprobs)
-            yield [(request, failure or next(replies)) for request, failure in zip(batch, long, strict=True)]
+                replies = map(self._completion, [each.ids for each in fitting], done["tokens"], logprobs)
+            yield [
+                (request, each if isinstance(each, Failure) else next(replies))
+                for request, each in zip(batch, asked, strict=True)
+            ]
 
     def _in_a_stream(self, waiting: Iterator[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        under_way: dict[int, tuple[Request, list[int]]] = {}
+        running: dict[int, tuple[Request, list[int]]] = {}
         while True:
-            sent: list[tuple[Request, list[int]]] = []
+            sent: list[tuple[Request, Asked]] = []
             failed: list[tuple[Request, Reply]] = []
-            for request in itertools.islice(waiting, SLOTS + WAITING - len(under_way)):
-                ids = self._token_ids(request.prompt)
-                failure = self._too_long(ids)
-                if failure:
-                    failed.append((request, failure))
+            for request in itertools.islice(waiting, SLOTS + WAITING - len(running)):
+                asked = self._ask(request)
+                if isinstance(asked, Failure):
+                    failed.append((request, asked))
                 else:
-                    sent.append((request, ids))
+                    sent.append((request, asked))
             if sent:
-                self._started().send({**self._asked([ids for _, ids in sent]), "stream": True})
-                under_way |= dict(zip(itertools.islice(self._numbers, len(sent)), sent, strict=True))
+                self.start()
+                self._client.send({**self._message([asked for _, asked in sent]), "stream": True})
+                running |= {next(self._numbers): (request, asked.ids) for request, asked in sent}
             if failed:
                 yield failed
-            elif not under_way:
+            elif not running:
                 return
             else:
-                yield self._finished(self._client.receive()["finished"], under_way)
+                yield self._finished(self._client.receive()["finished"], running)
 
     def _finished(
-        self, finished: list[tuple[int, list[int], str]], under_way: dict[int, tuple[Request, list[int]]]
+        self, finished: list[tuple[int, list[int], str]], running: dict[int, tuple[Request, list[int]]]
     ) -> list[tuple[Request, Reply]]:
         portion: list[tuple[Request, Reply]] = []
         for number, answer, reason in finished:
-            if number not in under_way:  # of an earlier stream, that was not heard to its end
+            if number not in running:  # of an earlier stream whose reader left early
                 continue
-            request, prompt = under_way.pop(number)
+            request, prompt = running.pop(number)
             failed = reason not in ("stop", "length")
             portion.append((request, Failure("vLLM gave it up") if failed else self._completion(prompt, answer)))
         return portion
 
-    def _started(self) -> Any:
-        if self._client is None:
-            self._start()
-        return self._client
-
-    def _asked(self, prompts: list[list[int]]) -> dict[str, Any]:
+    def _message(self, asked: list[Asked]) -> dict[str, Any]:
+        """A request of `vllm_process.py`."""
         decoding = self._options.decoding
         return {
-            "prompts": prompts,
-            "limits": [decoding.max_tokens] * len(prompts),
-            "seeds": [0] * len(prompts),
+            "prompts": [each.ids for each in asked],
+            "limits": [each.limit for each in asked],
+            "seeds": [each.seed for each in asked],
+            "adapters": [each.adapter for each in asked],
             "temperature": decoding.temperature,
             "top_p": decoding.top_p,
             "repetition_penalty": decoding.repetition_penalty,
             "logprob_token_ids": list(self._labels.values()) or None,
             "schema": self._options.response_schema,
             "stop_ids": self._stops,
-            "adapter": None,
         }
 
     def close(self) -> None:
+        """End vLLM's process."""
         if self._client is not None:
             self._client.close()
+
+
+def _served_rank(adapter: Path, rank: int) -> int:
+    """The smallest rank that vLLM can be set to and that holds the adapter."""
+    served = next((allowed for allowed in _RANKS if allowed >= rank), None)
+    if served is None:
+        raise InputError(f"{adapter}: rank {rank}, vLLM serves up to {_RANKS[-1]}; merge it into its base")
+    return served

@@ -110,11 +110,6 @@ class VLLMClient:
                     f"model {self._model}: vLLM cannot hold its replies to this JSON schema ({message}); change "
                     "response_schema, or leave it out"
                 )
-            if "Cannot find any model weights" in message:
-                raise InputError(
-                    f"model {self._model}: has no *.safetensors, and no other kind of weights is read; name a revision "
-                    "that has some (the hub's own conversions stand under refs/pr), or save it with save_pretrained"
-                )
             if not self.name and reply["error"] in _CALLER_ERRORS:
                 raise InputError(
                     f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings"

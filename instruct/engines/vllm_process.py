@@ -48,7 +48,7 @@ def main() -> None:
         request = requests.get()
         try:
             if request.get("stream"):
-                _stream(llm, request, requests, replies)
+                _stream(llm, request, loras, requests, replies)
             else:
                 _reply(replies, _generate(llm, request, loras))
         except Exception as error:
@@ -73,12 +73,16 @@ def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
 
 
 def _start(start: dict[str, Any]) -> tuple[Any, str]:
+    import torch
     import vllm
     from vllm.platforms import current_platform
 
     arguments = dict(start["arguments"])
     if current_platform.is_cpu():
-        arguments |= {"dtype": "bfloat16", "enforce_eager": True}
+        dtype = "float32" if arguments.get("dtype") == "float32" else "bfloat16"
+        arguments |= {"dtype": dtype, "enforce_eager": True}
+    elif arguments.get("dtype") == "bfloat16" and torch.bfloat16 not in current_platform.supported_dtypes:
+        arguments["dtype"] = "float16"
     return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
 
 
@@ -104,12 +108,17 @@ def _params(request: dict[str, Any]) -> list[Any]:
     ]
 
 
+def _lora_requests(request: dict[str, Any], loras: dict[str, Any]) -> list[Any]:
+    """`vllm.lora.request.LoRARequest`, or None, for each prompt of a request."""
+    return [None if adapter is None else loras[adapter] for adapter in request["adapters"]]
+
+
 def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
     """`tokens` of each answer; with `logprob_token_ids`, `logprobs` of exactly those as each answer's first token."""
     outputs = llm.generate(
         [{"prompt_token_ids": ids} for ids in request["prompts"]],
         _params(request),
-        lora_request=None if request["adapter"] is None else loras[request["adapter"]],
+        lora_request=_lora_requests(request, loras),
         use_tqdm=False,
     )
     for output in outputs:
@@ -123,13 +132,19 @@ def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[
     return reply
 
 
-def _stream(llm: Any, request: dict[str, Any], requests: queue.Queue[dict[str, Any]], replies: TextIO) -> None:
+def _stream(
+    llm: Any,
+    request: dict[str, Any],
+    loras: dict[str, Any],
+    requests: queue.Queue[dict[str, Any]],
+    replies: TextIO,
+) -> None:
     """Send `finished`, [number, tokens, reason for the end] of each, step by step; take in what arrives meanwhile."""
-    _enqueue(llm, request)
+    _enqueue(llm, request, loras)
     while llm.llm_engine.has_unfinished_requests():
         with suppress(queue.Empty):
             while True:
-                _enqueue(llm, requests.get_nowait())
+                _enqueue(llm, requests.get_nowait(), loras)
         finished = [
             [int(output.request_id), list(output.outputs[0].token_ids), output.outputs[0].finish_reason]
             for output in llm.llm_engine.step()
@@ -139,9 +154,10 @@ def _stream(llm: Any, request: dict[str, Any], requests: queue.Queue[dict[str, A
             _reply(replies, {"finished": finished})
 
 
-def _enqueue(llm: Any, request: dict[str, Any]) -> None:
+def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> None:
+    prompts = [{"prompt_token_ids": ids} for ids in request["prompts"]]
     try:
-        llm.enqueue([{"prompt_token_ids": ids} for ids in request["prompts"]], _params(request), use_tqdm=False)
+        llm.enqueue(prompts, _params(request), lora_request=_lora_requests(request, loras), use_tqdm=False)
     except Exception as error:  # vLLM looks at a schema, and imports what enforces it, here
         if request.get("schema") is None:
             raise

@@ -1,4 +1,4 @@
-"""Evaluation prompts answered by a base model and its adapters; what was answered before a stop is not asked again."""
+"""Answers of a base model and its fine-tuned systems to evaluation prompts, resumed after a stop."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from instruct.engines.stop_tokens import stop_token_ids
+from instruct.data.cards import Template
+from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Request
+from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, is_adapter, model_identity
-from instruct.errors import InputError, one_line
-from instruct.generation.engines import start_engine
+from instruct.errors import InputError, InstructError, one_line
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import GenerationConfig
-from instruct.generation.serving import Engine, Serving
-from instruct.models import resolve_model
+from instruct.models import ModelOptions, resolve_model
 from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """A system's answers: how many, how many were cut at their length limit, tokens an answer without its end token.
+    """A system's answers: how many, how many were cut at their length limit, mean tokens without the end token.
 
-    `minutes` is what its batches took, over all calls that answered them; the engine's start is not in it.
+    `engine` is its name, version and device. `minutes` is the time of the batches, over all calls that answered them,
+    without the engine's start.
     """
 
     n: int
@@ -45,28 +46,34 @@ class AnswerStats:
 @dataclass(frozen=True)
 class _System:
     name: str
-    base: str  # what the engine is started on
-    adapter: Path | None
+    model: str  # that the engine is started on
+    adapter: str | None
     journal: Journal
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A prompt as the engine is sent it, and the most tokens of its answer."""
+
+    prompt: Prompt
+    limit: int
+
+
 def generate_answers(
-    model: str,
+    model: ModelOptions,
     systems: dict[str, Path | None],
     prompts: Sequence[EvalPrompt],
-    template: str,
+    template: Template,
     config: GenerationConfig,
     folder: Path,
-    revision: str | None = None,
 ) -> dict[str, AnswerStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
     A system is a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned model. One start
-    of the engine serves `model` and all its adapters. Prompts go in fixed batches of `config.batch_size`, in their
-    order; each finished batch is on the disk in `folder/NAME.batches.jsonl` before the next begins. The same call
-    after a stop at any moment goes on with the first missing batch and ends with the same bytes; after a finished one
-    it starts nothing. A change of model, adapter, prompts, template or decoding starts that system anew. `revision` is
-    of `model`, where that is on the hub.
+    of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of `config.batch_size`, in
+    order; each finished batch is on disk in `folder/NAME.batches.jsonl` before the next begins. Repeating a call that
+    was stopped continues with the first missing batch and ends with the same bytes; repeating a finished one starts no
+    engine. If the model, adapter, prompts, template or decoding changed, that system starts over.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -74,38 +81,60 @@ def generate_answers(
     """
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
-    model = resolve_model(model)
-    revision = check_model(model, revision)
-    identity = model_identity(model, revision)
+    identity = model.name
+    if config.engine != "server":
+        name = resolve_model(model.name)
+        revision = check_model(name, model.revision)
+        identity = model_identity(name, revision)
+        model = model.model_copy(update={"name": name, "revision": revision})
     sizes = [min(config.batch_size, len(prompts) - i) for i in range(0, len(prompts), config.batch_size)]
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_System] = []
     for name, source in systems.items():
         if not _NAME.fullmatch(name):
             raise InputError(f"system {one_line(name, 60)!r}: no file name; use letters, digits and . _ + - only")
-        base, adapter, weights = model, None, ""
+        base, adapter, weights = model.name, None, ""
         if source is not None and is_adapter(source):
-            adapter, weights = source, adapter_identity(source)
+            adapter, weights = str(source), adapter_identity(source)
         elif source is not None:
             base = str(source)
             weights = model_identity(base, check_model(base))
-        fingerprint = _fingerprint(identity, weights, prompts, template, config)
-        journal = Journal(folder / f"{name}.batches.jsonl", fingerprint, sizes)
+        if config.engine == "server" and source is not None:  # the server knows it by the system's name
+            base, adapter = model.name, name
+        journal = Journal(
+            folder / f"{name}.batches.jsonl",
+            _fingerprint([identity, weights], model, prompts, template, config),
+            sizes,
+        )
         planned.append(_System(name, base, adapter, journal))
-    for base in dict.fromkeys(system.base for system in planned):
-        served = [system for system in planned if system.base == base]
+    for base in dict.fromkeys(system.model for system in planned):
+        served = [system for system in planned if system.model == base]
         if not all(_finished(system.journal, config) for system in served):
-            _answer(served, model, revision, prompts, template, config, folder)
+            _answer(served, model, prompts, template, config, folder)
     return {system.name: _write(system, prompts, folder) for system in planned}
 
 
 def _fingerprint(
-    identity: str, weights: str, prompts: Sequence[EvalPrompt], template: str, config: GenerationConfig
+    identities: list[str],
+    model: ModelOptions,
+    prompts: Sequence[EvalPrompt],
+    template: Template,
+    config: GenerationConfig,
 ) -> str:
-    """A hash of what could change an answer. The engine is in the journal's header: `auto` names none."""
-    decoding = config.model_dump(exclude={"engine", "gpu_memory_utilization"})
+    """A hash of everything that could change an answer. The engine is in the journal's header: `auto` names none.
+
+    Later settings are part of it only where they differ from what was the only way before there was a choice, so that
+    earlier journals are resumed.
+    """
+    decoding = config.model_dump(exclude={"engine", "gpu_memory_utilization", "base_url", "tensor_parallel_size"})
+    if config.base_url is not None:
+        decoding["base_url"] = config.base_url
+    elif model.dtype != "bfloat16" or model.quantization:
+        decoding |= {"dtype": model.dtype, "quantization": model.quantization}
+    if config.tensor_parallel_size not in (None, 1):
+        decoding["tensor_parallel_size"] = config.tensor_parallel_size
     texts = [[prompt.dataset, prompt.instruction] for prompt in prompts]
-    return hashlib.sha256(json.dumps([identity, weights, texts, template, decoding]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*identities, texts, template, decoding]).encode()).hexdigest()
 
 
 def _finished(journal: Journal, config: GenerationConfig) -> bool:
@@ -114,10 +143,9 @@ def _finished(journal: Journal, config: GenerationConfig) -> bool:
 
 def _answer(
     served: list[_System],
-    model: str,
-    revision: str | None,
+    model: ModelOptions,
     prompts: Sequence[EvalPrompt],
-    template: str,
+    template: Template,
     config: GenerationConfig,
     folder: Path,
 ) -> None:
@@ -127,15 +155,16 @@ def _answer(
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task(f"starting on {Path(served[0].base).name}", total=None)
-        serving, token_ids = _serving(served, model, revision, prompts, template, config)
-        engine = start_engine(serving, config)
+        bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
+        make = _on_a_server if config.engine == "server" else _on_this_machine
+        engine, asked = make(served, model, prompts, template, config)
         try:
+            version = engine.start()
             unfinished = [system for system in served if not _finished(system.journal, config)]
             for system in unfinished:
-                system.journal.start(engine.name)
+                system.journal.start(version)
                 if not system.journal.batches:
-                    (folder / f"{system.name}.json").unlink(missing_ok=True)  # answers of something else
+                    (folder / f"{system.name}.json").unlink(missing_ok=True)  # answers to something else
             progress.update(
                 bar,
                 total=sum(len(system.journal.sizes) for system in unfinished),
@@ -144,48 +173,71 @@ def _answer(
             for system in unfinished:
                 progress.update(bar, description=f"answers of {system.name}")
                 while not system.journal.complete:
-                    _next_batch(system, engine, token_ids, config)
+                    system.journal.append(_next_batch(system, engine, prompts, asked, config))
                     progress.advance(bar)
         finally:
             engine.close()
 
 
-def _next_batch(system: _System, engine: Engine, token_ids: list[list[int]], config: GenerationConfig) -> None:
+def _next_batch(
+    system: _System, engine: Engine, prompts: Sequence[EvalPrompt], asked: list[_Asked], config: GenerationConfig
+) -> Batch:
+    """The answers to the first batch that the journal lacks."""
     number = len(system.journal.batches)
     first = number * config.batch_size
-    began = time.monotonic()
-    done = engine.complete(token_ids[first : first + config.batch_size], system.adapter, config, first)
-    system.journal.append(
-        Batch(
-            batch=number,
-            seconds=round(time.monotonic() - began, 3),
-            tokens=[completion.tokens for completion in done],
-            finish=[completion.finish_reason for completion in done],
-            texts=[completion.text for completion in done],
+    # A server need not know seeds, which matter only where something is drawn.
+    seeded = config.engine != "server" or config.temperature > 0
+    requests = [
+        Request(
+            key=str(place),
+            prompt=each.prompt,
+            adapter=system.adapter,
+            max_tokens=each.limit,
+            seed=prompt_seed(config.seed, place) if seeded else None,
         )
+        for place, each in enumerate(asked[first : first + config.batch_size], first)
+    ]
+    began = time.monotonic()
+    replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
+    seconds = round(time.monotonic() - began, 3)
+    done: list[Completion] = []
+    for place, request in enumerate(requests, first):
+        reply = replies[request.key]
+        if not isinstance(reply, Completion):
+            raise InstructError(
+                f"{_place(prompts, place)}: no answer of {system.name} ({reply.reason}); finished batches are kept: "
+                "rerun to resume"
+            )
+        done.append(reply)
+    return Batch(
+        batch=number,
+        seconds=seconds,
+        tokens=[(each.completion_tokens or 0) - (each.finish_reason == "stop") for each in done],
+        finish=["length" if each.finish_reason == "length" else "stop" for each in done],
+        texts=[each.text.strip() for each in done],
     )
 
 
-def _serving(
+def _on_this_machine(
     served: list[_System],
-    model: str,
-    revision: str | None,
+    model: ModelOptions,
     prompts: Sequence[EvalPrompt],
-    template: str,
+    template: Template,
     config: GenerationConfig,
-) -> tuple[Serving, list[list[int]]]:
-    """What the engine is to load, and the prompts' tokens."""
+) -> tuple[Engine, list[_Asked]]:
+    """The engine for systems on one base, and the prompts' tokens with the limits of their answers."""
     from transformers import AutoConfig, AutoTokenizer
 
-    base = served[0].base
-    own_revision = revision if base == model else None
-    # a fine-tuned model may have been saved without the tokenizer, which is then its base's
-    words = base if (Path(base) / "tokenizer_config.json").is_file() else model
+    kind = _local_kind(model, config)
+    base = served[0].model
+    revision = model.revision if base == model.name else None
+    # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
+    words = base if (Path(base) / "tokenizer_config.json").is_file() else model.name
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            words, revision=revision if words == model else None, trust_remote_code=False
+            words, revision=model.revision if words == model.name else None, trust_remote_code=False
         )
-        settings = AutoConfig.from_pretrained(base, revision=own_revision, trust_remote_code=False).get_text_config()
+        settings = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False).get_text_config()
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"model {base}: no tokenizer or configuration ({one_line(error, 200)}); check the folder"
@@ -195,28 +247,89 @@ def _serving(
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; set no more")
     token_ids = sent_token_ids(tokenizer, prompts, template)
     wanted = config.max_model_len or max(map(len, token_ids)) + config.max_new_tokens
-    max_model_len = min(wanted, context or wanted)
-    for number, (prompt, ids) in enumerate(zip(prompts, token_ids, strict=True), 1):
-        if not 0 < len(ids) < max_model_len:
+    length = min(wanted, context or wanted)
+    for place, ids in enumerate(token_ids):
+        if not 0 < len(ids) < length:
             raise InputError(
-                f"{prompt.dataset}: prompt {number} ({one_line(prompt.instruction, 60)!r}) has {len(ids)} tokens, "
-                f"{max_model_len} hold prompt and answer; shorten it or take a model with a longer context"
+                f"{_place(prompts, place)} has {len(ids)} tokens, {length} hold prompt and answer; shorten it or take "
+                "a model with a longer context"
             )
-    adapters = tuple(dict.fromkeys(system.adapter for system in served if system.adapter is not None))
-    stop_ids = stop_token_ids(tokenizer, base, own_revision)
-    return Serving(base, own_revision, tokenizer, adapters, max_model_len, stop_ids), token_ids
+    options = EngineOptions(
+        subject=f"model {base}",
+        model=base,
+        revision=revision,
+        decoding=_decoding(config),
+        context_length=length,
+        chat=True,
+        batch=config.batch_size,
+        adapters=tuple(dict.fromkeys(Path(system.adapter) for system in served if system.adapter is not None)),
+        tokenizer=tokenizer,
+        dtype=model.dtype,
+        quantization=model.quantization,
+        tensor_parallel_size=config.tensor_parallel_size or 1,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+    )
+    asked = [_Asked(tuple(ids), min(config.max_new_tokens, length - len(ids))) for ids in token_ids]
+    return make_engine(kind, options), asked
 
 
-def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: str) -> list[list[int]]:
-    """What an engine is sent for each prompt: the tokens that training put before the answer."""
+def _local_kind(model: ModelOptions, config: GenerationConfig) -> EngineKind:
+    """The engine that `config.engine` names; `auto` is vLLM if it is installed and can load the model."""
+    installed = vllm_is_installed()
+    if config.engine == "vllm" and not installed:
+        raise InputError(
+            "generation.engine vllm: vLLM is not installed; run `pip install vllm` or set it to transformers"
+        )
+    if config.engine == "transformers" or not installed or (config.engine == "auto" and model.quantization):
+        return "transformers"
+    return "vllm"
+
+
+def _on_a_server(
+    served: list[_System],
+    model: ModelOptions,
+    prompts: Sequence[EvalPrompt],
+    template: Template,
+    config: GenerationConfig,
+) -> tuple[Engine, list[_Asked]]:
+    """The engine for a server, and the prompts as chats or text, by the template."""
+    from instruct.data.evaluation import eval_prompt
+
+    options = EngineOptions(
+        subject=f"model {model.name}",
+        model=model.name,
+        decoding=_decoding(config),
+        context_length=0,  # only the server knows
+    )
+    asked = [_Asked(eval_prompt(prompt.instruction, template), config.max_new_tokens) for prompt in prompts]
+    return make_engine("server", options, config.base_url, config.batch_size), asked
+
+
+def _decoding(config: GenerationConfig) -> Decoding:
+    return Decoding(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_new_tokens)
+
+
+def _place(prompts: Sequence[EvalPrompt], index: int) -> str:
+    """Where a prompt stands, for an error message."""
+    prompt = prompts[index]
+    return f"{prompt.dataset}: prompt {index + 1} ({one_line(prompt.instruction, 60)!r})"
+
+
+def prompt_seed(seed: int, index: int) -> int:
+    """A prompt's own seed, so that its sample does not depend on what it is batched with."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big") >> 1
+
+
+def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: Template) -> list[list[int]]:
+    """What an engine on this machine is sent for each prompt: the tokens that training put before the answer."""
     from instruct.data.evaluation import eval_prompt
     from instruct.data.tokens import prompt_token_ids
 
-    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, cast(Any, template))) for prompt in prompts]
+    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template)) for prompt in prompts]
 
 
 def _write(system: _System, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
-    """Write a finished system's answers, if they do not stand there already."""
+    """Write a finished system's answers, unless the file already holds them."""
     batches = system.journal.batches
     outputs = [text for batch in batches for text in batch.texts]
     rows = [

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from instruct.cards import Options
 
 
 class GenerationConfig(Options):
-    """Greedy by default. `engine: auto` is vLLM where it is installed, transformers elsewhere.
+    """How prompts are answered: greedily by default.
 
-    `batch_size` prompts are answered and recorded together; `max_model_len` (None: what the prompts need) bounds
-    prompt and answer together, in tokens; `gpu_memory_utilization` is vLLM's share of a GPU's memory.
+    `engine: auto` is vLLM if it is installed, else transformers, which also answers for 4-bit models. `engine: server`
+    asks the OpenAI-compatible server at `base_url`, with the key in OPENAI_API_KEY: the base model by its name, a
+    trained system by the system's name (`vllm serve --lora-modules NAME=FOLDER`).
+
+    `batch_size` prompts are answered and recorded together; `max_model_len` bounds prompt and answer together, in
+    tokens (None: as long as the prompts need). Of vLLM: `gpu_memory_utilization` is its share of a GPU's memory,
+    `tensor_parallel_size` the number of GPUs that share the model (None: one).
     """
 
-    engine: Literal["auto", "vllm", "transformers"] = "auto"
+    engine: Literal["auto", "vllm", "transformers", "server"] = "auto"
+    base_url: str | None = None
     max_new_tokens: int = Field(default=512, ge=1)
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -24,6 +30,13 @@ class GenerationConfig(Options):
     batch_size: int = Field(default=64, ge=1)
     max_model_len: int | None = Field(default=None, ge=2)
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    tensor_parallel_size: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _server_has_an_address(self) -> GenerationConfig:
+        if (self.engine == "server") != (self.base_url is not None):
+            raise ValueError("engine: server requires base_url, and base_url requires engine: server")
+        return self
 
 
 class AnswerOptions(Options):

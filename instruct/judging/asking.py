@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request
 from instruct.engines.prompt_size import most_tokens
+from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
-
-EngineName = Literal["vllm", "transformers", "server"]
 
 # Requests whose labels' log-probabilities are computed together in vLLM, always the same ones.
 BATCH = 64
@@ -42,13 +40,13 @@ class Judge:
         self.replay = replay
 
     @functools.cached_property
-    def engine(self) -> EngineName:
+    def engine(self) -> EngineKind:
         """A server if there is a base URL or the card is an annotator of alpaca-eval; else vLLM if it is installed.
 
         Raises:
             InputError: an engine that is not installed, or does not use the base URL.
         """
-        installed = importlib.util.find_spec("vllm") is not None
+        installed = vllm_is_installed()
         name, base_url = self.options.engine, self.options.base_url
         if name is None:
             return "server" if base_url or self.card.annotator else "vllm" if installed else "transformers"
@@ -127,26 +125,25 @@ class Judge:
     def _made(self) -> Engine:
         card = self.card
         if self.engine == "server":
-            from instruct.engines.server import ServerEngine
-
-            return ServerEngine(engine_options(card), self.options.base_url, self.options.concurrency)
+            return make_engine("server", engine_options(card), self.options.base_url, self.options.concurrency)
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
-        if self.engine == "vllm":
-            from instruct.engines.vllm import VLLMEngine
-
-            return VLLMEngine(engine_options(card, BATCH if card.verdict.labels else None))
-        from instruct.engines.transformers import TransformersEngine
-
-        return TransformersEngine(engine_options(card))
+        batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
+        options = dataclasses.replace(
+            engine_options(card, batch),
+            dtype=self.options.dtype,
+            quantization=self.options.quantization,
+            tensor_parallel_size=self.options.tensor_parallel_size or 1,
+        )
+        return make_engine(self.engine, options)
 
 
 def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
     """What an engine must know of a judge."""
-    gone = None
+    other_model = "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
     if card.model in _GONE:
-        gone = (
+        other_model = (
             f"it is reported to have been shut down ({_GONE[card.model]}): --judge-model M asks another model with the "
             "same prompt, under a name of its own, never beside published figures"
         )
@@ -165,5 +162,5 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         batch=batch,
         allow_pickle=card.weights == "pickle",
         needs=card.needs,
-        gone=gone,
+        other_model=other_model,
     )

@@ -15,7 +15,8 @@ class JudgeOptions(Options):
     `model`: another model under the card's prompt; `base_url`: an OpenAI-compatible server that serves it, with
     `concurrency` requests at a time; `engine`: who is asked, None: by what there is; `trim`: answers that do not fit
     the judge's context are cut, both to the same length; `budget_usd`: what the whole run may cost, which a judge that
-    costs money needs; `comparisons`: its own.
+    costs money needs; `comparisons`: its own. For a model on this machine: `dtype` and `quantization` of its weights
+    (None: the engine's choice), and `tensor_parallel_size`, the GPUs that share it in vLLM (None: one).
     """
 
     card: str
@@ -27,7 +28,15 @@ class JudgeOptions(Options):
     trim: bool = False
     budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     comparisons: list[tuple[str, str]] | None = None
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    quantization: Literal["4bit"] | None = None
+    tensor_parallel_size: int | None = Field(default=None, ge=1)
 
     def made_from(self) -> dict[str, Any]:
         """What of this section the verdicts are made from: not how fast they were asked for, or for how much."""
-        return self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+        made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+        # Settings that earlier runs did not have must not make their verdicts look outdated.
+        for name in ("dtype", "quantization", "tensor_parallel_size"):
+            if made_from[name] is None:
+                del made_from[name]
+        return made_from

@@ -18,6 +18,7 @@ from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.errors import InputError
 from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
 from instruct.generation.journal import Journal
+from instruct.models import ModelOptions
 
 PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
 CONFIG = GenerationConfig(engine="transformers", max_new_tokens=24, batch_size=3)
@@ -34,7 +35,7 @@ def journal_lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
     systems: Systems = {"mle": tiny_adapters["mle"], "base": None, "emo": tiny_adapters["emo"]}
-    stats = generate_answers(str(tiny_model), systems, PROMPTS, "chat", CONFIG, tmp_path)
+    stats = generate_answers(ModelOptions(name=str(tiny_model)), systems, PROMPTS, "chat", CONFIG, tmp_path)
     assert list(stats) == ["mle", "base", "emo"]
     for name, stat in stats.items():
         rows = json.loads((tmp_path / f"{name}.json").read_text())
@@ -51,12 +52,12 @@ def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: d
         assert [text for batch in batches for text in batch["texts"]] == outputs(tmp_path, name)
     assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
     alone = tmp_path / "alone"
-    generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", CONFIG, alone)
+    generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, alone)
     assert (alone / "base.json").read_bytes() == (tmp_path / "base.json").read_bytes()
 
 
 def test_a_finished_call_starts_nothing_and_restores_a_lost_file(tiny_model: Path, tmp_path: Path) -> None:
-    first = generate_answers(str(tiny_model), {"base": None}, PROMPTS, "alpaca", CONFIG, tmp_path)
+    first = generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "alpaca", CONFIG, tmp_path)
     written = (tmp_path / "base.json").read_bytes()
     (tmp_path / "base.json").unlink()
     code = f"""
@@ -64,7 +65,8 @@ import sys
 from pathlib import Path
 from instruct.data.evaluation import EvalPrompt
 from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
-stats = generate_answers({str(tiny_model)!r}, {{"base": None}}, {PROMPTS!r}, "alpaca",
+from instruct.models import ModelOptions
+stats = generate_answers(ModelOptions(name={str(tiny_model)!r}), {{"base": None}}, {PROMPTS!r}, "alpaca",
     GenerationConfig(max_new_tokens=24, batch_size=3, gpu_memory_utilization=0.5), Path({str(tmp_path)!r}))
 print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
 """
@@ -75,7 +77,9 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
 
 def test_stats_are_of_all_answers_of_the_journal(tiny_model: Path, tmp_path: Path) -> None:
     def answer() -> AnswerStats:
-        return generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)["base"]
+        return generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)[
+            "base"
+        ]
 
     answer()
     path = tmp_path / "base.batches.jsonl"
@@ -93,7 +97,7 @@ def test_what_changes_answers_starts_anew(tiny_model: Path, tiny_adapters: dict[
     shutil.copytree(tiny_adapters["mle"], adapter)
 
     def fingerprint(prompts: list[EvalPrompt] = PROMPTS, config: GenerationConfig = CONFIG) -> object:
-        generate_answers(str(tiny_model), {"a": adapter}, prompts, "chat", config, tmp_path)
+        generate_answers(ModelOptions(name=str(tiny_model)), {"a": adapter}, prompts, "chat", config, tmp_path)
         assert Journal(tmp_path / "a.batches.jsonl", "", []).batches == []
         return journal_lines(tmp_path, "a")[0]["fingerprint"]
 
@@ -112,19 +116,21 @@ def test_a_whole_model_is_a_system(tiny_model: Path, make_model: Callable[..., P
     for path in tuned.glob("*token*"):  # its base's tokenizer serves
         path.unlink()
     (tuned / "chat_template.jinja").unlink(missing_ok=True)
-    stats = generate_answers(str(tiny_model), {"base": None, "tuned": tuned}, PROMPTS, "chat", CONFIG, tmp_path)
+    stats = generate_answers(
+        ModelOptions(name=str(tiny_model)), {"base": None, "tuned": tuned}, PROMPTS, "chat", CONFIG, tmp_path
+    )
     assert isinstance(stats["tuned"], AnswerStats)
     assert outputs(tmp_path, "tuned") != outputs(tmp_path, "base")
     direct = tmp_path / "direct"
     make_model(tmp_path / "tuned", seed=5)
-    generate_answers(str(tuned), {"base": None}, PROMPTS, "chat", CONFIG, direct)
+    generate_answers(ModelOptions(name=str(tuned)), {"base": None}, PROMPTS, "chat", CONFIG, direct)
     assert outputs(direct, "base") == outputs(tmp_path, "tuned")
 
 
 def test_greedy_unless_asked_and_samples_follow_the_seed(tiny_model: Path, tmp_path: Path) -> None:
     def answers(folder: str, **changes: float) -> list[str]:
         config = CONFIG.model_copy(update=changes)
-        generate_answers(str(tiny_model), {"base": None}, PROMPTS, "chat", config, tmp_path / folder)
+        generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", config, tmp_path / folder)
         return outputs(tmp_path / folder, "base")
 
     assert answers("a") == answers("b", seed=1)
@@ -141,7 +147,9 @@ def test_a_journal_cut_anywhere_ends_with_the_same_answers(
     path, file = tmp_path / "emo.batches.jsonl", tmp_path / "emo.json"
 
     def answer() -> None:
-        generate_answers(str(tiny_model), {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config, tmp_path)
+        generate_answers(
+            ModelOptions(name=str(tiny_model)), {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config, tmp_path
+        )
 
     answer()
     undisturbed, whole = file.read_bytes(), path.read_bytes()
@@ -160,14 +168,14 @@ def test_near_the_contexts_end_the_answer_is_cut_and_past_it_the_prompt_is_named
 ) -> None:
     prompts = [PROMPTS[0], EvalPrompt("x" * 440, "long"), EvalPrompt("x" * 460, "long")]
     config = CONFIG.model_copy(update={"max_new_tokens": 100})
-    generate_answers(str(tiny_model), {"base": None}, prompts, "chat", config, tmp_path)
+    generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
     (batch,) = journal_lines(tmp_path, "base")[1:]
     assert batch["tokens"][2] < batch["tokens"][1] < 100
     assert batch["tokens"][1] - batch["tokens"][2] == 20
     assert batch["finish"][1:] == ["length", "length"]
     prompts.append(EvalPrompt("y" * 600, "longer"))
     with pytest.raises(InputError, match=r"^longer: prompt 4 \('yyy.*\) has \d+ tokens, 512 hold prompt and answer"):
-        generate_answers(str(tiny_model), {"base": None}, prompts, "chat", config, tmp_path)
+        generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
     assert len(outputs(tmp_path, "base")) == 3  # a call that fails takes nothing away
 
 
@@ -193,7 +201,7 @@ def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path
     ]
     for model, systems, prompts, config, said in calls:
         with pytest.raises(InputError) as caught:
-            generate_answers(model, systems, prompts, "chat", config, tmp_path / "out")
+            generate_answers(ModelOptions(name=model), systems, prompts, "chat", config, tmp_path / "out")
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*"))
@@ -207,7 +215,7 @@ def test_an_adapter_of_another_base_is_refused(
     shutil.copytree(tiny_adapters["mle"], wrong)
     (wrong / "adapter_config.json").write_text(json.dumps(settings))
     with pytest.raises(InputError, match="the adapter does not fit"):
-        generate_answers(str(tiny_model), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
+        generate_answers(ModelOptions(name=str(tiny_model)), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
 
 
 def test_a_killed_call_ends_with_the_same_bytes(
@@ -221,7 +229,7 @@ def test_a_killed_call_ends_with_the_same_bytes(
     config = CONFIG.model_copy(update={"max_new_tokens": 64})
     systems: Systems = {"base": None, "tuned": tiny_adapters["mle"]}
     reference, out = tmp_path / "reference", tmp_path / "out"
-    generate_answers(str(tiny_model), systems, prompts, "chat", config, reference)
+    generate_answers(ModelOptions(name=str(tiny_model)), systems, prompts, "chat", config, reference)
     path = out / "base.batches.jsonl"
     run_and_kill(
         answer_command(str(tiny_model), systems, prompts, config, out),
@@ -231,7 +239,7 @@ def test_a_killed_call_ends_with_the_same_bytes(
     kept = path.read_bytes()
     assert 2 <= kept.count(b"\n") - 1 < 14
     assert not (out / "base.json").exists()
-    generate_answers(str(tiny_model), systems, prompts, "chat", config, out)
+    generate_answers(ModelOptions(name=str(tiny_model)), systems, prompts, "chat", config, out)
     assert path.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])  # not asked again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

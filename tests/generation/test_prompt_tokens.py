@@ -15,8 +15,10 @@ from instruct.data.evaluation import EvalPrompt
 from instruct.data.formats import to_row
 from instruct.data.sources import RawRow
 from instruct.data.tokens import encode_row
+from instruct.engines.base import Request
+from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import GenerationConfig, generate_answers, sent_token_ids
-from instruct.generation.engines import TransformersEngine
+from instruct.models import ModelOptions
 
 INSTRUCTIONS = [
     "Name three rivers.",
@@ -68,14 +70,14 @@ def test_an_engine_is_sent_the_prompts_of_training(
     sent: list[list[int]] = []
     complete = TransformersEngine.complete
 
-    def recorded(self: TransformersEngine, prompts: list[list[int]], *rest: Any) -> Any:
-        sent.extend(prompts)
-        return complete(self, prompts, *rest)
+    def recorded(self: TransformersEngine, requests: list[Request]) -> Any:
+        sent.extend(list(request.prompt) for request in requests)
+        return complete(self, requests)
 
     monkeypatch.setattr(TransformersEngine, "complete", recorded)
     prompts = [EvalPrompt(instruction, "set") for instruction in INSTRUCTIONS]
     config = GenerationConfig(engine="transformers", max_new_tokens=1, batch_size=2)
-    generate_answers(str(smollm2_words), {"base": None}, prompts, template, config, tmp_path)
+    generate_answers(ModelOptions(name=str(smollm2_words)), {"base": None}, prompts, template, config, tmp_path)
     assert sent == [trained_prompt(tokenizer, instruction, template) for instruction in INSTRUCTIONS]
 
 

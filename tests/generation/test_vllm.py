@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.engines import vllm_client
 from instruct.engines.vllm_client import VLLMClient
-from instruct.generation import vllm_engine
 from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.models import ModelOptions
 
 PROMPTS = [
     EvalPrompt(text, "tiny")
@@ -48,11 +49,11 @@ def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
             starts.append(self)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(vllm_engine, "VLLMClient", Counted)
+    monkeypatch.setattr(vllm_client, "VLLMClient", Counted)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine threads spend minutes waiting for each other
     systems: dict[str, Path | None] = {"base": None, "tuned": make_adapter(smollm2, tmp_path / "adapter", 1, 0.05)}
     undisturbed, out = tmp_path / "undisturbed", tmp_path / "out"
-    stats = generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, undisturbed)
+    stats = generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, undisturbed)
     assert len(starts) == 1
     for name in systems:
         assert stats[name].n == len(load_answers(undisturbed / f"{name}.json")) == len(PROMPTS)
@@ -78,10 +79,10 @@ def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
     kept = journal.read_bytes()
     assert 1 <= kept.count(b"\n") - 1 < BATCHES
 
-    generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, out)
+    generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
     assert len(starts) == 2
     assert journal.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (undisturbed / f"{name}.json").read_bytes()
-    generate_answers(smollm2, systems, PROMPTS, "chat", CONFIG, out)
+    generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
     assert len(starts) == 2  # all is there

@@ -52,7 +52,9 @@ def folder(tmp_path) -> Path:
 @pytest.fixture(scope="module")
 def server_usage():
     """`usage(body)`: the tokens that the fake server counts for a request."""
-    spec = importlib.util.spec_from_file_location("fake_server", Path(__file__).with_name("fake_server.py"))
+    spec = importlib.util.spec_from_file_location(
+        "fake_server", Path(__file__).parents[1] / "engines" / "fake_server.py"
+    )
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,39 @@
+"""Which engine asks a model."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Literal
+
+from instruct.engines.base import Engine, EngineOptions
+
+EngineKind = Literal["vllm", "transformers", "server"]
+
+
+def vllm_is_installed() -> bool:
+    return importlib.util.find_spec("vllm") is not None
+
+
+def make_engine(
+    kind: EngineKind, options: EngineOptions, base_url: str | None = None, concurrency: int | None = None
+) -> Engine:
+    """An engine, which loads nothing before it is asked.
+
+    Args:
+        base_url: of an OpenAI-compatible server; None: OpenAI's.
+        concurrency: requests at a time to a server; None: its default.
+
+    Raises:
+        InputError: options that this engine does not support.
+    """
+    if kind == "vllm":
+        from instruct.engines.vllm import VLLMEngine
+
+        return VLLMEngine(options)
+    if kind == "transformers":
+        from instruct.engines.transformers import TransformersEngine
+
+        return TransformersEngine(options)
+    from instruct.engines.server import CONCURRENCY, ServerEngine
+
+    return ServerEngine(options, base_url, CONCURRENCY if concurrency is None else concurrency)

@@ -1,0 +1,120 @@
+"""The transformers engine with adapters and batches, compared with a plain loop over the most likely tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from instruct.engines.base import Completion, Decoding, EngineOptions, Request
+from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.transformers import TransformersEngine
+from instruct.errors import InputError
+from instruct.generation.answers import prompt_seed
+
+TEXTS = ["One", "Two and three", "Four, five and six of them"]
+LIMIT = 12
+
+
+def options(model: Path, adapters: Sequence[Path] = (), temperature: float = 0.0, **more: object) -> EngineOptions:
+    return EngineOptions(
+        subject=f"model {model}",
+        model=str(model),
+        decoding=Decoding(temperature=temperature, max_tokens=LIMIT),
+        context_length=512,
+        chat=True,
+        batch=len(TEXTS),
+        adapters=tuple(adapters),
+        **more,
+    )
+
+
+@pytest.fixture
+def engine(tiny_model: Path, tiny_adapters: dict[str, Path]) -> Iterator[TransformersEngine]:
+    engine = TransformersEngine(options(tiny_model, list(tiny_adapters.values())))
+    yield engine
+    engine.close()
+
+
+def complete(engine: TransformersEngine, model: Path, adapter: Path | None, first: int = 0) -> list[Completion]:
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    requests = [
+        Request(
+            str(place),
+            tuple(tokenizer(text)["input_ids"]),
+            adapter=None if adapter is None else str(adapter),
+            seed=prompt_seed(3, first + place),
+        )
+        for place, text in enumerate(TEXTS)
+    ]
+    (portion,) = engine.complete(requests)
+    assert [request for request, _ in portion] == requests
+    return [reply for _, reply in portion]
+
+
+def most_likely(model: Path, adapter: Path | None, ids: list[int], stops: tuple[int, ...]) -> list[int]:
+    """Greedy decoding without batch, padding or cache."""
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+    network = network if adapter is None else PeftModel.from_pretrained(network, adapter, autocast_adapter_dtype=False)
+    answer: list[int] = []
+    with torch.no_grad():
+        while len(answer) < LIMIT:
+            token = int(network(torch.tensor([ids + answer])).logits[0, -1].argmax())
+            if token in stops:
+                break
+            answer.append(token)
+    return answer
+
+
+def test_adapters_take_turns_on_one_base_and_leave_it_unchanged(
+    engine: TransformersEngine, tiny_model: Path, tiny_adapters: dict[str, Path]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    prompts = [tokenizer(text)["input_ids"] for text in TEXTS]
+    stops = stop_token_ids(tokenizer, str(tiny_model))
+    answers: dict[Path | None, list[Completion]] = {}
+    for adapter in (None, tiny_adapters["mle"], None, tiny_adapters["emo"], tiny_adapters["mle"], None):
+        done = complete(engine, tiny_model, adapter)
+        assert answers.setdefault(adapter, done) == done
+        expected = [most_likely(tiny_model, adapter, ids, stops) for ids in prompts]
+        ended = [each.finish_reason == "stop" for each in done]
+        assert [each.completion_tokens for each in done] == [
+            len(ids) + end for ids, end in zip(expected, ended, strict=True)
+        ]
+        assert [each.text for each in done] == [tokenizer.decode(ids, skip_special_tokens=True) for ids in expected]
+    assert len({tuple(each.text for each in done) for done in answers.values()}) == 3
+
+
+def test_samples_repeat_with_their_seeds_whatever_was_sampled_before(tiny_model: Path) -> None:
+    engine = TransformersEngine(options(tiny_model, temperature=1.0))
+    first, second = (complete(engine, tiny_model, None, first=index) for index in (0, 3))
+    assert first != second
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
+    assert complete(engine, tiny_model, None, first=3) == second
+    assert torch.equal(torch.get_rng_state(), state)  # the caller's own randomness is not touched
+    engine.close()
+
+
+def test_the_weights_have_the_dtype_that_is_asked_for(tiny_model: Path) -> None:
+    for dtype, expected in [(None, torch.bfloat16), ("float32", torch.float32), ("auto", torch.bfloat16)]:
+        engine = TransformersEngine(options(tiny_model, dtype=dtype))
+        engine.start()
+        assert engine._network.dtype == expected
+        assert engine.identity.get("dtype") == dtype
+        engine.close()
+
+
+def test_4bit_weights_need_a_gpu_and_several_gpus_need_vllm(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    engine = TransformersEngine(options(tiny_model, quantization="4bit"))
+    assert engine.identity["quantization"] == "4bit"
+    for start in (engine.check, engine.start):
+        with pytest.raises(InputError, match=r"^model .*tiny.*: quantization 4bit needs a GPU \(bitsandbytes\)"):
+            start()
+    with pytest.raises(InputError, match="tensor_parallel_size 2 needs vLLM"):
+        TransformersEngine(options(tiny_model, tensor_parallel_size=2))

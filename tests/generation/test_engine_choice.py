@@ -1,0 +1,72 @@
+"""Which engine answers, and what its settings change in a journal's fingerprint."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from instruct.data.evaluation import EvalPrompt
+from instruct.errors import InputError
+from instruct.generation.answers import _fingerprint, _local_kind, generate_answers, prompt_seed
+from instruct.generation.options import GenerationConfig
+from instruct.models import ModelOptions
+
+PROMPTS = [EvalPrompt("Say hello.", "tiny")]
+
+
+def test_seeds_differ_by_prompt_and_by_run() -> None:
+    seeds = [prompt_seed(seed, index) for seed in (0, 1) for index in range(500)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_without_vllm_auto_is_transformers_and_vllm_is_refused(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "vllm" else find(name, *rest))
+    model = ModelOptions(name=str(tiny_model))
+    with pytest.raises(InputError, match="vLLM is not installed"):
+        generate_answers(model, {"base": None}, PROMPTS, "chat", GenerationConfig(engine="vllm"), tmp_path)
+    config = GenerationConfig(max_new_tokens=2)
+    stats = generate_answers(model, {"base": None}, PROMPTS, "chat", config, tmp_path)
+    assert stats["base"].engine.startswith("transformers ")
+
+
+def test_auto_answers_for_a_4bit_model_with_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM cannot quantize with bitsandbytes."""
+    monkeypatch.setattr("instruct.generation.answers.vllm_is_installed", lambda: True)
+    plain, quantized = ModelOptions(), ModelOptions(quantization="4bit")
+    assert _local_kind(plain, GenerationConfig()) == "vllm"
+    assert _local_kind(quantized, GenerationConfig()) == "transformers"
+    assert _local_kind(quantized, GenerationConfig(engine="vllm")) == "vllm"  # which refuses it
+
+
+def test_a_4bit_model_without_a_gpu_is_refused_in_one_line(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    model = ModelOptions(name=str(tiny_model), quantization="4bit")
+    with pytest.raises(InputError, match=r"quantization 4bit needs a GPU \(bitsandbytes\)") as caught:
+        generate_answers(model, {"base": None}, PROMPTS, "chat", GenerationConfig(), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_fingerprint_of_earlier_journals_is_unchanged() -> None:
+    """Settings that there was no choice of before are part of it only when they are set."""
+
+    def fingerprint(model: ModelOptions | None = None, **config: object) -> str:
+        return _fingerprint(["model", ""], model or ModelOptions(), PROMPTS, "chat", GenerationConfig(**config))
+
+    plain = fingerprint()
+    assert plain == "6908080030ef128437d6b87cdb64eafdc2befb7a45997a3a0fcffa800cbbfeec"
+    assert plain == fingerprint(engine="vllm", gpu_memory_utilization=0.5, tensor_parallel_size=1)
+    changed = [
+        fingerprint(tensor_parallel_size=2),
+        fingerprint(engine="server", base_url="http://127.0.0.1:8000/v1"),
+        fingerprint(ModelOptions(dtype="float32")),
+        fingerprint(ModelOptions(quantization="4bit")),
+    ]
+    assert len({plain, *changed}) == 5

@@ -1,0 +1,104 @@
+"""Answers from an OpenAI-compatible server: what it is asked, and that a stopped call resumes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.formats import alpaca_prompt
+from instruct.errors import InputError, InstructError
+from instruct.generation.answers import generate_answers
+from instruct.generation.options import GenerationConfig
+from instruct.models import ModelOptions
+
+PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
+MODEL = ModelOptions(name="someone/served-model")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, short_waits: None) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+
+
+def config_at(url: str, **changes: object) -> GenerationConfig:
+    return GenerationConfig(engine="server", base_url=url, max_new_tokens=9, batch_size=2, **changes)
+
+
+def journal_lines(folder: Path, name: str) -> list[dict]:
+    return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
+
+
+def test_the_template_decides_what_is_asked_and_adapters_are_model_names(
+    fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    url, requests = fake_server()
+    systems = {"base": None, "emo": tiny_adapters["emo"]}
+    stats = generate_answers(MODEL, systems, PROMPTS, "chat", config_at(url), tmp_path / "chat")
+    assert stats["emo"].engine == f"server {url}"
+    asked = requests()
+    assert {each["path"] for each in asked} == {"/v1/chat/completions"}
+    assert [each["body"]["model"] for each in asked] == ["someone/served-model"] * 5 + ["emo"] * 5
+    bodies = [each["body"] for each in asked if each["body"]["model"] == "emo"]
+    assert sorted(body["messages"][0]["content"] for body in bodies) == [p.instruction for p in PROMPTS]
+    assert {frozenset(body) for body in bodies} == {
+        frozenset(["model", "messages", "max_tokens", "temperature", "top_p"])
+    }
+    assert {(body["max_tokens"], body["temperature"], body["top_p"]) for body in bodies} == {(9, 0.0, 1.0)}
+    for name in systems:
+        rows = load_answers(tmp_path / "chat" / f"{name}.json")
+        assert [row["instruction"] for row in rows] == [p.instruction for p in PROMPTS]
+        assert all(row["output"].endswith("### Reference: none") for row in rows)
+        assert [len(batch["texts"]) for batch in journal_lines(tmp_path / "chat", name)[1:]] == [2, 2, 1]
+
+    sampled = config_at(url, temperature=0.7, seed=1)
+    generate_answers(MODEL, {"base": None}, PROMPTS, "alpaca", sampled, tmp_path / "alpaca")
+    sampled_requests = requests()[10:]
+    assert {each["path"] for each in sampled_requests} == {"/v1/completions"}
+    assert {each["body"]["prompt"] for each in sampled_requests} == {alpaca_prompt(p.instruction) for p in PROMPTS}
+    assert len({each["body"]["seed"] for each in sampled_requests}) == len(PROMPTS)
+
+
+def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server({"Question 3?": "400", "Question 1?": ["500", "429"]})
+    with pytest.raises(
+        InstructError, match=r"^tiny: prompt 4 \('Question 3\?'\): no answer of base \(HTTP 400\);.*rerun"
+    ):
+        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    assert not (tmp_path / "base.json").exists()
+    kept = (tmp_path / "base.batches.jsonl").read_bytes()
+    assert kept.count(b"\n") == 2  # the header and the first batch
+    asked = len(requests())
+    assert asked == 4 + 2  # a fault that passes is retried
+
+    # The server is another process by then, but at the same address: the fake one cannot be, so the journal is edited.
+    healthy, healthy_requests = fake_server()
+    journal = kept.replace(url.encode(), healthy.encode())
+    reference = tmp_path / "reference"
+    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), reference)
+    header = json.loads((reference / "base.batches.jsonl").read_text().splitlines()[0])
+    lines = journal.decode().splitlines()
+    lines[0] = json.dumps(header)
+    (tmp_path / "base.batches.jsonl").write_text("\n".join(lines) + "\n")
+    before = len(healthy_requests())
+    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), tmp_path)
+    assert len(healthy_requests()) - before == 3
+    assert (tmp_path / "base.json").read_bytes() == (reference / "base.json").read_bytes()
+    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), tmp_path)
+    assert len(healthy_requests()) - before == 3
+
+
+def test_a_model_the_server_does_not_have_is_one_line(
+    fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    url, _ = fake_server({"": "404"})
+    with pytest.raises(InputError, match=rf"^model someone/served-model: {url} refuses model emo \(HTTP 404\)"):
+        generate_answers(MODEL, {"emo": tiny_adapters["emo"]}, PROMPTS, "chat", config_at(url), tmp_path)
+
+
+@pytest.mark.parametrize("given", [{"engine": "server"}, {"base_url": "http://127.0.0.1:8000/v1"}])
+def test_engine_and_address_require_each_other(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="engine: server requires base_url"):
+        GenerationConfig(**given)
