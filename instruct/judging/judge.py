@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
-import os
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +11,11 @@ from typing import Any, NamedTuple
 
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
-from instruct.engines.server import PAID_ATTEMPTS
-from instruct.errors import InputError, InstructError, StoppedError, one_line
+from instruct.errors import InputError, StoppedError, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
-from instruct.judging.money import estimate_of, gate
+from instruct.judging.lock import only_judging_process
+from instruct.judging.money import Budget, estimate_of, gate, most_usd
 from instruct.judging.presentations import Answers, Plan, Presentation, plan_comparison
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
@@ -124,7 +121,7 @@ def judge_tasks(
     reparse: bool = False,
 ) -> None:
     """Judge comparisons, each in its own step of the run. Arguments and errors are those of `judge_answers`."""
-    with _only_judging_process(run), JudgmentStore(run.store) as store, judge.open() as engine:
+    with only_judging_process(run), JudgmentStore(run.store) as store, judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         missing = {request.key: request for plan in plans for request in plan.missing(store)}
         if missing and not reparse and not judge.replay:
@@ -209,32 +206,6 @@ def judge_plan(
         notes=list(engine.notes),
         verdicts=dict(Counter(judgment.verdict for judgment in store.judgments(plan.comparison))),
     )
-
-
-class Budget:
-    """A limit in US dollars that what is spent and what is in flight together never exceed; None: no limit."""
-
-    def __init__(self, spent: float, limit: float | None) -> None:
-        self.spent, self.limit = spent, limit
-        self._reserved: dict[str, float] = {}  # the most that each request in flight can cost
-
-    def reserve(self, request: Request) -> bool:
-        """Whether a request may be sent; if so, the most that it can cost is reserved."""
-        most = most_usd(request)
-        if self.limit is not None and self.spent + sum(self._reserved.values()) + most > self.limit:
-            return False
-        self._reserved[request.key] = most
-        return True
-
-    def settle(self, key: str, usd: float) -> None:
-        """Replace what was reserved for a request by what it cost."""
-        self.spent += usd
-        self._reserved.pop(key, None)
-
-
-def most_usd(request: Request) -> float:
-    """The most that a request can cost: an unusable reply may be charged as well, and is asked for again."""
-    return PAID_ATTEMPTS * request.usd
 
 
 class _Work:
@@ -337,31 +308,6 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
     prompts = [request.prompt for request in requests]
     estimate = estimate_of(prompts, decoding.max_tokens, judge.price, judge.options.concurrency, also=decoding.extra)
     gate(estimate, judge.price, judge.options.budget_usd, yes)
-
-
-@contextlib.contextmanager
-def _only_judging_process(run: RunDirectory) -> Iterator[None]:
-    """Hold the lock that lets one process judge a run. The system releases it when the process ends, however it ends.
-
-    Raises:
-        InputError: another process holds it.
-    """
-    path = run.folder / ".judging.lock"
-    with path.open("a+") as lock:
-        try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            lock.seek(0)
-            raise InputError(
-                f"{path}: {one_line(lock.read(), 100)} is judging this run; wait until it ends, or stop it, and run "
-                "the command again"
-            ) from None
-        except OSError as error:
-            raise InstructError(f"{path}: cannot be locked ({error}); use a file system that supports locks") from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        lock.flush()
-        yield
 
 
 @contextlib.contextmanager

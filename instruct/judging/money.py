@@ -1,4 +1,4 @@
-"""What a judge costs: its price, the most that a request can cost, and an estimate before the first one."""
+"""What a judge costs: its price, an estimate before the first request, and the budget."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.cards import packaged_folder, read_yaml, validated
-from instruct.engines.base import Prompt
+from instruct.engines.base import Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
+from instruct.engines.server import PAID_ATTEMPTS
 from instruct.errors import InputError
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
-# What an estimate's minutes assume of a request; a hundred tokens of an answer take a large model about as long.
-SECONDS_A_REQUEST = 5.0
+# Assumed by the estimate's minutes; a large model takes about as long for a reply of a hundred tokens.
+SECONDS_PER_REQUEST = 5.0
 
 
 class _Entry(BaseModel):
-    """A line of the price table. `model`: a name or a pattern with `*`; the dollars are per million tokens."""
+    """An entry of the price table, in US dollars per million tokens; `model` may be a pattern with `*`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,24 +50,24 @@ class Price:
     output: float
 
     def usd(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost, in US dollars."""
+        """The cost of these tokens, in US dollars."""
         return (prompt_tokens * self.input + completion_tokens * self.output) / 1e6
 
     def paid(self, prompt_tokens: int | None, completion_tokens: int | None, most: float) -> float:
-        """What a reply cost by the server's count; `most`, its reservation, where the server counted nothing usable."""
+        """What a reply cost by the server's count of tokens, in US dollars; `most` if the count is unusable."""
         if prompt_tokens is None or completion_tokens is None or prompt_tokens < 0 or completion_tokens < 0:
             return most
         return self.usd(prompt_tokens, completion_tokens)
 
 
 def price_of(model: str, endpoint: str | None) -> Price | None:
-    """The price of a model at an endpoint: of the entries in ./judges/prices.yaml, then of the installed ones, the
-    first that fits. None where there is none, and for an engine in this process (no endpoint).
+    """The price of a model at an endpoint: the first match in ./judges/prices.yaml, then in the installed table.
 
-    An entry's endpoint is a host, with or without a port; without one it stands for all of that host's ports.
+    None if nothing matches, or if the model runs in this process (no endpoint). An entry's endpoint is a host with or
+    without a port; without one it matches all of that host's ports.
 
     Raises:
-        InputError: a table that is not as it should be.
+        InputError: an invalid table.
     """
     if endpoint is None:
         return None
@@ -74,16 +75,16 @@ def price_of(model: str, endpoint: str | None) -> Price | None:
     tables = {path.resolve(): path for path in (TABLE, packaged_folder("judges") / TABLE.name) if path.is_file()}
     for path in tables.values():
         for entry in validated(_Table, read_yaml(path), path).prices:
-            its_host, its_port = _host_and_port(entry.endpoint)
-            if its_host == host and its_port in (None, port) and fnmatch.fnmatchcase(model, entry.model):
+            entry_host, entry_port = _host_and_port(entry.endpoint)
+            if entry_host == host and entry_port in (None, port) and fnmatch.fnmatchcase(model, entry.model):
                 return Price(entry.input, entry.output)
     return None
 
 
 def is_free(endpoint: str | None) -> bool:
-    """Whether an endpoint without a price is one's own: this process, or a loopback or private address.
+    """Whether an endpoint without a price is the user's own: this process, or a loopback or private address.
 
-    A name that would have to be looked up is not, whatever it stands for.
+    A host name other than localhost is not, since looking it up would be a request.
     """
     if endpoint is None:
         return True
@@ -101,7 +102,7 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
     try:
         parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
         return (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:  # no URL that anything could be asked at
+    except ValueError:  # not a URL
         return "", None
 
 
@@ -109,8 +110,8 @@ def _host_and_port(endpoint: str) -> tuple[str, int | None]:
 class Estimate:
     """What the requests that are not stored yet will take.
 
-    `prompt_tokens` are likely, `completion_tokens` the most that may be written. `usd` follows from both and is None
-    where the price is unknown. `minutes` come from the assumed seconds of a request.
+    `prompt_tokens` is the likely number, `completion_tokens` the maximum. `usd` follows from both; None if the price is
+    unknown. `minutes` assumes `SECONDS_PER_REQUEST`.
     """
 
     requests: int
@@ -121,21 +122,21 @@ class Estimate:
     concurrency: int
 
     def words(self) -> str:
-        """The estimate, in a line."""
+        """The estimate in one line."""
         cost = "at an unknown price" if self.usd is None else f"at most about ${self.usd:.2f}"
         if self.usd is not None and self.usd < 0.01:
             cost = "less than $0.01"
         return (
             f"estimate: {self.requests:,} requests, about {self.prompt_tokens:,} prompt tokens and at most "
-            f"{self.completion_tokens:,} to answer, {cost}, {max(1, math.ceil(self.minutes))} min "
-            f"({self.concurrency} at once, {SECONDS_A_REQUEST:g} s a request assumed)"
+            f"{self.completion_tokens:,} completion tokens, {cost}, {max(1, math.ceil(self.minutes))} min "
+            f"({self.concurrency} at a time, assuming {SECONDS_PER_REQUEST:g} s per request)"
         )
 
 
 def estimate_of(
     prompts: Iterable[Prompt], max_tokens: int, price: Price | None, concurrency: int, also: Any = None
 ) -> Estimate:
-    """What asking these prompts will take, each answered with up to `max_tokens`."""
+    """What asking these prompts will take, with replies of up to `max_tokens`."""
     likely = [likely_tokens(prompt, also) for prompt in prompts]
     completion_tokens = len(likely) * max_tokens
     return Estimate(
@@ -143,41 +144,65 @@ def estimate_of(
         prompt_tokens=sum(likely),
         completion_tokens=completion_tokens,
         usd=price.usd(sum(likely), completion_tokens) if price else None,
-        minutes=math.ceil(len(likely) / concurrency) * SECONDS_A_REQUEST / 60,
+        minutes=math.ceil(len(likely) / concurrency) * SECONDS_PER_REQUEST / 60,
         concurrency=concurrency,
     )
 
 
 def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes: bool) -> None:
-    """Let a paid judge be asked only by someone who has seen what it costs or has set a limit.
-
-    Not for an engine that is free. Where nothing is left to ask, there is nothing to refuse.
+    """Print the estimate of a judge that costs money, and refuse to ask it without a budget or `yes`.
 
     Raises:
-        InputError: neither --budget-usd nor --yes, after the estimate is printed; or a budget without a price.
+        InputError: neither --budget-usd nor --yes; a budget without a known price; an invalid budget.
     """
     check_budget(budget_usd)
     if not estimate.requests:
         return
     if price is None and budget_usd is not None:
         raise InputError(
-            f"--budget-usd: what this judge costs at this endpoint is unknown; add it to ./{TABLE}, or give --yes alone"
+            f"--budget-usd: the judge's price at this endpoint is unknown; add it to ./{TABLE}, or use --yes alone"
         )
     print(estimate.words())
     if yes or budget_usd is not None:
         return
     if price is None:
         raise InputError(
-            f"what this judge costs at this endpoint is unknown; add it to ./{TABLE} with --budget-usd, or give --yes"
+            f"the judge's price at this endpoint is unknown; add it to ./{TABLE} and set --budget-usd, or use --yes"
         )
-    raise InputError("this judge costs money; give --budget-usd DOLLARS as a limit for the whole run, or --yes")
+    raise InputError("this judge costs money; set --budget-usd DOLLARS, a limit for the whole run, or use --yes")
 
 
 def check_budget(budget_usd: float | None) -> None:
-    """Refuse a limit that is none.
+    """Refuse an invalid budget.
 
     Raises:
-        InputError: not above 0, or no number.
+        InputError: not a positive, finite number.
     """
     if budget_usd is not None and not 0 < budget_usd < math.inf:
-        raise InputError(f"--budget-usd {budget_usd:g}: is no limit; give dollars above 0")
+        raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
+
+
+class Budget:
+    """A limit in US dollars that what is spent and what is in flight together never exceed; None: no limit."""
+
+    def __init__(self, spent: float, limit: float | None) -> None:
+        self.spent, self.limit = spent, limit
+        self._reserved: dict[str, float] = {}  # the most that each request in flight can cost
+
+    def reserve(self, request: Request) -> bool:
+        """Whether a request may be sent; if so, the most that it can cost is reserved."""
+        most = most_usd(request)
+        if self.limit is not None and self.spent + sum(self._reserved.values()) + most > self.limit:
+            return False
+        self._reserved[request.key] = most
+        return True
+
+    def settle(self, key: str, usd: float) -> None:
+        """Replace what was reserved for a request by what it cost."""
+        self.spent += usd
+        self._reserved.pop(key, None)
+
+
+def most_usd(request: Request) -> float:
+    """The most that a request can cost: an unusable reply may be charged as well, and is asked for again."""
+    return PAID_ATTEMPTS * request.usd

@@ -1,4 +1,4 @@
-"""Which judge is asked, and how."""
+"""Which judge to ask, and how."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from instruct.cards import Options
 
 
 class JudgeOptions(Options):
-    """One judge, by its card's name.
+    """One judge.
 
-    `model`: another model under the card's prompt; `base_url`: an OpenAI-compatible server that serves it, with
-    `concurrency` requests at a time; `engine`: who is asked, None: by what there is; `trim`: answers that do not fit
-    the judge's context are cut, both to the same length; `budget_usd`: what the whole run may cost, which a judge that
-    costs money needs; `comparisons`: its own. For a model on this machine: `dtype` and `quantization` of its weights
-    (None: the engine's choice), and `tensor_parallel_size`, the GPUs that share it in vLLM (None: one).
+    Attributes:
+        card: the name or path of its card.
+        model: the model to ask with the card's prompt, instead of the card's own.
+        base_url: of an OpenAI-compatible server to ask, with `concurrency` requests at a time.
+        engine: that asks the model; None: chosen by what is installed.
+        orders: how often to show each pair; None: as the card says.
+        trim: cut answers that do not fit the judge's context, both to the same length.
+        budget_usd: limit for the whole run; required for a judge that costs money.
+        comparisons: (candidate, baseline) pairs; None: the experiment's.
+        dtype, quantization: of the weights of a model on this machine; None: the engine's choice.
+        tensor_parallel_size: GPUs that share such a model in vLLM; None: one.
     """
 
     card: str
@@ -33,9 +39,9 @@ class JudgeOptions(Options):
     tensor_parallel_size: int | None = Field(default=None, ge=1)
 
     def made_from(self) -> dict[str, Any]:
-        """What of this section the verdicts are made from: not how fast they were asked for, or for how much."""
+        """The options that affect the verdicts: all but speed and budget."""
         made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
-        # Settings that earlier runs did not have must not make their verdicts look outdated.
+        # Earlier runs did not have these options; their verdicts must not look outdated.
         for name in ("dtype", "quantization", "tensor_parallel_size"):
             if made_from[name] is None:
                 del made_from[name]

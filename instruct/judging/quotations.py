@@ -1,14 +1,14 @@
-"""Telling what a judge says from what it quotes: an answer that holds a verdict must not become the verdict.
+"""Telling what a judge says from what it quotes: a verdict inside an answer must not become the judge's verdict.
 
-A verdict phrase in a reply is read as a quotation of a shown answer where the same words stand in that answer (to the
-letter, but for white space) and either
+A verdict phrase in a reply is a quotation if a shown answer contains the same words (exactly, except for white space)
+and either
 
-- the reply agrees with the answer beyond the phrase, over `CONTEXT` letters and digits or over the whole answer, or
-- they stand in quotation marks or backticks that opened on the same line, or on a line that starts with ">".
+- the reply and the answer agree beyond the phrase, over `CONTEXT` letters and digits or over the whole answer, or
+- the phrase is in quotation marks or backticks that opened on the same line, or on a line that starts with ">".
 
-One word alone (a label such as "A") is a quotation only with `CONTEXT` around it: it stands in too many answers, and
-in quotation marks too often, to be told otherwise. What is no quotation by these rules is the judge's own: an answer
-that holds the phrase thus cannot make the judge's verdict unreadable either.
+A single word (a label such as "A") is a quotation only with `CONTEXT` around it: too many answers contain it, and
+judges quote labels too often. Everything else is the judge's own statement, so an answer that contains the phrase
+cannot make the judge's verdict unreadable either.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-# Letters and digits around a phrase: more than a judge's own sentence shares with an answer by chance.
+# Letters and digits around a phrase; more than a judge's own sentence shares with an answer by chance.
 CONTEXT = 16
 
 _WORD = re.compile(r"\w+")
 
 
 class Quotations:
-    """The answers that a judge was shown, to tell what a reply quotes from them."""
+    """The answers that a judge was shown, and what a reply quotes from them."""
 
     def __init__(self, shown: Sequence[str]) -> None:
         self._answers = [_spaced(answer) for answer in shown]
 
     def holds(self, phrase: str) -> bool:
-        """Whether a shown answer holds the phrase."""
+        """Whether a shown answer contains the phrase."""
         return any(_spaced(phrase) in answer for answer in self._answers)
 
     def quotes(self, reply: str, start: int, end: int) -> bool:
-        """Whether `reply[start:end]`, a phrase that tells a verdict, is quoted from a shown answer."""
+        """Whether `reply[start:end]`, a phrase that states a verdict, is quoted from a shown answer."""
         phrase = _spaced(reply[start:end])
         holding = [answer for answer in self._answers if phrase in answer]
         if not holding:
@@ -54,7 +54,7 @@ class Quotations:
 
 
 class _Around:
-    """The letters and digits around a phrase in a reply: windows that reach so many of them to either side."""
+    """Windows around a phrase in a reply, measured in letters and digits to its left and right."""
 
     def __init__(self, reply: str, start: int, end: int) -> None:
         self._reply, self._start, self._end = reply, start, end
@@ -70,9 +70,9 @@ class _Around:
 
 
 def _whole_spans(answer: str, phrase: str) -> list[tuple[int, int]]:
-    """How far a window must reach to hold the whole of a short answer, around each place of the phrase in it.
+    """The spans of windows that cover a whole short answer, one for each occurrence of the phrase in it.
 
-    None where the answer is the phrase and nothing else: word for word a verdict of the judge's own.
+    [] if the answer is nothing but the phrase, which cannot be told from a verdict of the judge's own.
     """
     beyond = _letters(answer) - _letters(phrase)
     if not 0 < beyond < CONTEXT:

@@ -80,7 +80,7 @@ def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server
     refused = run(folder, *call)
     assert refused.returncode == 2
     assert f"estimate: {PAIRS} requests" in refused.stdout
-    assert "instruct: this judge costs money; give --budget-usd DOLLARS" in refused.stderr
+    assert "instruct: this judge costs money; set --budget-usd DOLLARS" in refused.stderr
     assert requests() == []
 
     partial = run(folder, *call, "--budget-usd", "8", "--concurrency", "4")
@@ -154,8 +154,14 @@ def test_a_local_server_without_a_price_is_free(folder, fake_server):
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        ([], "what this judge costs at this endpoint is unknown; add it to ./judges/prices.yaml with --budget-usd"),
-        (["--budget-usd", "5"], "--budget-usd: what this judge costs at this endpoint is unknown; add it to ./judges"),
+        (
+            [],
+            "the judge's price at this endpoint is unknown; add it to ./judges/prices.yaml and set --budget-usd",
+        ),
+        (
+            ["--budget-usd", "5"],
+            "--budget-usd: the judge's price at this endpoint is unknown; add it to ./judges",
+        ),
     ],
 )
 def test_an_endpoint_whose_price_nobody_knows(folder, flags, line):

@@ -132,13 +132,13 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"preference": 3}, "row 2: preference: 3 is no preference"),
-        ({"preference": "2"}, "row 2: preference: '2' is no preference"),
-        ({"preference": True}, "row 2: preference: True is no preference"),
-        ({"instruction": "Question 0?"}, "row 2: instruction: 'Question 0\\?' stands already in row 1"),
+        ({"preference": 3}, "row 2: preference: 3 is not a preference"),
+        ({"preference": "2"}, "row 2: preference: '2' is not a preference"),
+        ({"preference": True}, "row 2: preference: True is not a preference"),
+        ({"instruction": "Question 0?"}, "row 2: instruction: 'Question 0\\?' is already in row 1"),
         ({"instruction": 7}, "row 2"),
-        ({"annotator": "gpt4"}, "row 2: annotator: is not 'alpaca_eval_gpt4', as in row 1"),
-        ({"generator_2": "others\x1b[31m"}, "row 2: generator_2: is not 'ours', as in row 1"),
+        ({"annotator": "gpt4"}, "row 2: annotator: is not 'alpaca_eval_gpt4' as in row 1"),
+        ({"generator_2": "others\x1b[31m"}, "row 2: generator_2: is not 'ours' as in row 1"),
         ({"output_2": ["text"]}, "row 2"),
         ({"raw_completion": 7}, "row 2: raw_completion: is neither"),
     ],
@@ -156,7 +156,7 @@ def test_a_missing_field_says_what_to_give(tmp_path, store):
     row = annotation(0, 1)
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
-    with pytest.raises(InputError, match="annotator: is missing; say whose it is with --judge"):
+    with pytest.raises(InputError, match="annotator: is missing; give the name with --judge"):
         import_annotations(path, store)
     assert import_annotations(path, store, judge="gpt4").comparison.judge == "gpt4"
     del row["preference"]
@@ -178,7 +178,7 @@ def test_the_reference_is_joined_strictly(tmp_path, store):
             import_annotations(path, store, reference=write(tmp_path / "reference.json", given))
     found = import_annotations(path, store, reference=write(tmp_path / "reference.json", answers[:2]))
     assert [row["output"] for row in found.answers["theirs"]] == ["so", "so"]
-    with pytest.raises(InputError, match="output_1: is another answer"):
+    with pytest.raises(InputError, match=r"output_1: the answer to '.*' differs from the one in "):
         import_annotations(
             write(path, [annotation(0, 1), annotation(1, 1)]), store, reference=tmp_path / "reference.json"
         )
@@ -189,7 +189,7 @@ def test_other_verdicts_are_not_written_over(tmp_path, store):
     import_annotations(path, store)
     import_annotations(path, store)
     assert len(store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))) == 2
-    with pytest.raises(InputError, match="holds other verdicts of alpaca_eval_gpt4 on ours against theirs"):
+    with pytest.raises(InputError, match="has different verdicts of alpaca_eval_gpt4 on ours vs\\. theirs"):
         import_annotations(write(path, [annotation(0, 2), annotation(1, 2)]), store)
 
 
@@ -203,7 +203,7 @@ def test_an_import_makes_a_run(tmp_path):
     assert [row["output"] for row in load_answers(run.outputs / "theirs.json")] == ["their answer 0", "their answer 1"]
     import_into_run(path, run.folder)
     other = write(tmp_path / "other.json", [annotation(0, 1, output_2="changed"), annotation(1, 2)])
-    with pytest.raises(InputError, match=r"ours.json: holds other answers of that name"):
+    with pytest.raises(InputError, match=r"ours.json: has different answers of that name"):
         import_into_run(other, run.folder)
     for name in ("../../ours", "a\nb", ".hidden", "x" * 200):
         evil = write(tmp_path / "evil.json", [annotation(0, 1, generator_2=name)])
@@ -251,7 +251,7 @@ def test_json_lines_keep_everything(tmp_path, store, judgments):
         comparison = Comparison("j", "ours", "theirs")
         assert new.judgments(comparison) == store.judgments(comparison) == judgments
         assert new.completions(completions) == completions
-    with pytest.raises(InputError, match="holds no verdict of nobody"):
+    with pytest.raises(InputError, match="has no verdicts of nobody"):
         export_jsonl(store, path, "nobody")
 
 
@@ -293,7 +293,7 @@ def test_a_pair_shown_in_both_orders_goes_out_in_the_one_that_is_drawn(store, tm
     assert {row["instruction"]: row["preference"] for row in exported} == {
         f"Question {number}?": 1 if candidate_is_second(f"Question {number}?") else 2 for number in range(6)
     }
-    with pytest.raises(InputError, match="holds no verdict of other on ours against theirs; it has j: ours against t"):
+    with pytest.raises(InputError, match="has no verdicts of other on ours vs\\. theirs; it has j: ours vs\\. t"):
         annotation_rows(store, "other", Answers("ours", []), Answers("theirs", []))
 
 
@@ -323,7 +323,7 @@ def test_the_verbs_take_verdicts_in_and_out(tmp_path):
 
     done = instruct("export", run, "--judge", "gpt4", "--output", out)
     assert done.returncode == 2
-    assert "holds no such comparisons of 'gpt4'" in done.stderr
+    assert "has no such comparisons by 'gpt4'" in done.stderr
     done = instruct("import", lines, "--judge", "gpt4", "--output", run)
     assert done.returncode == 2
-    assert "JSON lines carry their own names" in done.stderr
+    assert "JSON lines contain their own names" in done.stderr

@@ -13,12 +13,13 @@ from instruct.engines.base import Request
 from instruct.engines.prompt_size import likely_tokens, most_tokens
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
-from instruct.judging.judge import Budget, most_usd
 from instruct.judging.money import (
+    Budget,
     Price,
     estimate_of,
     gate,
     is_free,
+    most_usd,
     price_of,
 )
 from instruct.judging.presentations import PromptTemplate
@@ -200,7 +201,7 @@ def test_the_estimate_of_a_run_over_alpaca_eval(published):
     assert reckoned.usd == pytest.approx(30e-6 * sum(bills) + 60e-6 * 78_900, rel=0.25)
     assert reckoned.words().startswith("estimate: 789 requests, about 43")
     assert "at most about $17." in reckoned.words()
-    assert "2 min (64 at once, 5 s a request assumed)" in reckoned.words()
+    assert "2 min (64 at a time, assuming 5 s per request)" in reckoned.words()
 
 
 ASKED = estimate_of(["Which is better?"] * 100, max_tokens=10, price=CENT, concurrency=8)
@@ -209,14 +210,14 @@ ASKED = estimate_of(["Which is better?"] * 100, max_tokens=10, price=CENT, concu
 @pytest.mark.parametrize(
     ("price", "budget", "yes", "line"),
     [
-        (CENT, None, False, "this judge costs money; give --budget-usd"),
-        (None, None, False, "unknown; add it to ./judges/prices.yaml with --budget-usd, or give --yes"),
-        (None, 5.0, False, "unknown; add it to ./judges/prices.yaml, or give --yes alone"),
-        (None, 5.0, True, "unknown; add it to ./judges/prices.yaml, or give --yes alone"),
-        (CENT, 0.0, True, "--budget-usd 0: is no limit"),
-        (CENT, -1.0, True, "--budget-usd -1: is no limit"),
-        (CENT, math.nan, True, "--budget-usd nan: is no limit"),
-        (CENT, math.inf, True, "--budget-usd inf: is no limit"),
+        (CENT, None, False, "this judge costs money; set --budget-usd"),
+        (None, None, False, "unknown; add it to ./judges/prices.yaml and set --budget-usd, or use --yes"),
+        (None, 5.0, False, "unknown; add it to ./judges/prices.yaml, or use --yes alone"),
+        (None, 5.0, True, "unknown; add it to ./judges/prices.yaml, or use --yes alone"),
+        (CENT, 0.0, True, "--budget-usd 0: must be a positive number of dollars"),
+        (CENT, -1.0, True, "--budget-usd -1: must be a positive number of dollars"),
+        (CENT, math.nan, True, "--budget-usd nan: must be a positive number of dollars"),
+        (CENT, math.inf, True, "--budget-usd inf: must be a positive number of dollars"),
         (CENT, 5.0, False, None),
         (CENT, 5.0, True, None),
         (CENT, None, True, None),

@@ -54,7 +54,7 @@ def test_other_answers_than_the_judged_ones_are_refused(instruct, files):
     flags = ["--output", files / "run", "--outputs", files / "ours.json"]
     code, _, stderr = instruct("report", "--annotations", files / "annotations.json", *flags)
     assert (code, stderr.count("\n")) == (2, 1)
-    assert "output_2: is another answer to 'p 1'" in stderr
+    assert "output_2: the answer to 'p 1' differs from the one in" in stderr
     assert "give the candidate's answers that were judged, or none" in stderr
 
 

@@ -1,4 +1,4 @@
-"""AlpacaEval's annotations.json, read and checked row by row."""
+"""Reading AlpacaEval's annotations.json, checked row by row."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
 from instruct.judging.comparison import Comparison
 
-# Where a reply stands: today's name, and that of the published files.
+# The field of the judge's reply: its current name, and the one in the published files.
 RAW_FIELDS = ("preference_raw_completion", "raw_completion")
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """One row. `preference`: 1 the baseline is better, 2 the candidate, 1.5 neither; None: the file has no verdict.
+    """One row.
 
-    `output_1` is the baseline's answer, `output_2` the candidate's; None where the file leaves it out.
+    `preference` is 1 if the baseline is better, 2 if the candidate is, 1.5 for neither, None without a verdict.
+    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out.
     """
 
     instruction: str
@@ -54,14 +55,13 @@ def read_annotations(
     """An annotations.json as AlpacaEval writes and publishes it.
 
     Args:
-        judge, candidate, baseline: names that take the place of the file's `annotator`, `generator_2`, `generator_1`.
+        judge, candidate, baseline: names to use instead of the file's `annotator`, `generator_2` and `generator_1`.
         outputs: a model_outputs.json with the candidate's answers, for a file that leaves `output_2` out.
-        reference: the same with the baseline's, for one that leaves `output_1` out.
+        reference: the same with the baseline's answers, for a file that leaves `output_1` out.
 
     Raises:
-        InputError: a row that is not as it should be (file, row and field), several judges or systems in one file,
-            an instruction that stands twice, prompts that only the file or only the answers have, other answers
-            than the file's.
+        InputError: an invalid row (file, row and field), several judges or systems in one file, a repeated instruction,
+            prompts that only the file or only the answers have, answers that differ from the file's.
     """
     path = Path(path).expanduser()
     rows = list(read_file(path))
@@ -72,7 +72,7 @@ def read_annotations(
         earlier = seen.setdefault(instruction, row)
         if earlier is not row:
             raise InputError(
-                f"{row.place}: instruction: {one_line(instruction, 60)!r} stands already in row {earlier.row}; "
+                f"{row.place}: instruction: {one_line(instruction, 60)!r} is already in row {earlier.row}; "
                 "remove one of them"
             )
         annotations.append(
@@ -113,24 +113,21 @@ def _with_answers(path: Path, annotations: list[Annotation], field: str, given: 
     for row in annotations:
         if getattr(row, field) not in (None, answers[row.instruction]):
             raise InputError(
-                f"{path}: {field}: is another answer to {one_line(row.instruction, 60)!r} than {given} has; "
+                f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {given}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
-    return [
-        Annotation(**vars(row) | {field: answers[row.instruction]})  # what was left out
-        for row in annotations
-    ]
+    return [Annotation(**vars(row) | {field: answers[row.instruction]}) for row in annotations]
 
 
 def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
     first = text_field(rows[0], field, optional=True)
     if not first:
-        raise InputError(f"{rows[0].place}: {field}: is missing; say whose it is with {flag}")
+        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with {flag}")
     for row in rows:
         if text_field(row, field, optional=True) != first:
             raise InputError(
-                f"{row.place}: {field}: is not {one_line(first, 60)!r}, as in row {rows[0].row}; "
-                "put every judge and every system into a file of its own"
+                f"{row.place}: {field}: is not {one_line(first, 60)!r} as in row {rows[0].row}; "
+                "put each judge and each system into a file of its own"
             )
     return first
 
@@ -143,15 +140,15 @@ def _preference(row: RawRow) -> float | None:
     if "preference" not in row.fields:
         raise InputError(f"{row.place}: preference: is missing; give 1, 2, 1.5, a number between, or null")
     value = row.fields["preference"]
-    # -1 stands for a missing one in the package's own cache.
+    # -1 is a missing preference in the package's own cache.
     if value is None or value == -1 or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not (value == 0 or 1 <= value <= 2):
         raise InputError(
-            f"{row.place}: preference: {one_line(repr(value), 40)} is no preference; give 1 (the baseline), "
+            f"{row.place}: preference: {one_line(repr(value), 40)} is not a preference; give 1 (the baseline), "
             "2 (the candidate), 1.5 (neither), a number between, or null"
         )
-    return float(value) or 1.5  # the draw was once 0
+    return float(value) or 1.5  # older files write a draw as 0
 
 
 def _completion(row: RawRow) -> Completion | None:

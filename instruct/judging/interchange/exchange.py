@@ -1,4 +1,4 @@
-"""Verdicts to and from AlpacaEval's annotations.json, and whole runs of them."""
+"""Importing and exporting verdicts as AlpacaEval's annotations.json, to and from stores and runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.analysis.outcomes import PREFERENCES, candidate_is_second
 from instruct.data.evaluation import load_answers
@@ -14,18 +14,16 @@ from instruct.errors import InputError, one_line
 from instruct.judging.comparison import Comparison, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.json_lines import Line, check_same, read_lines, store_lines
+from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.runs import RunDirectory, sha256_of, write_atomically
-
-if TYPE_CHECKING:
-    from instruct.judging.presentations import Answers
 
 
 @dataclass(frozen=True)
 class Imported:
-    """Whose verdicts came out of a file, and how many of each, in the order shown.
+    """An imported comparison, and how many of each verdict it has, in the order shown.
 
-    `answers`: a system's name to its rows in model_outputs form, for the sides whose answers the file holds.
+    `answers` maps a system's name to its rows in model_outputs form, for the systems whose answers the file contains.
     """
 
     comparison: Comparison
@@ -33,60 +31,42 @@ class Imported:
     answers: dict[str, list[dict[str, Any]]]
 
 
-def import_annotations(
-    path: str | Path,
-    store: JudgmentStore,
-    *,
-    judge: str | None = None,
-    candidate: str | None = None,
-    baseline: str | None = None,
-    outputs: str | Path | None = None,
-    reference: str | Path | None = None,
-) -> Imported:
-    """Read AlpacaEval's annotations.json into the store: one order a pair, drawn by the package's seed rule.
+def import_annotations(path: str | Path, store: JudgmentStore, **given: Any) -> Imported:
+    """Import an annotations.json of AlpacaEval: one order per pair, drawn by the package's seed rule.
 
-    A missing preference is `unparsed` where the judge's reply is there, else `failed`. Where any preference is neither
-    a win nor a draw nor a loss, the judge is a weighted one, and every judgement keeps its preference. The arguments
-    are those of `read_annotations`.
+    Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
+    neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
+
+    Args:
+        given: as for `read_annotations`.
 
     Raises:
-        InputError: as `read_annotations`; or the store has other verdicts of this comparison.
+        InputError: an invalid file, or the store has different verdicts on this comparison.
     """
-    file = read_annotations(
-        path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
-    )
-    return _import(file, store)
+    return _import(read_annotations(path, **given), store)
 
 
-def import_into_run(
-    path: str | Path,
-    folder: str | Path,
-    *,
-    judge: str | None = None,
-    candidate: str | None = None,
-    baseline: str | None = None,
-    outputs: str | Path | None = None,
-    reference: str | Path | None = None,
-) -> RunDirectory:
-    """Read an annotations.json, or JSON lines, into a run directory, made if need be, so that it can be reported on.
+def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDirectory:
+    """Import an annotations.json or JSON lines into a run directory, new or existing, to report on them.
 
-    Answers that stand in the file go to outputs/. The arguments are those of `read_annotations`; JSON lines take none.
+    Answers in the file go to outputs/.
+
+    Args:
+        given: as for `read_annotations`; None for JSON lines.
 
     Raises:
-        InputError: as `import_annotations` and `import_jsonl`; a name that cannot be a file's, or one under which the
-            run has other answers.
+        InputError: an invalid file; the run has different verdicts on a comparison, or different answers under a
+            system's name; a name that cannot be a file's.
     """
     path, run = Path(path).expanduser(), RunDirectory(folder)
     lines: list[Line] = []
     if path.suffix.lower() == ".jsonl":
-        if judge or candidate or baseline or outputs or reference:
-            raise InputError(f"{path}: JSON lines carry their own names; leave the flags out")
+        if any(given.values()):
+            raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
         lines = read_lines(path)
         step, about = f"import/{path.name}", {}
     else:
-        file = read_annotations(
-            path, judge=judge, candidate=candidate, baseline=baseline, outputs=outputs, reference=reference
-        )
+        file = read_annotations(path, **given)
         for name, rows in _answers(file).items():
             _check_answers(run, name, rows)
         step, about = file.comparison.step("import"), {"comparison": file.comparison._asdict()}
@@ -108,16 +88,14 @@ def import_into_run(
 def export_from_run(
     run: RunDirectory, judge: str, path: str | Path, *, candidate: str | None = None, baseline: str | None = None
 ) -> int:
-    """Write a run's verdicts of one comparison as an annotations.json; returns the number of rows.
+    """Write a run's verdicts on one comparison as an annotations.json; returns the number of rows.
 
     Args:
-        candidate, baseline: which comparison, where the judge made several; a system of the run, or a file of answers.
+        candidate, baseline: the comparison, if the judge made several; a system of the run, or a file of answers.
 
     Raises:
-        InputError: the run has none, or several of them.
+        InputError: the run has no such comparison, or several.
     """
-    from instruct.judging.presentations import Answers
-
     wanted = [name and system_name(name) for name in (candidate, baseline)]
     with JudgmentStore(run.store) as store:
         made = store.comparisons()
@@ -129,7 +107,7 @@ def export_from_run(
         if len(found) != 1:
             known = "; ".join(" ".join(f"{one_line(n, 60)!r}" for n in names) for names in found or made)
             raise InputError(
-                f"{run.store}: holds {len(found) or 'no'} such comparisons of {one_line(judge, 60)!r}; name one with "
+                f"{run.store}: has {len(found) or 'no'} such comparisons by {one_line(judge, 60)!r}; name one with "
                 f"--judge, --candidate and --baseline (judge, candidate, baseline: {known or 'none'})"
             )
         ours, theirs = (Answers(name, _answers_in(run, name)) for name in found[0][1:])
@@ -137,7 +115,7 @@ def export_from_run(
 
 
 def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
-    """The answers that stand under a name in the store: the run's own, or a file's that judging was given; or none."""
+    """A system's answers, from the run or from the file that it was judged from; [] if there are none."""
     given = [
         Path(file)
         for _, record in judged_comparisons(run.manifest())
@@ -183,7 +161,7 @@ def _import(file: AnnotationFile, store: JudgmentStore) -> Imported:
 
 
 def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
-    """The verdict of a preference in the order shown, and why there is none."""
+    """The verdict of a preference in the order shown, and the reason if there is none."""
     if shown is None:
         if row.completion is not None:
             return "unparsed", "the file has the judge's reply and no preference"
@@ -210,33 +188,33 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
 
 
 def _check_answers(run: RunDirectory, name: str, rows: list[dict[str, Any]]) -> None:
-    """Refuse a name that is no file's, and to write over answers that are others."""
+    """Refuse a name that cannot be a file's, and to overwrite different answers."""
     if not name.isprintable() or Path(name).name != name or name.startswith(".") or len(name) > 100:
         raise InputError(
             f"{one_line(name, 60)!r} cannot be the name of a file of answers; give --candidate or --baseline a name"
         )
     path = run.outputs / f"{name}.json"
     if path.is_file() and load_answers(path) != rows:
-        raise InputError(f"{path}: holds other answers of that name; import into another run, or give another name")
+        raise InputError(f"{path}: has different answers of that name; import into another run, or give another name")
 
 
 def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers) -> list[dict[str, Any]]:
     """A comparison's verdicts in AlpacaEval's schema: `preference` is 1 for the baseline, 2 for the candidate.
 
-    AlpacaEval knows one order a pair: of a pair that was shown in both, this is the one that its seed rule draws. A
-    pair without a readable verdict has a preference of None, which the package's metrics leave out. An answer that is
-    not among the rows of `candidate` or `baseline` is left out.
+    AlpacaEval has one order per pair: for a pair shown in both orders, the row is that of the order drawn by its seed
+    rule. A pair without a readable verdict has the preference None, which the package's metrics skip. Answers missing
+    from `candidate` or `baseline` are left out.
 
     Raises:
-        InputError: the store has no verdict on this comparison.
+        InputError: the store has no verdicts on this comparison.
     """
     judgments = store.judgments(Comparison(judge, candidate.name, baseline.name))
     if not judgments:
         known = "; ".join(
-            f"{one_line(j, 60)}: {one_line(c, 60)} against {one_line(b, 60)}" for j, c, b in store.comparisons()
+            f"{one_line(j, 60)}: {one_line(c, 60)} vs. {one_line(b, 60)}" for j, c, b in store.comparisons()
         )
         raise InputError(
-            f"{store.path}: holds no verdict of {one_line(judge, 60)} on {one_line(candidate.name, 60)} against "
+            f"{store.path}: has no verdicts of {one_line(judge, 60)} on {one_line(candidate.name, 60)} vs. "
             f"{one_line(baseline.name, 60)}; it has {known or 'none at all'}"
         )
     orders = Counter(judgment.instruction for judgment in judgments)
@@ -274,7 +252,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
 def export_annotations(
     store: JudgmentStore, judge: str, candidate: Answers, baseline: Answers, path: str | Path
 ) -> int:
-    """Write `annotation_rows` as an annotations.json, whole or not at all; returns the number of rows."""
+    """Write `annotation_rows` to an annotations.json, atomically; returns the number of rows."""
     rows = annotation_rows(store, judge, candidate, baseline)
     write_atomically(Path(path), json.dumps(rows, indent=2) + "\n")
     return len(rows)

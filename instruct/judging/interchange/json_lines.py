@@ -1,4 +1,4 @@
-"""Verdicts to and from JSON lines, which keep all that they were read from."""
+"""Verdicts as JSON lines, with the completions that they were read from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 
 
 class Line(BaseModel):
-    """A judgement, and the completions that it was read from by their keys."""
+    """A judgment, and the completions that it was read from, by key."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,10 +31,10 @@ class Line(BaseModel):
 
 
 def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = None) -> int:
-    """Write every judgement, or one judge's, with the completions it was read from, one a line; returns their number.
+    """Write all judgments, or one judge's, one per line; returns their number.
 
     Raises:
-        InputError: there is none.
+        InputError: there are none.
     """
     lines = []
     for comparison in store.comparisons():
@@ -45,17 +45,16 @@ def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = Non
                 found = {key: vars(completions[key]) for key in judgment.key.split() if key in completions}
                 lines.append(json.dumps({"judgment": vars(judgment), "completions": found}) + "\n")
     if not lines:
-        raise InputError(f"{store.path}: holds no verdict{f' of {one_line(judge, 60)}' if judge else ''}; judge first")
+        raise InputError(f"{store.path}: has no verdicts{f' of {one_line(judge, 60)}' if judge else ''}; judge first")
     write_atomically(Path(path), "".join(lines))
     return len(lines)
 
 
 def import_jsonl(path: str | Path, store: JudgmentStore) -> int:
-    """Read what `export_jsonl` wrote into the store; returns the number of judgements.
+    """Import a file written by `export_jsonl`; returns the number of judgments.
 
     Raises:
-        InputError: a line that is not as it should be (file, row and field); or the store has other verdicts of a
-            comparison.
+        InputError: an invalid line (file, row and field), or the store has different verdicts on a comparison.
     """
     lines = read_lines(Path(path).expanduser())
     store_lines(Path(path), lines, store)
@@ -63,10 +62,10 @@ def import_jsonl(path: str | Path, store: JudgmentStore) -> int:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The lines of a file, checked.
+    """The checked lines of a file.
 
     Raises:
-        InputError: as `import_jsonl`.
+        InputError: an invalid line (file, row and field).
     """
     lines = []
     for row in read_file(path):
@@ -79,10 +78,10 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def store_lines(path: Path, lines: Sequence[Line], store: JudgmentStore) -> None:
-    """Put a file's lines into the store.
+    """Add a file's lines to the store.
 
     Raises:
-        InputError: as `check_same`.
+        InputError: the store has different verdicts on a comparison.
     """
     judgments = [line.judgment for line in lines]
     check_same(path, store, judgments)
@@ -93,10 +92,10 @@ def store_lines(path: Path, lines: Sequence[Line], store: JudgmentStore) -> None
 
 
 def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) -> None:
-    """Refuse to put a file's verdicts beside or over others of the same comparison.
+    """Refuse to mix or overwrite verdicts on the same comparison.
 
     Raises:
-        InputError: the store has other verdicts of it.
+        InputError: the store has different verdicts on it.
     """
     ours: dict[Comparison, list[Judgment]] = {}
     for judgment in judgments:
@@ -106,6 +105,6 @@ def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) 
         if stored and stored != sorted(wanted, key=lambda judgment: (judgment.pair, judgment.position)):
             judge, candidate, baseline = (one_line(name, 60) for name in comparison)
             raise InputError(
-                f"{path}: {store.path} holds other verdicts of {judge} on {candidate} against {baseline}; "
+                f"{path}: {store.path} has different verdicts of {judge} on {candidate} vs. {baseline}; "
                 "import into another run"
             )

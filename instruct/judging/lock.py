@@ -1,0 +1,37 @@
+"""The lock that lets one process judge a run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+
+from instruct.errors import InputError, InstructError, one_line
+from instruct.runs import RunDirectory
+
+
+@contextlib.contextmanager
+def only_judging_process(run: RunDirectory) -> Iterator[None]:
+    """Hold a run's lock. The system releases it when the process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    path = run.folder / ".judging.lock"
+    with path.open("a+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            lock.seek(0)
+            raise InputError(
+                f"{path}: {one_line(lock.read(), 100)} is judging this run; wait until it ends, or stop it, and run "
+                "the command again"
+            ) from None
+        except OSError as error:
+            raise InstructError(f"{path}: cannot be locked ({error}); use a file system that supports locks") from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        yield
