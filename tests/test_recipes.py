@@ -1,14 +1,16 @@
-"""A recipe as a user runs it: every phase on real parts, killed in each, and the verbs afterwards."""
+"""A recipe as a user runs it: killed in every phase, undisturbed on real parts, and the verbs afterwards."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from safetensors.torch import load_file
 
 from instruct.judging.store import JudgmentStore
@@ -19,11 +21,30 @@ SMALL = [
     "--train.max_length", "128", "--data.limit", "24", "--answers.limit", "6", "--answers.generation.batch_size", "2",
     "--answers.generation.max_new_tokens", "8",
 ]  # fmt: skip
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vllm")]
+pytestmark = pytest.mark.slow
 
 
-def recipe(name: str) -> list[str]:
-    return [sys.executable, str(ROOT / "recipes" / "alpaca_emo.py"), *SMALL, "--name", name]
+def recipe(name: str, *flags: str) -> list[str]:
+    return [sys.executable, str(ROOT / "recipes" / "alpaca_emo.py"), *SMALL, *flags, "--name", name]
+
+
+@pytest.fixture
+def tiny_flags(tmp_path, tiny_model_folder) -> list[str]:
+    """Flags for a tiny model that trains, answers and judges without vLLM."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model_folder, model)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
+    judge = tmp_path / "judges" / "tiny"
+    shutil.copytree(ROOT / "judges" / "smollm2_demo", judge)
+    card = yaml.safe_load((judge / "judge.yaml").read_text())
+    card |= {"name": "tiny", "model": str(model)}
+    del card["human_agreement"]
+    (judge / "judge.yaml").write_text(yaml.safe_dump(card))
+    return [
+        "--model.name", str(model), "--train.max_steps", "8", "--answers.generation.engine", "transformers",
+        "--judges", "[{card: tiny, engine: transformers}]",
+    ]  # fmt: skip
 
 
 def verb(*arguments: str) -> list[str]:
@@ -66,14 +87,11 @@ def steps(run_folder: Path) -> dict[str, dict]:
     return json.loads((run_folder / "manifest.json").read_text())["steps"]
 
 
-def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm2, run_and_kill):
+def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
-    out = run(recipe("undisturbed"), tmp_path)
-    assert "judge     smollm2_demo" in out
-    assert "proves the plumbing, not the models" in out
-    assert "report: runs/undisturbed/report/report.md" in out
+    run(recipe("undisturbed", *tiny_flags), tmp_path)
 
-    command = recipe("killed")
+    command = recipe("killed", *tiny_flags)
     checkpoints = "checkpoints/emo/checkpoint-*/trainer_state.json"
     run_and_kill(command, lambda: any(killed.glob(checkpoints)), cwd=tmp_path)
     assert steps(killed)["train/mle"]["status"] == "done"
@@ -99,32 +117,42 @@ def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, smollm
     asked_now = {name: count for name, count in asked(killed).items() if name not in asked_before}
     assert sum(asked_now.values()) == len(completions(killed) - committed)
     assert committed <= completions(killed)
+    report, other = (json.loads((folder / "report" / "report.json").read_text()) for folder in (killed, undisturbed))
+    assert report["judges"] == other["judges"]
 
-    # Once more: nothing is done again, nothing is asked again.
-    before = steps(killed)
+
+@pytest.mark.xdist_group("vllm")
+def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
+    demo = tmp_path / "runs" / "demo"
+    command = recipe("demo")
+    out = run(command, tmp_path)
+    assert "judge     smollm2_demo" in out
+    assert "proves the plumbing, not the models" in out
+    assert "report: runs/demo/report/report.md" in out
+    assert len(verdicts(demo)) == 3 * 6 * 2
+
+    # Once more: nothing is done again, no request is sent again.
+    before = steps(demo)
     began = time.time()
     run(command, tmp_path)
-    assert steps(killed) == before
-    assert all(path.stat().st_mtime < began for path in (killed / "outputs").iterdir())
+    assert steps(demo) == before
+    assert all(path.stat().st_mtime < began for path in (demo / "outputs").iterdir())
 
-    # The verbs on what the recipe left: the newest run, without a path.
+    # The verbs without a path use the newest run.
     out = run(verb("judge", "--judge", "smollm2_demo"), tmp_path)
-    assert "run: runs/killed (the newest)" in out
+    assert "run: runs/demo (the newest)" in out
     out = run(verb("report"), tmp_path)
-    assert "report: runs/killed/report/report.md" in out
-    report = json.loads((killed / "report" / "report.json").read_text())
-    other = json.loads((undisturbed / "report" / "report.json").read_text())
-    assert report["judges"] == other["judges"]
-    text = (killed / "report" / "report.md").read_text()
-    answers = json.loads((killed / "outputs" / "baseline.json").read_text())
+    assert "report: runs/demo/report/report.md" in out
+    text = (demo / "report" / "report.md").read_text()
+    answers = json.loads((demo / "outputs" / "baseline.json").read_text())
     assert not any(row["output"] in text for row in answers if len(row["output"]) > 20)
-    out = run(verb("merge", "runs/killed", "--system", "emo"), tmp_path)
+    out = run(verb("merge", "runs/demo", "--system", "emo"), tmp_path)
     merged = Path(tmp_path / out.strip().removeprefix("merged: "))
     assert (merged / "config.json").is_file()
     assert any(merged.glob("*.safetensors"))
 
 
-def test_the_plan_alone_leaves_nothing(tmp_path, smollm2):
+def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
     out = run([*recipe("planned"), "--dry-run"], tmp_path)
     assert "SmolLM2" in out or "smollm2" in out
     assert "estimated" in out

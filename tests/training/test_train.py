@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def test_an_adapter_a_card_and_logs_come_out(tmp_path, tiny_model_folder, rows):
     assert not list(run.folder.rglob("*.bin"))  # pickles
     card = (adapter / "README.md").read_text()
     assert "objective **emo** (variant official" in card
-    assert "24 rows in full, 0 truncated" in card
+    assert "24 complete rows and 0 truncated" in card
     log = json.loads((adapter / "training_log.json").read_text())
     assert {"ce", "cost", "ratio", "mean_token_accuracy"} <= set(log[0])
     assert list((run.folder / "tensorboard" / "emo").glob("events.*"))
@@ -114,7 +113,7 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert logged <= set(log[0])
 
 
-def test_the_command_knows_every_objective():
+def test_every_objective_name_makes_an_objective():
     from instruct.training.emo_config import EMOConfig
     from instruct.training.objective_names import OBJECTIVES
     from instruct.training.options import SystemOptions
@@ -123,7 +122,7 @@ def test_the_command_knows_every_objective():
         EMOConfig(objective=SystemOptions(objective=objective).objective, use_cpu=True, bf16=False).make_objective()
 
 
-def test_a_system_defaults_to_what_the_trainer_does():
+def test_a_systems_defaults_are_those_of_the_trainer():
     import dataclasses
 
     from instruct.training.emo_config import EMOConfig
@@ -134,7 +133,7 @@ def test_a_system_defaults_to_what_the_trainer_does():
     assert ours == {name: trainers[name] for name in ours}
 
 
-def test_a_loss_that_is_no_number_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
+def test_a_loss_that_is_not_finite_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
     from instruct.errors import run_guarded
 
     config = tiny_config(tiny_model_folder, rows, lora=None)
@@ -174,24 +173,31 @@ def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder,
         merge_adapter(config, run, "nobody")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [["--lora.r", "4", "--lora.dropout", "0.1"], ["--lora", "null"]], ids=["lora", "full"])
-def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folder, rows, run_and_kill, way):
-    """SIGKILL as soon as the first checkpoint is there, then the same command again; with a head that trains, too."""
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+def test_a_killed_training_ends_as_an_undisturbed_one(
+    tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
+):
+    """SIGKILL as soon as the first checkpoint is there, then the same command again; also with a head that trains."""
+    monkeypatch.chdir(tmp_path)
     command = [
-        sys.executable, "-m", "instruct.cli", "train", "--model", str(tiny_model_folder), "--data.files", rows,
-        "--objective", "emo", "--name", "killed", "--model.dtype", "float32", "--train.max_steps", "30",
-        "--train.save_steps", "3", "--train.per_device_train_batch_size", "4", *way,
+        "train", "--model", str(tiny_model_folder), "--data.files", rows, "--objective", "emo", "--name", "killed",
+        "--model.dtype", "float32", "--train.max_steps", "30", "--train.save_steps", "3",
+        "--train.per_device_train_batch_size", "4", *way,
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
-        command, lambda: any(checkpoints.glob("checkpoint-*/trainer_state.json")), 180, cwd=tmp_path, env=environment
+        [sys.executable, "-m", "instruct.cli", *command],
+        lambda: any(checkpoints.glob("checkpoint-*/trainer_state.json")),
+        180,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert not (tmp_path / "runs" / "killed" / "adapters" / "emo").exists()
 
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert instruct(*command)[0] == 0
     command[command.index("killed")] = "undisturbed"
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert instruct(*command)[0] == 0
     killed, undisturbed = (
         load_file(next((tmp_path / "runs" / name / "adapters" / "emo").glob("*model.safetensors")))
         for name in ("killed", "undisturbed")
@@ -202,7 +208,7 @@ def test_a_killed_training_ends_as_an_undisturbed_one(tmp_path, tiny_model_folde
     assert manifest["steps"]["train/emo"]["attempts"] == 2
 
 
-def test_checkpoints_from_other_rows_are_not_gone_on_with(tmp_path, tiny_model_folder, rows, monkeypatch):
+def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_folder, rows, monkeypatch):
     config = tiny_config(tiny_model_folder, rows)
 
     def interrupt(*arguments):
@@ -221,7 +227,7 @@ def test_checkpoints_from_other_rows_are_not_gone_on_with(tmp_path, tiny_model_f
     assert again.manifest()["steps"]["train/emo"]["results"]["rows"]["kept"] == 16
 
 
-def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path):
+def test_an_incomplete_checkpoint_is_discarded(tmp_path):
     for step, state in [(2, "{}"), (4, '{"half'), (6, None)]:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
