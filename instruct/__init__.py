@@ -20,7 +20,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when first used: torch and TRL take seconds, `instruct --help` must not."""
+    """The public names, imported on first use: importing torch and TRL takes seconds."""
     if name not in _HOMES:
         raise AttributeError(f"module 'instruct' has no attribute {name!r}")
     import importlib

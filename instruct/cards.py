@@ -1,4 +1,4 @@
-"""Finding and reading cards: the YAML files that name a data set or a judge."""
+"""Finding and reading cards: the YAML files that describe a data set or a judge."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 class Options(BaseModel):
-    """A part of a configuration: an unknown key is an error."""
+    """A part of a configuration; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
 @dataclass(frozen=True)
 class CardLocation:
-    """Where a card was found: `path` is the YAML file; `hides` is a packaged card of the same name."""
+    """Where a card was found: `path` is its YAML file; `hides` is a packaged card of the same name."""
 
     name: str
     path: Path
@@ -36,7 +36,7 @@ class CardLocation:
 
 
 def packaged_folder(name: str) -> Path:
-    """The folder of cards that the installation carries: `instruct/_cards/NAME` in a wheel, `NAME` in a clone."""
+    """The folder of the packaged cards: `instruct/_cards/NAME` in a wheel, `NAME` in a clone."""
     in_wheel = PACKAGE / "_cards" / name
     return in_wheel if in_wheel.is_dir() else PACKAGE.parent / name
 
@@ -48,7 +48,7 @@ def _cards_in(folder: Path, kind: Kind) -> dict[str, Path]:
 
 
 def list_cards(kind: Kind) -> list[CardLocation]:
-    """Every card that a name can find: `./data` or `./judges` first, then those of the installation."""
+    """Every card that can be found by name: those in `./data` or `./judges` first, then the packaged ones."""
     local, packaged = Path(kind), packaged_folder(kind)
     found = {name: CardLocation(name, path, "installed") for name, path in _cards_in(packaged, kind).items()}
     if local.resolve() != packaged.resolve():
@@ -62,7 +62,7 @@ def find_card(kind: Kind, name: str) -> Path:
     """The YAML file of a card, by path or by name.
 
     Raises:
-        InputError: no card of that name; the message gives the nearest names.
+        InputError: an unknown name; the message gives the nearest ones.
     """
     as_path = Path(name)
     if kind == "judges" and (as_path / "judge.yaml").is_file():
@@ -70,7 +70,7 @@ def find_card(kind: Kind, name: str) -> Path:
     if as_path.suffix in {".yaml", ".yml"}:
         if as_path.is_file():
             return as_path
-        raise InputError(f"{name}: no such card file; give an existing path or a name from `instruct list {kind}`")
+        raise InputError(f"{name}: no such file; give an existing card or a name from `instruct list {kind}`")
     cards = {card.name: card.path for card in list_cards(kind)}
     if name in cards:
         return cards[name]
@@ -78,7 +78,7 @@ def find_card(kind: Kind, name: str) -> Path:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (nearest: a, b)` or, when nothing is near, ` (known: a, b, …)`."""
+    """` (nearest: a, b)` or, if nothing is similar, ` (known: a, b, …)`."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     return f" (nearest: {', '.join(near)})" if near else f" (known: {', '.join(names)})"
@@ -88,7 +88,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
     Raises:
-        InputError: the file is missing, is not YAML, or holds no mapping.
+        InputError: the file is missing, is not valid YAML, or is not a mapping.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -102,17 +102,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         problem = one_line(getattr(error, "problem", None) or error)
-        raise InputError(f"{path}{line}: is not valid YAML ({problem}); mend that line") from None
+        raise InputError(f"{path}{line}: is not valid YAML ({problem}); fix that line") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path}: holds no mapping; write `key: value` lines")
+        raise InputError(f"{path}: is not a mapping; write `key: value` lines")
     return content
 
 
 def validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
-    """`content` as a pydantic model whose unknown keys are refused.
+    """`content` as a pydantic model that refuses unknown keys.
 
     Raises:
-        InputError: one line with the place (`where`), the field and what it must be.
+        InputError: one line with the place (`where`), the field and the values that it accepts.
     """
     try:
         return model.model_validate(content)
@@ -130,7 +130,7 @@ def validated(model: type[Model], content: dict[str, Any], where: object) -> Mod
 
 
 def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
-    """The field names of the model that stands at `loc` inside `model`."""
+    """The field names of the model at `loc` inside `model`."""
     current: Any = model
     for part in loc:
         field = current.model_fields.get(part)
@@ -139,9 +139,3 @@ def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
         candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
         current = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), current)
     return list(current.model_fields)
-
-
-def load_card(kind: Kind, name: str, model: type[Model]) -> Model:
-    """A card found by name or path, read and checked."""
-    path = find_card(kind, name)
-    return validated(model, read_yaml(path), path)

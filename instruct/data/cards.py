@@ -1,4 +1,4 @@
-"""Dataset cards: the YAML files in `data/` that say where rows come from and how to read them."""
+"""Dataset cards: the YAML files in `data/` that describe where rows come from and how to read them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Template = Literal["alpaca", "chat"]
 
 
 class Source(BaseModel):
-    """Either a data set on the hub, one `file` of such a repository, or local `files` (relative to the card)."""
+    """A data set on the hub, one `file` of its repository, or local `files` (relative to the card)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,25 +28,25 @@ class Source(BaseModel):
     @model_validator(mode="after")
     def _one_source(self) -> Source:
         if (self.hub is None) == (self.files is None):
-            raise ValueError("give either hub (a data set's id) or files (a list), not both and not neither")
+            raise ValueError("give exactly one of hub (a data set's id) and files (a list)")
         hub_only = sorted({"revision", "split", "file"} & self.model_fields_set)
         if self.files is not None and hub_only:
-            raise ValueError(f"{', '.join(hub_only)} belongs to a hub source; remove it beside files")
+            raise ValueError(f"{', '.join(hub_only)} requires hub; remove it, or replace files with hub")
         return self
 
 
 class DatasetCard(BaseModel):
-    """What a card holds.
+    """A dataset card.
 
     Attributes:
-        description: one line for `instruct list data`.
+        description: one line, for people who read the card.
         source: where the rows are.
-        format: how a row is written; an evaluation set is `alpaca`: instruction and, where it has a baseline, output.
+        format: the fields of a row; an evaluation set is `alpaca`: instruction and, if it has a baseline, output.
         template: how a prompt is rendered: Stanford Alpaca's text, or the tokenizer's chat template.
-        column: a column of mappings in which the fields stand, where they do not stand in the row itself.
-        rows: how many rows the source is known to have.
-        baseline: of an evaluation set, the file of the answers to compare with; without it, the `output` values of
-            the source itself.
+        column: the column that contains the fields as a mapping, if they are not columns themselves.
+        rows: the expected number of rows.
+        baseline: of an evaluation set, the file with the answers to compare with; by default, the source's own `output`
+            values.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -69,14 +69,14 @@ class DatasetCard(BaseModel):
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
         if self.purpose == "train" and self.baseline is not None:
-            raise ValueError("baseline belongs to an evaluation card; remove it")
+            raise ValueError("baseline is for evaluation cards; remove it")
         if self.purpose == "eval" and (self.format != "alpaca" or self.column is not None):
-            raise ValueError("an evaluation card has format: alpaca and no column")
+            raise ValueError("an evaluation card needs format: alpaca and takes no column")
         return self
 
     @property
     def folder(self) -> Path:
-        """The folder that the card was read from; its `files` are relative to it."""
+        """The folder of the card's file; the card's `files` are relative to it."""
         return self._folder
 
 
@@ -84,7 +84,7 @@ def load_dataset_card(name: str) -> DatasetCard:
     """The dataset card called `name`, or in the YAML file `name`.
 
     Raises:
-        InputError: no such card (with the nearest names), not YAML, an unknown or missing key.
+        InputError: an unknown card (with the nearest names), invalid YAML, an unknown or missing key.
     """
     path = find_card("data", name)
     card = validated(DatasetCard, read_yaml(path), path)
@@ -93,12 +93,11 @@ def load_dataset_card(name: str) -> DatasetCard:
 
 
 def check_purpose(card: DatasetCard, purpose: Literal["train", "eval"]) -> None:
-    """Refuse a card that is made for the other purpose.
+    """Refuse a training card for evaluation, and an evaluation card for training.
 
     Raises:
-        InputError: with what the card is for.
+        InputError: the card's purpose is not `purpose`.
     """
     if card.purpose != purpose:
-        use = "trained on" if card.purpose == "train" else "answered"
-        wanted = "a training set" if purpose == "train" else "an evaluation set"
-        raise InputError(f"card {card.name}: its rows are to be {use} (purpose: {card.purpose}); name {wanted} instead")
+        kinds = {"train": "a training set", "eval": "an evaluation set"}
+        raise InputError(f"card {card.name}: is {kinds[card.purpose]}; name {kinds[purpose]} instead")

@@ -1,4 +1,4 @@
-"""Evaluation prompts, the baseline's answers, and answers in AlpacaEval's model_outputs form."""
+"""Evaluation prompts, the baseline's answers, and answers in AlpacaEval's model_outputs format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from instruct.errors import InputError, one_line
 
 @dataclass(frozen=True)
 class EvalPrompt:
-    """One prompt and the part of the evaluation set that it belongs to."""
+    """A prompt and the subset of the evaluation set that it belongs to."""
 
     instruction: str
     dataset: str
@@ -25,9 +25,9 @@ class EvalPrompt:
 
 @dataclass(frozen=True)
 class EvalSet:
-    """Prompts to answer and, where the set has them, the baseline's answers in the same order.
+    """Prompts to answer and, if the set has them, the baseline's answers in the same order.
 
-    `baseline` is in model_outputs form: `[{"dataset", "instruction", "output", "generator"}]`.
+    `baseline` is in model_outputs format: `[{"dataset", "instruction", "output", "generator"}]`.
     """
 
     name: str
@@ -37,7 +37,7 @@ class EvalSet:
 
     @property
     def sha256(self) -> str:
-        """Of the prompts and their parts, whatever file they came from."""
+        """Of the prompts and their subsets; independent of the file that they came from."""
         prompts = [[prompt.instruction, prompt.dataset] for prompt in self.prompts]
         return hashlib.sha256(json.dumps(prompts, ensure_ascii=False).encode()).hexdigest()
 
@@ -45,12 +45,12 @@ class EvalSet:
 def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
     """An evaluation set by its card, cut to its first `limit` prompts.
 
-    The baseline's answers are those of the card's `baseline` file, else the `output` values that stand beside the
-    prompts. `files` take the place of both: prompts, and answers where they have any.
+    The baseline's answers are those of the card's `baseline` file, or else the `output` values of the prompts' rows.
+    `files` replace both the prompts and the answers.
 
     Raises:
-        InputError: no such card, a card of training data, a file that cannot be read, a row without an instruction,
-            an instruction that stands twice, some answers missing.
+        InputError: an unknown card, a card of training data, an unreadable file, a row without an instruction, a
+            duplicate instruction, or missing answers.
     """
     card = load_dataset_card(name)
     check_purpose(card, "eval")
@@ -73,11 +73,11 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
 def load_answers(path: str | Path) -> list[dict[str, Any]]:
     """The answers in a model_outputs.json: exactly `dataset`, `instruction`, `output` and `generator` of each row.
 
-    Files of AlpacaEval's leaderboard load as they are: further fields are left out, a missing `generator` is the
-    file's name, a missing `dataset` is "unknown". An empty answer is an answer.
+    Files of AlpacaEval's leaderboard load unchanged: other fields are dropped, `generator` defaults to the file's name
+    and `dataset` to "unknown". An empty answer is an answer.
 
     Raises:
-        InputError: no such file, no JSON, a row without instruction or output, an instruction that stands twice.
+        InputError: a missing file, invalid JSON, a row without instruction or output, or a duplicate instruction.
     """
     path = Path(path).expanduser()
     raw = list(read_file(path))
@@ -86,7 +86,7 @@ def load_answers(path: str | Path) -> list[dict[str, Any]]:
 
 
 def eval_prompt(instruction: str, template: Template) -> Prompt:
-    """The prompt of an instruction as training renders it: Alpaca's text without input, or one user message."""
+    """The prompt for an instruction, rendered as in training: Alpaca's text without input, or one user message."""
     return alpaca_prompt(instruction) if template == "alpaca" else [{"role": "user", "content": instruction}]
 
 
@@ -99,7 +99,7 @@ def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[
         if prompt.instruction not in answers:
             raise InputError(
                 f"{raw[0].origin}: has no answer to {one_line(prompt.instruction, 60)!r} of {card.name}; "
-                "give the baseline's answers to these prompts"
+                "use a baseline that answers every prompt"
             )
     return [answers[prompt.instruction] for prompt in prompts]
 
@@ -114,7 +114,7 @@ def _check_instructions(raw: Iterable[RawRow]) -> None:
         if earlier is not row:
             where = f"row {earlier.row}" if earlier.origin == row.origin else earlier.place
             raise InputError(
-                f"{row.place}: instruction: {one_line(instruction, 60)!r} stands already in {where}; remove one of them"
+                f"{row.place}: instruction: {one_line(instruction, 60)!r} is already in {where}; remove one of them"
             )
 
 

@@ -1,7 +1,7 @@
-"""From a raw row in one of four formats to a prompt and its completion, in TRL's form.
+"""From a raw row in one of four formats to a prompt and its completion, in TRL's format.
 
-A chat becomes one row: the loss falls on the last assistant turn, the turns before it are the prompt, and turns after
-it are left out.
+A chat becomes one row: the last assistant turn is the completion, the turns before it are the prompt, and turns after
+it are dropped.
 """
 
 from __future__ import annotations
@@ -43,25 +43,26 @@ def detect_format(row: RawRow) -> Format:
     """The format whose fields the row has.
 
     Raises:
-        InputError: none; the message names the columns present and those of each format.
+        InputError: no format matches; the message names the columns present and those of each format.
     """
     for format, keys in KEYS.items():
         if all(key in row.fields for key in keys):
             return format
     known = "; ".join(f"{format}: {', '.join(keys)}" for format, keys in KEYS.items())
-    raise InputError(f"{row.place}: columns {_names(row.fields)} fit no format ({known}); rename them")
+    raise InputError(f"{row.place}: columns {_names(row.fields)} match no format ({known}); rename them")
 
 
 def to_row(raw: RawRow, format: Format, template: Template) -> dict[str, Any] | None:
     """The row as `{"prompt", "completion"}`: plain text under `alpaca`, lists of messages under `chat`.
 
-    A `prompt` that is text is taken for the request itself: the template goes around it.
+    A text `prompt` is a plain request, which the template is applied to.
 
     Returns:
-        None where the response is empty, null or not there: there is nothing to learn.
+        The row, or None if the response is empty, null or missing: there is nothing to learn.
 
     Raises:
-        InputError: a missing column, a field that is no text, an unknown role, or a chat that the template cannot hold.
+        InputError: a missing column, a field that is not text, an unknown role, or a chat that the template cannot
+            represent.
     """
     if format == "alpaca":
         return _from_alpaca(raw, template)
@@ -74,7 +75,7 @@ def to_row(raw: RawRow, format: Format, template: Template) -> dict[str, Any] | 
 
 def alpaca_prompt(instruction: str, input: str = "") -> str:
     """Stanford Alpaca's prompt for an instruction, with or without an input."""
-    # Not str.format: an instruction may hold braces, and one may look like the other's placeholder.
+    # Not str.format: an instruction may contain braces or look like the other placeholder.
     if input == "":
         before, after = PROMPT_NO_INPUT.split("{instruction}")
         return before + instruction + after
@@ -84,10 +85,10 @@ def alpaca_prompt(instruction: str, input: str = "") -> str:
 
 
 def text_field(raw: RawRow, name: str, *, optional: bool = False) -> str:
-    """The text in a field; an `optional` one may be missing or null, and is then empty.
+    """The text of a field; an `optional` field may be missing or null and is then empty.
 
     Raises:
-        InputError: no such column (with those present), or a value that is no text.
+        InputError: a missing column (with those present), or a value that is not text.
     """
     value = _field(raw, name, optional=optional)
     if value is None and optional:
@@ -101,7 +102,7 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
         hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
         raise InputError(
             f"{raw.place}: no column {name!r} (columns: {_names(raw.fields)}{hint}); "
-            "rename the column or give the right format"
+            "rename the column or set the right format"
         )
     return raw.fields.get(name)
 
@@ -128,14 +129,14 @@ def _from_turns(raw: RawRow, turns: list[tuple[str, Any, str]], template: Templa
         return None
     prompt = [{"role": role, "content": _text(content, raw, where)} for role, content, where in turns[:last]]
     if not prompt:
-        raise InputError(f"{raw.place}: {turns[last][2]}: no turn stands before the answer; remove the row")
+        raise InputError(f"{raw.place}: {turns[last][2]}: no turn before the answer; remove the row")
     if template == "chat":
         return _conversational(prompt, response)
     if [message["role"] for message in prompt] != ["user"]:
         roles = ", ".join(message["role"] for message in prompt)
         raise InputError(
             f"{raw.place}: the turns before the answer ({one_line(roles, 60)}) do not fit the alpaca template, which "
-            "holds one request; set template: chat"
+            "takes a single request; set template: chat"
         )
     return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": response}
 
@@ -190,7 +191,7 @@ def _conversational(prompt: list[Message], response: str) -> dict[str, Any]:
 
 
 def _response(value: Any, raw: RawRow, field: str) -> str | None:
-    """The response, or None where there is none."""
+    """The response, or None if it is missing or blank."""
     if value is None:
         return None
     text = _text(value, raw, field)
@@ -204,7 +205,7 @@ def _text(value: Any, raw: RawRow, field: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InputError(f"{raw.place}: {field}: holds half a surrogate pair; write whole characters") from None
+            raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters") from None
     return value
 
 

@@ -1,4 +1,4 @@
-"""Which rows are trained on."""
+"""Options of the training data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from instruct.cards import Options
 
 
 class DataOptions(Options):
-    """What is trained on. `files` overrides the card's source; without a card the format is read off the first row."""
+    """The training data. `files` replaces the card's source; without a card, the first row determines the format."""
 
     card: str | None = None
     files: list[str] | None = None

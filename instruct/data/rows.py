@@ -1,4 +1,4 @@
-"""The rows of a card or of files, in TRL's prompt-completion form, with what was read and what was left out."""
+"""The rows of a card or of files, in TRL's prompt-completion format, with counts of what was read and left out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RowSet:
 
     Attributes:
         rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`.
-        sources: "file:row" of each row; rows count from 1, in JSONL they are lines.
-        counts: `read` = `kept` + `empty` (a response that is empty, blank, null or not there: left out).
-        sha256: of the rows as they stand here, whatever file they came from.
-        notes: what a user should be told, a line each.
+        sources: "file:row" of each row; rows are counted from 1, in JSONL by line.
+        counts: `read` = `kept` + `empty` (left out because the response is empty, blank, null or missing).
+        sha256: of the rows; independent of the file that they came from.
+        notes: warnings for the user, one line each.
     """
 
     rows: list[dict[str, Any]]
@@ -44,18 +44,17 @@ def load_rows(
     """The rows of a card's source, or of `files` read as the card says.
 
     Args:
-        card: where the rows are and how to read them; without one, `files` are read in the format that the first
-            row's fields tell.
+        card: where the rows are and how to read them; without a card, the first row of `files` determines the format.
         files: .json, .jsonl, .csv or .parquet, instead of the card's source.
         template: instead of the card's (without a card: `chat`).
-        limit: stop when so many rows are kept.
+        limit: stop after keeping this many rows.
 
     Raises:
-        InputError: a source that gives no rows, a row that does not fit, or no row with a response. The message names
-            the file, the row, the field and the remedy.
+        InputError: a source without rows, a row that does not match the format, or no row with a response. The message
+            names the file, the row, the field and the remedy.
     """
     if card is None and not files:
-        raise InputError("neither a card nor files; name a card (see `instruct list data`) or give files")
+        raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
     if card is not None:
         check_purpose(card, "train")
     template = template or (card.template if card else "chat")
@@ -78,9 +77,7 @@ def load_rows(
         sources.append(f"{raw.origin}:{raw.row}")
         digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
     if not rows:
-        raise InputError(
-            f"{origin}: every response of its {read} rows is empty; fill in the responses or give other files"
-        )
+        raise InputError(f"{origin}: all {read} responses are empty; fill them in or give other files")
     counts = {"read": read, "kept": len(rows), "empty": read - len(rows)}
     notes = []
     if card and not files and limit is None and card.rows not in (None, read):
@@ -95,7 +92,7 @@ def _raw_rows(card: DatasetCard | None, files: list[str] | None) -> Iterator[Raw
         assert card is not None
         raw_rows = read_source(card.source, card.folder)
     for raw in raw_rows:
-        # A user's own file need not repeat the nesting of the card's source.
+        # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):
             yield raw
         else:
@@ -105,8 +102,8 @@ def _raw_rows(card: DatasetCard | None, files: list[str] | None) -> Iterator[Raw
 def _unwrapped(raw: RawRow, column: str) -> RawRow:
     if column not in raw.fields:
         names = ", ".join(raw.fields)
-        raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); mend the card's column")
+        raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
     inner = raw.fields[column]
     if not isinstance(inner, dict):
-        raise InputError(f"{raw.place}: {column}: must be a mapping; mend the card's column")
+        raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
     return RawRow(raw.origin, raw.row, inner)

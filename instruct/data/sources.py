@@ -1,4 +1,4 @@
-"""Raw rows, as mappings with the place each came from: local files, or the hub."""
+"""Raw rows from local files or the hub, each with the place that it came from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class RawRow:
-    """A row as its source holds it. `row` counts from 1; in a JSONL file it is the line."""
+    """A row as it is in its source. `row` is counted from 1; in a JSONL file it is the line."""
 
     origin: str
     row: int
@@ -32,10 +32,10 @@ class RawRow:
 
 
 def read_source(source: Source, folder: Path) -> Iterator[RawRow]:
-    """The rows of a card's source; `folder` is the card's own.
+    """The rows of a card's source; `folder` is that of the card.
 
     Raises:
-        InputError: a file that cannot be read as rows, or a hub that does not give them.
+        InputError: an unreadable file, or a data set that cannot be downloaded.
     """
     if source.files is not None:
         for file in source.files:
@@ -50,7 +50,7 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
     """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file.
 
     Raises:
-        InputError: no such file, an unknown type, no rows, or a row that cannot be read.
+        InputError: a missing file, an unknown type, no rows, or an unreadable row.
     """
     origin = origin or str(path)
     readers = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
@@ -71,7 +71,7 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
     except OSError as error:
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if not found:
-        raise InputError(f"{origin}: holds no rows; give a file with at least one")
+        raise InputError(f"{origin}: has no rows; give a file with at least one")
 
 
 def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
@@ -88,7 +88,7 @@ def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
             except (ValueError, RecursionError) as error:
                 problem = one_line(getattr(error, "msg", error), 100)
                 raise InputError(
-                    f"{origin}, row {number}: is not JSON ({problem}); write one JSON object a line"
+                    f"{origin}, row {number}: is not JSON ({problem}); write one JSON object per line"
                 ) from None
             yield _as_row(origin, number, content)
 
@@ -103,19 +103,19 @@ def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        # Many a .json file on the hub is JSON lines: an object a line, which is no JSON text as a whole.
+        # Many .json files on the hub are JSON lines, one object per line.
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
             yield from _read_jsonl(path, origin)
             return
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         problem = one_line(getattr(error, "msg", error), 100)
-        raise InputError(f"{origin}{line}: is not JSON ({problem}); mend that line") from None
+        raise InputError(f"{origin}{line}: is not JSON ({problem}); fix that line") from None
     for number, item in enumerate(content if isinstance(content, list) else [content], start=1):
         yield _as_row(origin, number, item)
 
 
 def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
-    # The default of 128 KiB a field is less than a long answer may have.
+    # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
@@ -124,15 +124,15 @@ def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
             for number, record in enumerate(reader, start=1):
                 if None in record or None in record.values():
                     raise InputError(
-                        f"{origin}, row {number}: has not the {len(reader.fieldnames or [])} fields of the header; "
-                        "quote the fields that hold commas or line breaks"
+                        f"{origin}, row {number}: must have the {len(reader.fieldnames or [])} fields of the header; "
+                        "quote fields that contain commas or line breaks"
                     )
                 yield RawRow(origin, number, dict(record))
         except UnicodeDecodeError:
-            # Text is decoded in blocks: which row it was is not known.
+            # Text is decoded in blocks, so the row is unknown.
             raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
         except csv.Error as error:
-            raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); mend its quotes") from None
+            raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 
 
 def _read_parquet(path: Path, origin: str) -> Iterator[RawRow]:
@@ -187,7 +187,7 @@ def _read_hub(source: Source) -> Iterator[RawRow]:
 
 
 def _unreachable(source: Source, error: Exception) -> InputError:
-    """One line on why the hub gave no rows, with what to do."""
+    """One line on why a data set could not be downloaded, with the remedy."""
     what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     text = f"{error} {error.__cause__ or ''}"
@@ -201,9 +201,9 @@ def _unreachable(source: Source, error: Exception) -> InputError:
         )
     if "Unknown split" in text:
         return InputError(
-            f"{what}: has no split {source.split!r} ({one_line(error, 120)}); mend the card's source.split"
+            f"{what}: has no split {source.split!r} ({one_line(error, 120)}); fix the card's source.split"
         )
-    # The hub answers 401 for what is not there, so this goes before the look at the status.
+    # The hub also answers 401 for a missing data set, so check for that before the status.
     if "NotFound" in kinds and "LocalEntryNotFound" not in kinds:
         return InputError(
             f"{what}: not found at revision {source.revision!r}; check the card's source, "
@@ -212,4 +212,4 @@ def _unreachable(source: Source, error: Exception) -> InputError:
     if re.search(r"\b(401|403)\b", text):
         return InputError(access)
     reason = one_line(error, 140) or type(error).__name__
-    return InputError(f"{what}: could not be fetched ({reason}); check the network and HF_ENDPOINT, {local}")
+    return InputError(f"{what}: could not be downloaded ({reason}); check the network and HF_ENDPOINT, {local}")

@@ -1,7 +1,7 @@
-"""Token ids with a response mask. Prompts are tokenised here for training and for generation alike.
+"""Token ids with a loss mask. Training and generation both tokenize their prompts here.
 
-Prompt and completion are tokenised separately, so that a prompt's tokens are the same, token for token, when the model
-is trained and when it answers. The loss falls on the completion and its end token, on nothing else.
+Prompt and completion are tokenized separately, so that a prompt has the same tokens in training and in generation. Only
+the completion and its end token are trained on.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class EncodedRow:
     """A row's token ids.
 
     Attributes:
-        input_ids: prompt, completion, end token; cut to the maximum length.
-        prompt_length: tokens of the prompt, before the cut.
-        completion_length: tokens of the completion and its end token, before the cut.
-        status: `kept` in full; `truncated`: the answer is cut and its end token gone; `fully_masked`: no response
-            token is left; `empty`: there was no response.
+        input_ids: prompt, completion, end token; truncated to the maximum length.
+        prompt_length: tokens of the prompt before truncation.
+        completion_length: tokens of the completion and its end token before truncation.
+        status: `kept`: complete; `truncated`: the answer lost its end token and possibly more; `fully_masked`: no
+            response token is left; `empty`: there was no response.
     """
 
     input_ids: list[int]
@@ -48,7 +48,7 @@ class EncodedRow:
 
     @property
     def labels(self) -> list[int]:
-        """As long as `input_ids`: the token where the loss falls, -100 elsewhere."""
+        """As long as `input_ids`: the token id on the completion and its end token, -100 on the prompt."""
         prompt = min(self.prompt_length, len(self.input_ids))
         return [-100] * prompt + self.input_ids[prompt:]
 
@@ -58,9 +58,9 @@ class EncodedRows:
     """All rows of a RowSet, encoded.
 
     Attributes:
-        encoded: one for each row of the RowSet, in its order, those that are not trained on among them.
-        counts: rows `kept` in full, `truncated`, `empty` (those that the RowSet left out are among them) and
-            `fully_masked`. Only `kept` and `truncated` are trained on.
+        encoded: one for each row of the RowSet, in its order, including those that are not trained on.
+        counts: the number of rows by status; `empty` includes those that the RowSet left out. Only `kept` and
+            `truncated` rows are trained on.
     """
 
     encoded: list[EncodedRow]
@@ -82,27 +82,27 @@ class EncodedRows:
 def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
     """The prompt's tokens, for training and for generation.
 
-    Text is tokenised with the tokenizer's own special tokens, a beginning-of-sequence token for instance, but never
-    with an end token after it. Messages go through the tokenizer's chat template, up to where the answer begins.
+    Text gets the tokenizer's special tokens, such as a beginning-of-sequence token, but never an end token. Messages
+    are rendered with the tokenizer's chat template, up to the start of the answer.
 
     Raises:
-        InputError: messages, and the tokenizer has no chat template or its template refuses them.
+        InputError: messages for a tokenizer without a chat template, or a template that rejects them.
     """
     return _all_prompt_token_ids(tokenizer, [_prompt_text(tokenizer, prompt)], isinstance(prompt, list))[0]
 
 
 def encode_row(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any], max_length: int | None) -> EncodedRow:
-    """One row's token ids, cut to `max_length` tokens from the start (None: never cut).
+    """One row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Raises:
-        InputError: a tokenizer without a chat template or an end token, or a template that does not give back the
+        InputError: a tokenizer without a chat template or an end token, or a template that does not reproduce the
             prompt and the answer.
     """
     return next(_encode(tokenizer, [row], [None], max_length))
 
 
 def encode_rows(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: int | None) -> EncodedRows:
-    """Every row's token ids, cut to `max_length` tokens from the start (None: never cut).
+    """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Raises:
         InputError: as `encode_row`, with the row's place.
@@ -115,11 +115,11 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: 
 
 
 def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
-    """Tokens at the 50th, 90th, 95th, 99th and 100th percentile, before any cut.
+    """The lengths in tokens at the 50th, 90th, 95th, 99th and 100th percentile, before truncation.
 
     Returns:
-        `{"prompt": {50: …}, "completion": {…}, "total": {…}}`; the completion's end token counts. Nearest rank: every
-        figure is the length of some row.
+        `{"prompt": {50: …}, "completion": {…}, "total": {…}}`, including the completion's end token, by nearest rank:
+        every number is the length of a row.
     """
     rows = [row for row in encoded.encoded if row.status != "empty"]
     lengths = {
@@ -146,7 +146,7 @@ def _encode(
     ends: dict[bool, _AnswerEnd] = {}
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
-        # Prompts of both kinds may stand in one file; each kind is one call of the tokenizer.
+        # A file may have prompts of both kinds; each kind is one call of the tokenizer.
         pieces: dict[int, tuple[list[int], list[int]]] = {}
         for chat in (False, True):
             indices = [i for i, row in enumerate(batch) if isinstance(row["prompt"], list) == chat]
@@ -192,7 +192,7 @@ def _all_prompt_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], 
     ids: list[list[int]] = tokenizer(texts, add_special_tokens=not chat)["input_ids"]
     if chat:
         return ids
-    # Some tokenizers end every text with the end token. An empty text would not tell: some begin with that token.
+    # Some tokenizers append the end token to every text. An empty text would not show it: some begin with that token.
     if tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id:
         return [row[:-1] for row in ids]
     return ids
@@ -200,7 +200,7 @@ def _all_prompt_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], 
 
 @dataclass(frozen=True)
 class _AnswerEnd:
-    """How an answer ends: the tokens to learn, and the text around an answer in a chat template."""
+    """The end of an answer: the tokens to learn, and the text around an answer in a chat template."""
 
     token_ids: list[int]
     before: str = ""
@@ -209,7 +209,7 @@ class _AnswerEnd:
 
 def _plain_answer_end(tokenizer: PreTrainedTokenizerBase) -> _AnswerEnd:
     if tokenizer.eos_token_id is None:
-        raise InputError("the tokenizer has no end token, so a model could not learn to stop; set its eos_token")
+        raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
     return _AnswerEnd([int(tokenizer.eos_token_id)])
 
 
@@ -217,20 +217,19 @@ _PROBE = "probe"
 
 
 def _chat_answer_end(tokenizer: PreTrainedTokenizerBase) -> _AnswerEnd:
-    """What the chat template writes around an answer, found with a chat of one turn."""
+    """The text that the chat template puts around an answer, found with a chat of one turn."""
     asked = [{"role": "user", "content": "Hello"}]
     prompt = _rendered(tokenizer, asked, add_generation_prompt=True)
     whole = _rendered(tokenizer, [*asked, {"role": "assistant", "content": _PROBE}])
     if not whole.startswith(prompt):
         raise InputError(
-            "the tokenizer's chat template rewrites the prompt when the answer is there; "
-            "mend its chat_template or set template: alpaca"
+            "the tokenizer's chat template changes the prompt when an answer follows; "
+            "fix its chat_template or set template: alpaca"
         )
     before, found, after = whole[len(prompt) :].partition(_PROBE)
     if not found:
         raise InputError(
-            "the tokenizer's chat template has no response part: the answer is not in what it renders; "
-            "mend its chat_template or set template: alpaca"
+            "the tokenizer's chat template does not render the answer; fix its chat_template or set template: alpaca"
         )
     special = set(tokenizer.all_special_ids)
     special |= {token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special}
@@ -239,13 +238,13 @@ def _chat_answer_end(tokenizer: PreTrainedTokenizerBase) -> _AnswerEnd:
         if token_id in special:
             return _AnswerEnd(ids[: index + 1], before, after)
     raise InputError(
-        "the tokenizer's chat template ends an answer with no special token, so a model could not learn to stop; "
-        "mend its chat_template or set template: alpaca"
+        "the tokenizer's chat template ends an answer without a special token, so the model could not learn to stop; "
+        "fix its chat_template or set template: alpaca"
     )
 
 
 def _answer_text(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any], prompt: str, end: _AnswerEnd) -> str:
-    """The answer's text; for a chat, as its template renders it, and checked to be where it belongs."""
+    """The answer's text; for a chat, as its template renders it, after checking that the template keeps it."""
     completion = row["completion"]
     answer: str = completion if isinstance(completion, str) else completion[0]["content"]
     if isinstance(row["prompt"], str) or not answer.strip():
@@ -253,12 +252,12 @@ def _answer_text(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any], prompt
     whole = _rendered(tokenizer, [*row["prompt"], {"role": "assistant", "content": answer}])
     for text in (answer, answer.strip()):
         if whole == prompt + end.before + text + end.after:
-            # White space before an answer belongs to it ("[/INST] answer"); other text there, such as an empty
-            # thinking block, does not: the prompt that is generated from has none either.
+            # White space before an answer belongs to it ("[/INST] answer"). Other text, such as an empty thinking
+            # block, does not: the prompt for generation does not have it either.
             return end.before + text if end.before.isspace() else text
     what = "answer" if whole.startswith(prompt) else "prompt"
     raise InputError(
-        f"the tokenizer's chat template rewrites the {what} of this row; mend its chat_template or the row, "
+        f"the tokenizer's chat template changes the {what} of this row; fix its chat_template or the row, "
         "or set template: alpaca"
     )
 
@@ -272,7 +271,7 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Any], add_gener
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, tokenize=False)
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise InputError(
-            f"the tokenizer's chat template refuses this chat ({one_line(error, 120)}); "
-            "mend the row or set template: alpaca"
+            f"the tokenizer's chat template rejects this chat ({one_line(error, 120)}); "
+            "fix the row or set template: alpaca"
         ) from None
     return str(text)

@@ -1,4 +1,4 @@
-"""What is optimised. Knows torch; knows no trainer and no tokenizer."""
+"""The training objectives, on tensors alone: no trainer, no tokenizer."""
 
 from instruct.objectives.goldfish import goldfish_mask
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss

@@ -1,9 +1,9 @@
-"""From hidden states and the language-model head to a loss, without ever holding tokens x vocabulary.
+"""From hidden states and the language-model head to a loss, without holding a tokens x vocabulary matrix.
 
-A token's weights (a, b) are known as soon as its vocabulary row has been seen, so the gradient is formed in the same
-pass and backward only scales what forward has stored. A pass is three matrix products a chunk (logits, cost rows of
-the chunk's distinct labels, gradient to the hidden states; a fourth when the head trains) and, between them, one loop
-over blocks of rows small enough to stay in the processor's cache, or two Triton kernels on a GPU.
+A token's weights (a, b) are known once its vocabulary row has been read, so the gradient is formed in the same pass,
+and backward only scales what forward stored. For each chunk of tokens, a pass computes three matrix products (logits;
+cost rows of the chunk's distinct labels; gradient to the hidden states; a fourth if the head trains). Between them it
+runs a loop over blocks of rows small enough for the processor's cache, or two Triton kernels on a GPU.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from instruct.objectives.transport import CosineCost, TransportCost
 if TYPE_CHECKING:
     from instruct.objectives.triton_kernels import TritonWeigher
 
-# Bytes of each of the two buffers that are as wide as the vocabulary: a chunk's logits, its labels' cost rows.
+# Size of each of the two buffers that are as wide as the vocabulary: a chunk's logits and its labels' cost rows.
 CHUNK_BYTES = 64 * 2**20
-# On a CPU more rows make a product no faster (benchmarks/README.md), so they would be memory for nothing.
+# On a CPU, more rows use more memory without making the products faster (benchmarks/README.md).
 CPU_CHUNK_ROWS = 256
 
 
 @dataclass(frozen=True)
 class ObjectiveStatistics:
-    """Sums over tokens, float64 scalars: add them over micro-batches and ranks, and only then divide by `tokens`."""
+    """Sums over tokens, float64 scalars: add them over micro-batches and ranks, then divide by `tokens`."""
 
     tokens: Tensor
     value: Tensor
@@ -57,23 +57,23 @@ def linear_objective_loss(
     """The objective's loss over response tokens, and its statistics.
 
     Args:
-        hidden: (tokens, hidden), the states that predict `labels`; response tokens only; float32, bfloat16 or float16
-            (float64 for checks).
-        weight: (vocab, hidden), the language-model head; cast to `hidden`'s dtype if it has another.
+        hidden: (tokens, hidden), the states that predict `labels`, of response tokens only; float32, bfloat16 or
+            float16 (float64 for tests).
+        weight: (vocab, hidden), the language-model head; cast to the dtype of `hidden`.
         labels: (tokens,) int64, the target of each state.
-        objective: MLE(), EMO(...), MixCE(...) or another of the family.
-        cost: the transport cost; None: the cosine over the live head, detached.
+        objective: MLE(), EMO(...), MixCE(...) or another member of the family.
+        cost: the transport cost; None: 1 - cosine of the current head's rows, detached.
         bias: (vocab,), the head's bias (Phi).
         logit_scale: multiplies the logits (Cohere, Granite).
         softcap: caps the logits at softcap * tanh(logits / softcap) (Gemma 2), after the scale.
-        num_items: what the summed loss is divided by; None: the number of tokens.
+        num_items: the divisor of the summed loss; None: the number of tokens.
 
     Returns:
-        The loss, a float32 scalar that is differentiable in `hidden`, `weight` and `bias`, and the statistics as sums.
-        Beside the gradients, memory is 2 x CHUNK_BYTES at most, whatever the number of tokens.
+        The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
+        from the gradients, it needs at most 2 x CHUNK_BYTES of memory for any number of tokens.
 
     Raises:
-        ValueError: the shapes do not fit each other, or the cost table has another vocabulary than the head.
+        ValueError: the shapes do not match, or the cost and the head differ in their vocabulary.
     """
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
         raise ValueError(
@@ -81,10 +81,10 @@ def linear_objective_loss(
             "(tokens, hidden), (tokens,) and (vocab, hidden)"
         )
     if cost is not None and cost.vocabulary != weight.shape[0]:
-        raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}: one a token")
+        raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}; they must be equal")
     if num_items is None:
         num_items = max(labels.numel(), 1)
-    # Autograd reports that a Parameter needs a gradient even under no_grad.
+    # Inside forward(), autograd reports that a Parameter needs a gradient even under no_grad.
     wants_grad = torch.is_grad_enabled()
     sum_loss, sums = _LinearObjective.apply(
         hidden, weight, bias, labels, objective, cost, logit_scale, softcap, wants_grad
@@ -131,7 +131,7 @@ class _LinearObjective(torch.autograd.Function):
             product = torch.mm(states, head.weight.T, out=products[: len(states)])
             weighed = weigher.weigh_(product[: len(index)], labels[index], cost_rows, row_of)
             columns[:, index] = torch.cat([_columns(tokens) for tokens in weighed], dim=1)
-            # The product now holds the gradient to itself.
+            # The product has been overwritten with the gradient to itself.
             product[len(index) :] = 0
             if grad_hidden is not None:
                 grad_hidden[index] = torch.mm(product, head.weight)[: len(index)]
@@ -147,8 +147,8 @@ class _LinearObjective(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        # The division by the number of items reaches us here: after the operands' narrow dtype, and in float32, which
-        # is what a product with a scalar is computed in. What forward saved stays as it was.
+        # The division by the number of items arrives here, so it is computed in float32 rather than in the operands'
+        # narrow dtype. The saved gradients are not modified.
         scale = grad_outputs[0]
         scaled = [
             None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
@@ -158,12 +158,12 @@ class _LinearObjective(torch.autograd.Function):
 
 
 def _affordable_rows(like: Tensor) -> int:
-    """Rows as long and wide as those of `like`, (rows, vocab), that the memory budget allows."""
+    """The number of rows of the width and dtype of `like`, (rows, vocab), that fit into CHUNK_BYTES."""
     return max(ROWS, CHUNK_BYTES // (like.shape[1] * like.element_size()) // ROWS * ROWS)
 
 
 def _chunk_rows(like: Tensor) -> int:
-    """Rows of a chunk: what the memory budget allows, and on a CPU no more than make its products faster."""
+    """Rows of a chunk: as many as fit; on a CPU no more than make its products faster."""
     affordable = _affordable_rows(like)
     return min(affordable, CPU_CHUNK_ROWS) if like.device.type == "cpu" else affordable
 
@@ -181,8 +181,8 @@ def _chunks(
 ) -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
     """Indices of at most `size` tokens, the cost rows of their labels and each token's row there, if there is a cost.
 
-    Tokens are taken in the order of their labels, so that a cost row is computed once for all that share it, and cost
-    rows for a group of labels at a time, so that their product is as fast as the others.
+    Tokens are sorted by label, so that a cost row is computed once for all tokens that share it. Cost rows are computed
+    for a group of labels at a time, because larger products are faster.
     """
     if cost is None:
         for index in _split(torch.arange(len(labels), device=labels.device), size):
@@ -191,7 +191,7 @@ def _chunks(
     order = labels.argsort(stable=True)
     distinct, row_of, counts = labels[order].unique_consecutive(return_inverse=True, return_counts=True)
     ends = [0, *counts.cumsum(0).tolist()]
-    # Twice the chunk's, where memory allows: each group of labels ends with a chunk that is not full.
+    # Twice the chunk's size if memory allows, because each group of labels ends with a chunk that is not full.
     most = max(size, min(2 * size, _affordable_rows(like)))
     buffer = like.new_empty(whole_rows(min(most, len(distinct))), cost.vocabulary)
     first = 0
@@ -205,7 +205,7 @@ def _chunks(
 
 
 def _split(items: Tensor, size: int) -> tuple[Tensor, ...]:
-    """As few parts of at most `size` as there can be, about equally large: a small last one would be a slow one."""
+    """As few parts of at most `size` as possible, of about equal size: a small last part would be slow."""
     if not len(items):
         return ()
     parts = -(-len(items) // size)
@@ -213,12 +213,12 @@ def _split(items: Tensor, size: int) -> tuple[Tensor, ...]:
 
 
 def _padded(items: Tensor) -> Tensor:
-    """The items, the first of them repeated up to whole rows."""
+    """The items, padded with the first one up to `whole_rows`."""
     return torch.cat([items, items[:1].expand(whole_rows(len(items)) - len(items))])
 
 
 def _columns(tokens: WeighedTokens) -> Tensor:
-    """(statistics, tokens): what is summed, in the order of ObjectiveStatistics."""
+    """(statistics, tokens): the values to sum, in the order of ObjectiveStatistics."""
     found, weighting = tokens.statistics, tokens.weighting
     zero = torch.zeros_like(found.ce)
     return torch.stack(

@@ -1,11 +1,11 @@
-"""What is optimised: every objective is a per-token weighting of cross-entropy and expected transport cost.
+"""The objectives: each is a per-token weighting of cross-entropy and expected transport cost.
 
     ce_t   = -log q(y_t)
     cost_t = sum over j != y of q_j * C[y, j]          the DEMD upper bound of the EMO paper, Eq. 14
 
     grad loss_t = a_t * grad ce_t + b_t * grad cost_t  a_t and b_t detached
 
-An objective turns a token's detached statistics into (a, b) and into the value that it reports.
+An objective turns a token's detached statistics into (a, b) and into the value that is reported as its loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-# What the authors' released code adds to denominators.
+# Added to denominators, as in the authors' released code.
 EPSILON = 1e-10
 
 EMOVariant = Literal["paper", "official", "pypi"]
@@ -27,9 +27,9 @@ TaiLrVariant = Literal["paper", "official"]
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """Detached statistics of some tokens, each (tokens,) float32, float64 for float64 operands.
+    """Detached statistics of some tokens, each (tokens,) float32, or float64 for float64 operands.
 
-    `cost` and `error_norm`, ||q - onehot(y)||_2 over the vocabulary, are None where the objective needs none.
+    `cost` and `error_norm`, ||q - onehot(y)||_2 over the vocabulary, are None if the objective does not need them.
     """
 
     ce: Tensor
@@ -40,9 +40,9 @@ class TokenStatistics:
 
 @dataclass(frozen=True)
 class Weighting:
-    """The gradient's two weights and the reported value, each (tokens,) of the statistics' dtype.
+    """The gradient's two weights and the reported value, each (tokens,) in the dtype of the statistics.
 
-    `ratio` and `clamped` are logged. `b` None is a `b` of 0.
+    `ratio` and `clamped` are logged. `b` None means 0.
     """
 
     a: Tensor
@@ -53,7 +53,7 @@ class Weighting:
 
 
 class Objective(Protocol):
-    """A token-level objective. `needs_cost` and `needs_error_norm` say which statistics have to be computed at all."""
+    """A token-level objective. `needs_cost` and `needs_error_norm` say which statistics have to be computed."""
 
     @property
     def needs_cost(self) -> bool: ...
@@ -80,10 +80,10 @@ class EMO:
     """Earth Mover Distance Optimization (Ren et al., ICLR 2024).
 
     Args:
-        variant: how cross-entropy and cost are balanced, token by token.
+        variant: how cross-entropy and cost are balanced for each token.
             `paper`: Eq. 18, ratio ce / cost.
             `official`: the authors' instruction-tuning code, ratio ce / (cost + q_y): the target's own probability
-            is kept in the ratio's value, not in its gradient.
+            enters the value of the ratio but not the gradient.
             `pypi`: the authors' package EMOLoss 0.0.3, ratio min(ce / cost, 3).
         emphasis: `mle` scales the cost up to the cross-entropy (Eq. 18; mode 1 of EMOLoss); `emo` scales the
             cross-entropy down to the cost (mode 2, the authors' choice for continual pre-training).
@@ -123,7 +123,7 @@ class EMO:
 class MixCE:
     """Forward mixed with approximated reverse cross-entropy (Zhang et al., ACL 2023; EMO paper, Eq. 17).
 
-    a = gamma + (1 - gamma) q_y: a token counts for more, the likelier the model finds it. Gamma 1 is cross-entropy.
+    a = gamma + (1 - gamma) q_y: the likelier the model finds a token, the more it counts. Gamma 1 is cross-entropy.
 
     Raises:
         ValueError: `gamma`, the weight of forward cross-entropy, is outside [0, 1].
@@ -146,13 +146,13 @@ class TaiLr:
     """Token-level total variation distance (Ji et al., "Tailoring Language Generation Models under TVD", ICLR 2023).
 
     Args:
-        gamma: the proxy's mixing coefficient; what its ends mean depends on the variant.
+        gamma: the proxy's mixing coefficient; its direction depends on the variant.
         variant: `paper`: a = q_y / (gamma + (1 - gamma) q_y), EMO paper, Eq. 16, and TaiLr's own criterion
             (github.com/thu-coai/TaiLr, fairseq/criterions/tailr.py) without its floor on a (`--density-min-weight`, 0
-            unless given). Gamma 0 is cross-entropy, gamma 1 the total variation distance's a = q_y.
-            `official`: a = gamma + (1 - gamma) * clamp(q_y / ((1 - gamma) + gamma q_y), 0.2, 1), what the authors of
-            EMO compared with (github.com/DRSY/EMO, language_modeling/gpt2.py, mode "tvd"): the weight mixed with
-            cross-entropy, floored at 0.2, and with gamma reversed, so that gamma 1 is cross-entropy.
+            by default). Gamma 0 is cross-entropy, gamma 1 the total variation distance's a = q_y.
+            `official`: a = gamma + (1 - gamma) * clamp(q_y / ((1 - gamma) + gamma q_y), 0.2, 1), the baseline
+            of the EMO authors (github.com/DRSY/EMO, language_modeling/gpt2.py, mode "tvd"): the weight is mixed with
+            cross-entropy and floored at 0.2, and gamma is reversed, so that gamma 1 is cross-entropy.
 
     Raises:
         ValueError: `gamma` is outside [0, 1], or an unknown variant.
@@ -172,7 +172,7 @@ class TaiLr:
     def weigh(self, token: TokenStatistics) -> Weighting:
         q = token.q_target
         gamma = self.gamma if self.variant == "paper" else 1 - self.gamma
-        # At gamma 0 a probability that has underflowed would be 0 / 0.
+        # At gamma 0, a probability that underflowed would give 0 / 0.
         ratio = q / (gamma + (1 - gamma) * q).clamp(min=torch.finfo(q.dtype).tiny)
         if self.variant == "official":
             ratio = self.gamma + (1 - self.gamma) * ratio.clamp(0.2, 1)
@@ -183,7 +183,7 @@ class TaiLr:
 class DFT:
     """Dynamic fine-tuning: a = q_y (Wu et al., "On the Generalization of SFT", 2025; TRL's `loss_type="dft"`).
 
-    Cross-entropy's gradient carries a factor 1 / q_y; this takes it out, so that unlikely tokens no longer lead.
+    This cancels the factor 1 / q_y in the gradient of cross-entropy, so that unlikely tokens no longer dominate.
     """
 
     needs_cost = False
@@ -195,20 +195,20 @@ class DFT:
 
 @dataclass(frozen=True)
 class ErrorNormTruncation:
-    """Cross-entropy without the tokens that the model is confidently wrong about (Li et al., ICLR 2024).
+    """Cross-entropy without the tokens on which the model is confidently wrong (Li et al., ICLR 2024).
 
     a = 1 where ||q - onehot(y)||_2 <= threshold, else 0 (ENT-Threshold: github.com/tianjianl/error_norm_truncation).
-    The norm is large only where the target is unlikely and the probability sits on few other tokens: an uncertain model
-    keeps the token, one that is sure of something else takes it for noise. As in the authors' code the loss is still
-    divided by all response tokens, the truncated ones among them, which the statistic `clamped` counts. Their code can
-    start truncating after some steps, for models trained from scratch; a pretrained one may from the first.
+    The norm is large only if the target is unlikely and the probability is concentrated on few other tokens: an
+    uncertain model keeps the token, and a model that is sure of something else treats it as noise. As in the authors'
+    code, the loss is still divided by all response tokens, including the truncated ones, which the statistic `clamped`
+    counts. Their code can delay truncation, for models trained from scratch; pretrained models do not need that.
 
     Args:
         threshold: in (0, sqrt 2). The authors publish no default. Ours, 1.3, truncates a target of probability near 0
-            where the model gives some other token 0.83 or more, since 1.3 = sqrt(1 + 0.83^2).
+            if the model gives another token 0.83 or more, since 1.3 = sqrt(1 + 0.83^2).
 
     Raises:
-        ValueError: `threshold` is outside (0, sqrt 2), where it would truncate every token or none.
+        ValueError: `threshold` is outside (0, sqrt 2) and would truncate every token or none.
     """
 
     threshold: float = 1.3

@@ -1,6 +1,6 @@
-"""The objectives again, dense and in float64, straight from the equations: the oracle that the tests hold to.
+"""The objectives, dense and in float64, straight from the equations: the reference for the tests.
 
-Nothing here is shared with linear.py or with the objectives' own weights, and autograd forms the gradients.
+It shares no code with linear.py or with the objectives' weights, and autograd forms the gradients.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def reference_token_loss(
     """The loss of each token, (tokens,) float64, differentiable. Arguments as in `linear_objective_loss`.
 
     Args:
-        cost_table: (vocab, width), the embeddings of the cosine cost; None: the head's.
-        cost_matrix: (vocab, vocab), the cost from the column's token to the row's, in place of a table.
+        cost_table: (vocab, width), the embeddings of the cosine cost; None: the head's rows.
+        cost_matrix: (vocab, vocab), the cost of moving from the column's token to the row's, instead of a table.
 
     Raises:
-        TypeError: an objective that is not of the family.
+        TypeError: an unknown objective.
     """
     logits = hidden.double() @ weight.double().T
     if bias is not None:
@@ -73,7 +73,7 @@ def reference_token_loss(
 
 
 def dense_cosine_cost(table: Tensor) -> Tensor:
-    """1 - cosine of every two rows, (rows, rows) float64; a row of norm 0 has cosine 0 with every row."""
+    """1 - cosine of every two rows, (rows, rows) float64; a row of norm 0 has cosine 0 to every row."""
     table = table.detach().double()
     norm = table.norm(dim=1, keepdim=True)
     unit = torch.where(norm > 0, table / norm.clamp(min=1e-300), torch.zeros_like(table))

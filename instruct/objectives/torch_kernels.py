@@ -1,6 +1,6 @@
-"""What lies between the matrix products, in torch: from a chunk's logits to its tokens' statistics and gradient.
+"""The work between linear.py's matrix products, in torch: from a chunk's logits to its statistics and gradient.
 
-On a CPU a chunk is worked off in blocks of rows that stay in the cache, since every operation is a pass over them.
+On a CPU, a chunk is processed in blocks of rows that stay in the cache, because every operation is a pass over them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics, Weighting
 
-# Numbers in a block of rows on a CPU: two such float32 buffers beside their sources.
+# Numbers in a block of rows on a CPU, which needs two float32 buffers of this size.
 BLOCK_NUMBERS = 2**20
-# Products have a multiple of so many rows: oneDNN keeps some 0.6 MB for every number of rows that it has met.
+# The number of rows of a product is a multiple of this: oneDNN keeps about 0.6 MB for each number of rows it has seen.
 ROWS = 32
-# A target's probability below this is read off its logit instead: float32 would soon round it to 0.
+# Below this probability of the target, cross-entropy is computed from the logits: float32 would soon round it to 0.
 TINY = 1e-30
 
 
 def whole_rows(count: int) -> int:
-    """`count` rounded up to a multiple of ROWS."""
+    """`count`, rounded up to a multiple of ROWS."""
     return -(-count // ROWS) * ROWS
 
 
@@ -53,7 +53,7 @@ class Head:
 
 @dataclass(frozen=True)
 class WeighedTokens:
-    """Some tokens' statistics, what the objective made of them, and whether each was predicted: (tokens,) each."""
+    """Some tokens' statistics, their weights, and whether each was predicted correctly: (tokens,) each."""
 
     statistics: TokenStatistics
     weighting: Weighting
@@ -61,14 +61,14 @@ class WeighedTokens:
 
 
 class TorchWeigher:
-    """From a chunk's `states @ weight.T` to its tokens' weights and, in its place, to the gradient to itself.
+    """Turns a chunk's `states @ weight.T` into its tokens' weights and, in place, into its own gradient.
 
     Args:
         head: the head.
-        objective: what turns statistics into weights.
-        like: a (tokens, vocab) tensor of the chunks' dtype and device; `tokens`, the largest chunk's.
-        has_cost: whether chunks come with cost rows, in `like`'s dtype.
-        wants_grad: whether a gradient is formed; otherwise a chunk stays as it is.
+        objective: turns statistics into weights.
+        like: a (tokens, vocab) tensor of the chunks' dtype and device, as large as the largest chunk.
+        has_cost: whether chunks have cost rows, in the dtype of `like`.
+        wants_grad: whether to form the gradient; otherwise a chunk is not modified.
     """
 
     def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
@@ -76,7 +76,7 @@ class TorchWeigher:
         tokens, vocabulary = like.shape
         self.size = max(1, min(tokens, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else tokens))
         wide = torch.promote_types(like.dtype, torch.float32)
-        # Allocated once: fresh memory for every pass costs more than the pass.
+        # Allocated once: fresh memory for each pass costs more than the pass.
         self.q = like.new_empty(self.size, vocabulary, dtype=wide)
         self.spare = torch.empty_like(self.q)
         self.gathered = like.new_empty(self.size, vocabulary) if has_cost else None
@@ -107,8 +107,8 @@ class TorchWeigher:
         at = target[:, None]
         torch.softmax(head.cap_(q.copy_(product)), dim=-1, out=q)
         q_target = q.gather(1, at)[:, 0]
-        # The target is taken out of every sum: for a confident token the others are all there is to cross-entropy and
-        # cost, and 1 - q_y would round them away.
+        # The target is left out of every sum: for a confident token, cross-entropy and cost depend on the others alone,
+        # which 1 - q_y would round away.
         q.scatter_(1, at, 0.0)
         others = q.sum(dim=-1)
         ce = torch.log1p(others / q_target)
@@ -129,7 +129,7 @@ class TorchWeigher:
         statistics = TokenStatistics(ce, q_target, token_cost, error_norm)
         weighting = objective.weigh(statistics)
         if self.wants_grad:
-            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); formed in the wide dtype, cast last.
+            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
             a, b = weighting.a, weighting.b
             at_target = -a * others
             if b is None or token_cost is None:

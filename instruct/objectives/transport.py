@@ -1,7 +1,7 @@
-"""What it costs to move probability from one token to another.
+"""Transport costs: the cost of moving probability from one token to another.
 
-The EMO paper's cost is 1 - cosine of the tokens' embeddings (Eq. 13). Any other is a class with `vocabulary` and
-`rows`: what it returns must not be negative, since EMO divides by its mean (see `CosineCost.rows`).
+The EMO paper's cost is 1 - cosine of the tokens' embeddings (Eq. 13). Another cost is a class with `vocabulary` and
+`rows`; it must not be negative, because EMO divides by its mean (see `CosineCost.rows`).
 """
 
 from __future__ import annotations
@@ -16,63 +16,63 @@ from torch import Tensor
 
 from instruct.errors import InputError, one_line
 
-# Heads of one tokenizer differ by the rows that pad them to a round number. A difference beyond that is another
-# tokenizer, in which the same row means another token.
+# Heads of the same tokenizer may be padded to different numbers of rows. A larger difference means a different
+# tokenizer, whose rows stand for different tokens.
 PADDING_ROWS = 512
 TABLE_DTYPES = ("F16", "BF16", "F32", "F64")
 
 
 class TransportCost(Protocol):
-    """What it costs to move probability to a label from every other token of the vocabulary."""
+    """The cost of moving probability to a label from every other token of the vocabulary."""
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens that the cost knows: as many as the head has rows."""
+        """The number of tokens, equal to the number of rows of the head."""
         ...
 
     def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
-        """The cost from every token to each label: (labels, vocab), any floating dtype, 0 or more, the caller's own.
+        """The cost from every token to each label: (labels, vocab), any floating dtype, at least 0.
 
-        The entry at the label itself is never used: it may be anything finite. `out`, (labels, vocab), is memory that
-        the result may be written to and returned in, where its dtype fits.
+        The entry at the label itself is never used and may be any finite number. The caller may modify the result.
+        `out`, (labels, vocab), is memory that may be used for the result if its dtype fits.
         """
         ...
 
 
 class CosineCost:
-    """1 - cosine of two tokens' embeddings (EMO paper, Eq. 13): a table with one row a token, of any width.
+    """1 - cosine of two tokens' embeddings (EMO paper, Eq. 13), from a table with one row per token, of any width.
 
-    The table itself is kept, not a normalised copy: beside it stands one float32 number a row. A row of norm 0
-    (vocabulary padding) has cosine 0, so cost 1, with every other token.
+    It keeps the table itself, not a normalized copy, and one float32 number per row. A row of norm 0 (vocabulary
+    padding) has cosine 0, and therefore cost 1, to every other token.
 
     Args:
-        table: (tokens, width), float16, bfloat16, float32 or float64; used as it is and never changed. It may be a
-            model's head, its input embedding, or any other embedding of the same vocabulary.
-        vocabulary: the head's rows, where the table has another number of them because one of the two is padded or
-            was resized: tokens that the table lacks cost 1, rows beyond the head's are left out. None: the table's own.
+        table: (tokens, width), float16, bfloat16, float32 or float64; not copied, never modified. It may be a model's
+            head, its input embedding, or any other embedding of the same vocabulary.
+        vocabulary: the number of rows of the head, if the table's differs because one of the two is padded: tokens
+            missing in the table cost 1, and extra rows are ignored. None: the table's own.
 
     Raises:
-        ValueError: the table is no matrix of a floating dtype, or differs from `vocabulary` by more than padding.
+        ValueError: the table is not a floating-point matrix, or differs from `vocabulary` by more than padding.
     """
 
     def __init__(self, table: Tensor, vocabulary: int | None = None) -> None:
         if table.ndim != 2 or not table.is_floating_point():
             raise ValueError(
-                f"a cost table is a matrix of floating-point numbers, one row a token, not {tuple(table.shape)} "
-                f"{table.dtype}; load a quantised one as bfloat16"
+                f"a cost table is a floating-point matrix with one row per token, not {tuple(table.shape)} "
+                f"{table.dtype}; load a quantized one as bfloat16"
             )
         table = table.detach()
         missing = 0 if vocabulary is None else vocabulary - len(table)
         if abs(missing) > PADDING_ROWS:
             raise ValueError(
-                f"the cost table has {len(table)} rows, the head {vocabulary}: more than padding, so another "
-                "tokenizer's; give a table of the model's own vocabulary"
+                f"the cost table has {len(table)} rows, the head {vocabulary}: they belong to different tokenizers; "
+                "give a table of the model's own vocabulary"
             )
         if missing > 0:
             table = torch.nn.functional.pad(table, (0, 0, 0, missing))
         self.table = table[:vocabulary]
         norm = torch.linalg.vector_norm(self.table, dim=1, dtype=torch.promote_types(table.dtype, torch.float32))
-        # Finite in the table's dtype too, however small a row is.
+        # Clamped to stay finite in the table's dtype, however small a row is.
         inverse = (1 / norm).clamp(max=torch.finfo(table.dtype).max)
         self.inverse_norm = torch.where(norm > 0, inverse, torch.zeros_like(norm))
 
@@ -83,9 +83,9 @@ class CosineCost:
     def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
         """The cost from every token to each label: (labels, vocab), the table's dtype, at least 0.
 
-        Few passes: the product, and its normalisation in place. A token that has the label's own embedding costs 0,
-        which rounding may miss; it must not fall below, for then EMO's ratio of cross-entropy and cost has no bound,
-        while with costs of 0 or more no token's share of b * cost exceeds half the cross-entropy.
+        The product is normalized in place. Costs are clamped at 0, which rounding may undercut for tokens with the
+        label's own embedding: with negative costs, EMO's ratio of cross-entropy to cost would be unbounded, while
+        without them no token's part of b * cost exceeds half the cross-entropy.
         """
         unit = self.table[labels].to(self.inverse_norm.dtype).mul_(self.inverse_norm[labels, None])
         fits = out is not None and out.dtype == self.table.dtype
@@ -95,19 +95,19 @@ class CosineCost:
 
 
 class NumericCost:
-    """Between two number tokens the distance of their values, otherwise another cost.
+    """The distance of the values between two number tokens, and another cost between all others.
 
-    The Wasserstein-1 distance of "Regress, Don't Guess" (Zausinger et al., ICML 2025; github.com/tum-ai/
+    This is the Wasserstein-1 distance of "Regress, Don't Guess" (Zausinger et al., ICML 2025; github.com/tum-ai/
     number-token-loss, class NTLoss): against a one-hot target it is the expected |v_j - v_y|, an expected transport
-    cost. It differs from theirs in two ways. They renormalise the probabilities over the number tokens alone and add
-    the result to cross-entropy with a fixed weight; here it is part of EMO's expected cost over the whole vocabulary,
-    weighed like the rest of it. And the distance is divided by the largest between any two numbers, so that, like
-    `base` between unrelated words, it reaches about 1; theirs is not scaled.
+    cost. It differs from theirs in two ways. They renormalize the probabilities over the number tokens and add the
+    result to cross-entropy with a fixed weight; here it is part of EMO's expected cost over the whole vocabulary. And
+    the distance is divided by the largest one between any two numbers, so that it reaches about 1, like `base` between
+    unrelated words; theirs is not scaled.
 
     Args:
-        base: the cost wherever one of the two tokens is no number.
-        values: (tokens,) each token's number, NaN where it is none, see `number_values`. Shorter than the base's
-            vocabulary, the rest is padding and no number.
+        base: the cost if one of the two tokens is not a number.
+        values: (tokens,), each token's number, NaN if it is not a number, see `number_values`. If it is shorter than
+            the base's vocabulary, the remaining tokens are padding and not numbers.
 
     Raises:
         ValueError: more values than the base's vocabulary, or fewer than two different numbers.
@@ -116,13 +116,13 @@ class NumericCost:
     def __init__(self, base: TransportCost, values: Tensor) -> None:
         if values.ndim != 1 or len(values) > base.vocabulary:
             raise ValueError(
-                f"{tuple(values.shape)} number values for {base.vocabulary} tokens; give one a token, NaN for no number"
+                f"{tuple(values.shape)} number values for {base.vocabulary} tokens; give one per token or NaN"
             )
         self.base = base
         self.numbers = torch.nonzero(~torch.isnan(values))[:, 0]
         found = values[self.numbers]
         if len(found.unique()) < 2:
-            raise ValueError("no two tokens with different numbers: a numeric cost needs them; use the cosine alone")
+            raise ValueError("fewer than two tokens with different numbers; use another transport_cost")
         self.scaled = found / (found.max() - found.min())
         self.place = torch.full((base.vocabulary,), -1, device=values.device)
         self.place[self.numbers] = torch.arange(len(self.numbers), device=values.device)
@@ -146,10 +146,10 @@ class NumericCost:
 
 
 def number_values(tokenizer: Any) -> Tensor:
-    """The number that each token reads as: (len(tokenizer),) float32, NaN where it is none.
+    """The number that each token stands for: (len(tokenizer),) float32, NaN if it is not a number.
 
-    A number is a run of the digits 0 to 9, with a leading space or without. The authors of the number token loss keep
-    the ten single digits alone, which suits a tokenizer that splits numbers into digits: `values[values > 9] = nan`.
+    A number is a sequence of the digits 0 to 9, with or without a leading space. The authors of the number token loss
+    use only the ten single digits, for tokenizers that split numbers into digits: `values[values > 9] = nan`.
 
     Args:
         tokenizer: a transformers tokenizer.
@@ -163,12 +163,12 @@ def load_cost_table(path: str | Path) -> Tensor:
     """A cost table from disk, (tokens, width), in the dtype that it was saved in, on the CPU.
 
     Args:
-        path: a .safetensors file that holds one matrix, `FILE.safetensors:NAME` for one of several, or a model folder
-            as `save_pretrained` leaves it: its lm_head or, where that is tied, its input embedding. No other weight is
-            read, and nothing is unpickled.
+        path: a .safetensors file with one matrix, `FILE.safetensors:NAME` for one of several, or a model folder written
+            by `save_pretrained`: its lm_head or, if that is tied, its input embedding. No other weight is read, and
+            nothing is unpickled.
 
     Raises:
-        InputError: no such file or folder, no such or more than one tensor, or a table of the wrong kind.
+        InputError: a missing file or folder, a missing or ambiguous tensor, or a tensor that is not a cost table.
     """
     text = str(path)
     file_part, colon, name = text.rpartition(".safetensors:")
@@ -184,16 +184,16 @@ EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embe
 
 
 def _head_in(folder: Path) -> tuple[Path, str]:
-    """The file and the name of a model folder's head, or of the input embedding that it is tied to."""
+    """The file and the name of a model folder's head, or of the input embedding that the head is tied to."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
             files = {name: folder / file for name, file in json.loads(index.read_text("utf-8"))["weight_map"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{index}: no index of weights ({one_line(error, 100)}); save the model again") from error
+            raise InputError(f"{index}: not a weight index ({one_line(error, 100)}); save the model again") from error
     else:
         if not (folder / "model.safetensors").is_file():
-            raise InputError(f"{folder}: no model.safetensors; give a model folder that save_pretrained has written")
+            raise InputError(f"{folder}: no model.safetensors; give a model folder written by save_pretrained")
         files = dict.fromkeys(_names(folder / "model.safetensors"), folder / "model.safetensors")
     for endings in (HEADS, EMBEDDINGS):
         found = [name for name in files if name.endswith(endings)]
@@ -203,7 +203,7 @@ def _head_in(folder: Path) -> tuple[Path, str]:
             raise InputError(
                 f"{folder}: several heads ({', '.join(sorted(found)[:4])}); name one as FILE.safetensors:NAME"
             )
-    raise InputError(f"{folder}: neither lm_head nor input embedding found; name the table as FILE.safetensors:NAME")
+    raise InputError(f"{folder}: no lm_head and no input embedding; name the table as FILE.safetensors:NAME")
 
 
 def _names(file: Path) -> list[str]:
@@ -216,7 +216,7 @@ def _names(file: Path) -> list[str]:
             return list(tensors.keys())
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"{file}: no safetensors file ({one_line(error, 100)}); save the table with safetensors.torch.save_file"
+            f"{file}: not a safetensors file ({one_line(error, 100)}); save the table with safetensors.torch.save_file"
         ) from error
 
 
@@ -225,22 +225,20 @@ def _read(file: Path, name: str | None) -> Tensor:
 
     names = _names(file)
     if name is not None and name not in names:
-        raise InputError(f"{file}: no tensor {one_line(name, 80)!r}; it holds {one_line(', '.join(names), 160)}")
+        raise InputError(f"{file}: no tensor {one_line(name, 80)!r}; it has {one_line(', '.join(names), 160)}")
     with safe_open(file, framework="pt") as tensors:
         if name is None:
             matrices = [each for each in names if len(tensors.get_slice(each).get_shape()) == 2]
             if len(matrices) != 1:
-                raise InputError(
-                    f"{file}: {len(matrices)} matrices where one is the cost table; name it as {file.name}:NAME"
-                )
+                raise InputError(f"{file}: has {len(matrices)} matrices; name the cost table as {file.name}:NAME")
             name = matrices[0]
         header = tensors.get_slice(name)
         if len(header.get_shape()) != 2 or header.get_dtype() not in TABLE_DTYPES:
             raise InputError(
-                f"{file}:{name}: {header.get_dtype()} {header.get_shape()} is no cost table; "
-                "save a matrix of bfloat16, float16 or float32, one row a token"
+                f"{file}:{name}: {header.get_dtype()} {header.get_shape()} is not a cost table; "
+                "save a matrix of bfloat16, float16 or float32 with one row per token"
             )
         table = tensors.get_tensor(name)
     if not torch.isfinite(table).all():
-        raise InputError(f"{file}:{name}: the table has values that are not finite; save it again without them")
+        raise InputError(f"{file}:{name}: the table has NaN or infinite values; save it without them")
     return table

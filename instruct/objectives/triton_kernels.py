@@ -1,10 +1,11 @@
-"""What lies between linear.py's matrix products on a GPU: two Triton kernels over (tokens, vocab) logits, in place.
+"""The work between linear.py's matrix products on a GPU: two Triton kernels over (tokens, vocab) logits, in place.
 
-Logits are read once for a token's statistics and once more to be overwritten by their gradient; nothing else of that
-size is allocated. This module imports triton at its top, so import it where the tensors are on a GPU and nowhere else.
-Triton's interpreter (TRITON_INTERPRET=1, set before triton is imported) runs the kernels on the CPU.
+Logits are read once for a token's statistics and once more when they are overwritten with their gradient; nothing else
+of that size is allocated. This module imports triton, so import it only if the tensors are on a GPU. Triton's
+interpreter (TRITON_INTERPRET=1, set before triton is imported) runs the kernels on the CPU.
 
-Exponentials are powers of two, exp(x) = 2^(x log2 e), the hardware's own; `peak` is the largest exponent of a row.
+Exponentials are computed as powers of two, as the hardware does: exp(x) = 2^(x log2 e). `peak` is the largest exponent
+of a row.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
 FLOOR = tl.constexpr(-1e30)
 
-# Bytes that a program has in flight, logits and costs together: two 16-byte loads in each thread, and few enough
-# registers (64) for two programs to share a Hopper SM.
+# Bytes of logits and costs that a program has in flight: two 16-byte loads in each thread, and few enough registers
+# (64) for two programs to share a Hopper SM.
 STATISTICS_BYTES, STATISTICS_WARPS = 2**14, 16
 GRADIENT_BLOCK, GRADIENT_WARPS = 4096, 8
 
 
 class RawStatistics(NamedTuple):
-    """A chunk's statistics, each (tokens,) float32 but for `correct`, bool; None where not asked for.
+    """A chunk's statistics, each (tokens,) float32, except `correct`, which is bool; None if not requested.
 
-    `correct`: the target is the first of the largest logits, as torch.max has it. `q_others` = 1 - q_target, which is
-    never formed as a difference. `peak` and `total` recover q_j = 2^(z_j log2 e - peak) / total.
+    `correct`: the target is the first of the largest logits, as in torch.max. `q_others` = 1 - q_target, never computed
+    as a difference. `peak` and `total` give q_j = 2^(z_j log2 e - peak) / total.
     """
 
     ce: Tensor
@@ -57,13 +58,13 @@ def token_statistics(
     softcap: float | None = None,
     wants_error_norm: bool = False,
 ) -> RawStatistics:
-    """The statistics that an objective weighs, from one reading of the logits.
+    """The statistics that an objective needs, from one pass over the logits.
 
     Args:
         logits: (tokens, vocab), contiguous, states @ weight.T; float32, bfloat16 or float16.
         target: (tokens,) int64, each in [0, vocab).
-        cost_rows: (distinct, vocab), contiguous, any of those dtypes; the entry at the label is ignored, if finite.
-        row_of: (tokens,) int64, the row of `cost_rows` of each token.
+        cost_rows: (distinct, vocab), contiguous, any of those dtypes; the (finite) entry at the label is ignored.
+        row_of: (tokens,) int64, each token's row of `cost_rows`.
         bias, logit_scale, softcap: as in `linear_objective_loss`.
         wants_error_norm: whether to sum the squares for ||q - onehot(target)||_2.
     """
@@ -71,7 +72,7 @@ def token_statistics(
     ce, q_target, cost, error_norm, q_others, peak, total = logits.new_empty((7, tokens), dtype=torch.float32)
     correct = torch.empty_like(target, dtype=torch.bool)
     block = STATISTICS_BYTES // (logits.element_size() * (1 if cost_rows is None else 2))
-    # The widest load that keeps to a row: 16 bytes where the vocabulary is a multiple of them.
+    # The widest load that does not cross rows: 16 bytes if the size of a row is a multiple of that.
     width = math.gcd(vocabulary, 16 // logits.element_size())
     with torch.cuda.device_of(logits):
         _statistics_kernel[(tokens,)](
@@ -123,7 +124,7 @@ def logit_gradient_(
 ) -> None:
     """Overwrite `logits` with d(sum_t a_t ce_t + b_t cost_t) / d(states @ weight.T), in their own dtype.
 
-    The values are formed in float32 and cast last. Without `b`, `cost_rows` is not read.
+    The values are computed in float32 and cast at the end. Without `b`, `cost_rows` is not read.
 
     Args:
         logits: (tokens, vocab) as given to `token_statistics`, which returned `statistics`.
@@ -158,7 +159,7 @@ def logit_gradient_(
 
 
 class TritonWeigher:
-    """What torch_kernels.TorchWeigher is, in two kernels a chunk."""
+    """The counterpart of torch_kernels.TorchWeigher: two kernels per chunk."""
 
     def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
         self.head, self.objective, self.wants_grad = head, objective, wants_grad
@@ -179,7 +180,7 @@ class TritonWeigher:
 
 
 def _checked(logits: Tensor, cost_rows: Tensor | None, row_of: Tensor | None) -> tuple[int, int]:
-    """The shape of the logits; the kernels index by it, so a view of something wider would be read wrongly."""
+    """The shape of the logits. The kernels index by it, so a view into a wider tensor would be read wrongly."""
     assert logits.is_contiguous()
     assert (cost_rows is None) == (row_of is None)
     assert cost_rows is None or (cost_rows.is_contiguous() and cost_rows.shape[1] == logits.shape[1])
@@ -202,7 +203,7 @@ def _capped(
     if SCALE != 1.0:
         z *= SCALE
     if SOFTCAP is not None:
-        # From exp(-2|x|), which cannot overflow; the hardware's own tanh has 11 bits.
+        # From exp(-2|x|), which cannot overflow; the hardware's tanh has only 11 bits.
         shrunk = tl.exp2(tl.abs(z) * (-2 * LOG2E / SOFTCAP))
         capped = SOFTCAP * (1 - shrunk) / (1 + shrunk)
         z = tl.where(z < 0, -capped, capped)
@@ -211,7 +212,7 @@ def _capped(
 
 @triton.jit
 def _log1p(x: tl.tensor) -> tl.tensor:
-    """log(1 + x) for x >= 0, the rounding of 1 + x undone: libdevice's does not run in the interpreter."""
+    """log(1 + x) for x >= 0, corrected for the rounding of 1 + x; libdevice's does not run in the interpreter."""
     rounded = 1 + x
     return tl.where(rounded == 1, x, tl.log(rounded) * (x / (rounded - 1)))
 
@@ -238,9 +239,9 @@ def _statistics_kernel(
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """Online softmax of one row. Each lane keeps its own peak and sums, so no thread waits for another in the loop.
+    """Online softmax of one row. Each lane keeps its own peak and sums, so that threads do not wait in the loop.
 
-    A lane takes WIDTH neighbours at a time, one load: it rescales its sums once for all of them.
+    A lane reads WIDTH neighboring columns in one load and rescales its sums once for all of them.
     """
     row = tl.program_id(0).to(tl.int64)
     logits += row * VOCABULARY
@@ -262,7 +263,7 @@ def _statistics_kernel(
         if cost_rows is not None:
             block_cost = tl.load(cost_rows + columns, mask=inside, other=0.0).to(tl.float32)
         z = _capped(block, bias, columns, inside, SCALE, SOFTCAP)
-        # Only the last block, if ragged, and the target's have something to leave out: the others skip the masks.
+        # Only a partial last block and the target's block need masks.
         if start + BLOCK > VOCABULARY:
             z = tl.where(inside, z, -float("inf"))
         if (start <= y) & (y < start + BLOCK):
@@ -285,7 +286,7 @@ def _statistics_kernel(
     rest = tl.sum(lane_rest * shrink)
     power_at_y = tl.exp2(at_y - row_peak)
     row_total = rest + power_at_y
-    # The target is no part of `rest`: for a confident token, the rest is all there is to cross-entropy.
+    # `rest` excludes the target: for a confident token, cross-entropy depends on the rest alone.
     margin = (at_y - row_peak) / LOG2E
     row_ce = tl.where(margin > -20, _log1p(rest / power_at_y), tl.log(row_total) - margin)
     row_others = rest / row_total
@@ -321,7 +322,7 @@ def _gradient_kernel(
     SOFTCAP: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """One block of one row: d ce / d z = q - onehot and d cost / d z = q * (C - cost), weighted, over the logits."""
+    """Overwrite a block of a row with its gradient: weighted d ce / d z = q - onehot, d cost / d z = q * (C - cost)."""
     PARTS: tl.constexpr = (VOCABULARY + BLOCK - 1) // BLOCK
     program = tl.program_id(0)
     row = (program // PARTS).to(tl.int64)
@@ -331,7 +332,7 @@ def _gradient_kernel(
     z = _capped(tl.load(logits + columns, mask=inside, other=0.0), bias, columns, inside, SCALE, SOFTCAP)
     q = tl.exp2(z * LOG2E - tl.load(peak + row)) / tl.load(total + row)
     weight = tl.load(a + row)
-    # 1 - q of a confident target would cancel; the others' sum does not.
+    # For a confident target, 1 - q would cancel; the sum of the others does not.
     grad_at_y = -weight * tl.load(q_others + row)
     if b is not None:
         weight_cost = tl.load(b + row)

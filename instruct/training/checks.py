@@ -1,4 +1,4 @@
-"""What an objective on hidden states cannot be combined with: refused when the trainer is made, with the remedy."""
+"""Combinations that an objective on hidden states does not support, refused when the trainer is constructed."""
 
 from __future__ import annotations
 
@@ -11,47 +11,45 @@ from trl import SFTConfig
 
 
 def check_arguments(args: SFTConfig) -> None:
-    """Refuse arguments under which the objective would be ignored or wrong.
+    """Refuse arguments with which the objective would be ignored or wrong.
 
     Raises:
         ValueError: label smoothing, another `loss_type`, Liger's fused loss, a parallelism that splits a row or the
-            head, activation offloading without a GPU, or tokens that are averaged on each process by itself.
+            head, activation offloading without a GPU, or averaging of tokens per process.
     """
     if args.label_smoothing_factor > 0:
-        raise ValueError("label_smoothing_factor has no place in a token-level objective; set it to 0")
+        raise ValueError("label_smoothing_factor cannot be combined with a token-level objective; set it to 0")
     if args.loss_type != "nll":
         raise ValueError(
-            f"loss_type={args.loss_type!r} names another loss; leave it out and choose by `objective` (dft is one)"
+            f"loss_type={args.loss_type!r} would select another loss; drop it and set `objective` (dft is one)"
         )
     if args.use_liger_kernel and (args.liger_kernel_config or {}).get("fused_linear_cross_entropy"):
         raise ValueError(
-            "Liger's fused_linear_cross_entropy replaces the model's forward, and the objective with it; take it out "
-            "of liger_kernel_config (Liger's other kernels may stay)"
+            "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it from "
+            "liger_kernel_config (Liger's other kernels may stay)"
         )
     if args.activation_offloading and torch.accelerator.current_accelerator() is None:
-        raise ValueError("activation_offloading moves activations off a GPU, and there is none; set it to False")
+        raise ValueError("activation_offloading needs a GPU, and this machine has none; set it to False")
     if args.world_size > 1 and not args.average_tokens_across_devices:
-        raise ValueError(
-            "average_tokens_across_devices=False gives a token the more weight the fewer its process has; leave it out"
-        )
+        raise ValueError("average_tokens_across_devices=False would weight tokens differently on each process; drop it")
     check_parallelism(args.parallelism_config)
 
 
 def check_head(head: nn.Module, sharded: bool) -> None:
-    """Refuse a head that cannot be gathered where FSDP or DeepSpeed shards it.
+    """Refuse a head that cannot be gathered after FSDP or DeepSpeed has sharded it.
 
     Raises:
-        ValueError: PEFT's `trainable_token_indices`, which PEFT itself does not support there.
+        ValueError: PEFT's `trainable_token_indices`, which PEFT does not support with sharding.
     """
     if sharded and isinstance(head, TrainableTokensWrapper):
         raise ValueError(
-            "trainable_token_indices does not go with FSDP or DeepSpeed; train on DDP, or the head whole "
+            "trainable_token_indices does not work with FSDP or DeepSpeed; use DDP, or train the whole head "
             "(modules_to_save=['lm_head'])"
         )
 
 
 def check_parallelism(config: Any) -> None:
-    """Refuse what splits a row's tokens or the head's vocabulary over ranks; data parallelism and FSDP pass.
+    """Refuse parallelism that splits a row's tokens or the head's vocabulary; data parallelism and FSDP are fine.
 
     Args:
         config: accelerate's ParallelismConfig, or None.
@@ -68,6 +66,6 @@ def check_parallelism(config: Any) -> None:
     ]:
         if getattr(config, size, 1) > 1:
             raise ValueError(
-                f"{name} ({size}={getattr(config, size)}) splits what the objective needs whole, each row with its "
-                f"labels and the head; set {size} to 1 and use FSDP2 or DeepSpeed ZeRO-3 (dp_shard_size) instead"
+                f"{name} ({size}={getattr(config, size)}) splits rows or the head, which the objective needs whole; "
+                f"set {size} to 1 and use FSDP2 or DeepSpeed ZeRO-3 (dp_shard_size) instead"
             )

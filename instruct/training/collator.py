@@ -1,4 +1,4 @@
-"""What a training batch loses before it is counted: the tokens that the goldfish objective leaves out."""
+"""The goldfish objective as a collator, which masks the dropped tokens before a batch is counted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from instruct.objectives import goldfish_mask
 class GoldfishCollator:
     """`collator`, with the labels of the dropped tokens set to -100.
 
-    It stands around the collator of training, so that the Trainer counts what is left; evaluation keeps its own and
-    leaves no token out. A packed row's documents are told apart by their `position_ids`.
+    It wraps the training collator, so that the Trainer counts the remaining tokens; evaluation drops none. The
+    documents of a packed row are told apart by their `position_ids`.
     """
 
     collator: Callable[[list[dict[str, Any]]], dict[str, Any]]

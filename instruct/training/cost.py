@@ -1,4 +1,4 @@
-"""The transport cost that a training's arguments name."""
+"""The transport cost that `EMOConfig.transport_cost` selects."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from instruct.objectives.transport import NumericCost, load_cost_table, number_v
 def original_table(
     head: nn.Module, sharded_on: torch.device | None = None, narrow: torch.dtype | None = None
 ) -> torch.Tensor:
-    """The head's weight as it is now, (vocab, hidden), which training leaves as it is: copied only where it must be.
+    """The head's weight before training, (vocab, hidden), copied only if training would change it.
 
-    PEFT keeps the original module beside the one that it trains, so that an adapter that is taken up again has its
-    base model's table, and not its own.
+    PEFT keeps the original module next to the one that it trains, so that a resumed adapter uses the table of its base
+    model, not its own.
 
     Args:
-        sharded_on: this process's device, where FSDP or DeepSpeed will take the weights apart: a whole copy is made.
-        narrow: what a copy is made in; None: the head's own dtype.
+        sharded_on: this process's device if FSDP or DeepSpeed will shard the weights, which needs a whole copy.
+        narrow: the dtype of a copy; None: the head's own.
     """
     weight = (head.original_module if isinstance(head, AuxiliaryTrainingWrapper) else head).weight
     if sharded_on is not None:
@@ -37,7 +37,7 @@ def original_table(
 
 
 def gathered(module: nn.Module) -> Any:
-    """A context in which the weights are whole: DeepSpeed ZeRO-3 shards a model as it loads it."""
+    """A context in which the weights are whole: DeepSpeed ZeRO-3 shards a model while loading it."""
     shards = [parameter for parameter in module.parameters() if hasattr(parameter, "ds_id")]
     if not shards:
         return contextlib.nullcontext()
@@ -53,19 +53,19 @@ def make_cost(
     sharded_on: torch.device | None = None,
     narrow: torch.dtype | None = None,
 ) -> TransportCost | None:
-    """The cost that `EMOConfig.transport_cost` names; None: the cosine over the live head.
+    """The cost that `EMOConfig.transport_cost` selects; None: 1 - cosine of the current head's rows.
 
     Args:
         choice: fixed, adaptive, numeric, or a path: see EMOConfig.
-        head: the model's head before any training, on its device.
-        tokenizer: says which tokens are numbers.
-        sharded_on: this process's device, where FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen
-            head that is gathered for each forward is then its own table.
-        narrow: what autocast computes in, where it is on: a copy of a head that trains need be no wider, and a frozen
-            head that autocast narrows for each forward is then its own table.
+        head: the model's head before training, on its device.
+        tokenizer: tells which tokens are numbers.
+        sharded_on: this process's device if FSDP or DeepSpeed will shard the head; None: it stays whole. A frozen head
+            is gathered for each forward and then serves as the table.
+        narrow: the dtype of autocast, if it is on: a copy of a trained head need not be wider, and a frozen head is
+            cast for each forward and then serves as the table.
 
     Raises:
-        InputError: the table cannot be read, or is one of another vocabulary; no token is a number.
+        InputError: the table cannot be read or has a different vocabulary, or no token is a number.
     """
     trains = head.weight.requires_grad
     if choice == "adaptive" and trains:
@@ -87,10 +87,11 @@ def make_cost(
 
 
 class TableRecord:
-    """What a checkpoint remembers of a transport cost's table: a checksum in place of a copy.
+    """The checksum of a transport cost's table, which a checkpoint stores instead of a copy.
 
-    A fixed cost is made again when a trainer is constructed, so resuming is right if it is constructed with the model
-    that training began with. A checkpoint of a trained head in its place would be another cost, and nobody would see.
+    A fixed cost is created again when a trainer is constructed, so resuming is correct only if the trainer is
+    constructed with the model that training began with. Constructed with a checkpoint of a trained head, it would
+    silently use a different cost.
     """
 
     FILE = "transport_cost.json"
@@ -100,7 +101,7 @@ class TableRecord:
             cost = cost.base
         self.checksum: int | None = None
         if isinstance(cost, CosineCost):
-            # Of the bits, in integers: the same on every device and in every order.
+            # An integer sum of the bits is the same on every device and in every order.
             bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[cost.table.element_size()]
             self.checksum = int(cost.table.view(bits).sum(dtype=torch.int64))
 
@@ -110,11 +111,11 @@ class TableRecord:
 
     def check(self, checkpoint: str) -> None:
         """Raises:
-        InputError: the checkpoint was trained with another table.
+        InputError: the checkpoint was trained with a different table.
         """
         file = Path(checkpoint) / self.FILE
         if file.is_file() and json.loads(file.read_text())["table_checksum"] != self.checksum:
             raise InputError(
-                f"{checkpoint}: trained with another transport cost; construct the trainer with the model that "
+                f"{checkpoint}: trained with a different transport cost; construct the trainer with the model that "
                 "training began with (not with a checkpoint of it) and the same transport_cost"
             )

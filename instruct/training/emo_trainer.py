@@ -19,14 +19,14 @@ from instruct.training.emo_config import EMOConfig
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
 
-# What is summed over micro-batches and ranks: the objective's statistics; a mixture of experts' auxiliary loss and the
-# number of micro-batches that it is the mean of; the tokens seen, masked ones too.
+# Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
+# number of micro-batches; the tokens seen, including masked ones.
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
 
 
 class EMOTrainer(SFTTrainer):
     """
-    A drop-in for [`~trl.SFTTrainer`]: same arguments, same data sets, another objective.
+    A drop-in replacement for [`~trl.SFTTrainer`]: same arguments, same data sets, another objective.
 
     ```python
     from instruct import EMOConfig, EMOTrainer
@@ -35,17 +35,17 @@ class EMOTrainer(SFTTrainer):
     trainer.train()
     ```
 
-    An `SFTConfig` is taken too: it trains with EMO's defaults. Logged beside `loss`, each a token-weighted mean since
-    the last log over all ranks: `ce`, `cost`, `ratio`, `clamped_fraction`, `truncated_fraction` (of those that the
-    objective has) and `mean_token_accuracy`. Values of different objectives are not comparable; `ce` is. `eval_loss`
-    and its companions are token-weighted means over the whole evaluation set, whatever its batches.
+    An `SFTConfig` works too and trains with EMO's defaults. In addition to `loss`, it logs `ce`, `cost`, `ratio`,
+    `clamped_fraction`, `truncated_fraction` (those that the objective has) and `mean_token_accuracy`, each a
+    token-weighted mean over all ranks since the last log. Losses of different objectives are not comparable; `ce` is.
+    `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set.
 
     Raises:
         ValueError: label smoothing, a `compute_loss_func`, another `loss_type`, Liger's fused loss, context, sequence
-            or tensor parallelism, activation offloading without a GPU, or a PEFT adapter on the head: the objective
-            would be ignored or wrong.
+            or tensor parallelism, activation offloading without a GPU, or a PEFT adapter on the head, with all of
+            which the objective would be ignored or wrong.
         InputError: the model has no head to compute the objective from, or the transport cost's table does not fit.
-        NonFiniteLossError: while training or evaluating, the loss or the gradient is NaN or infinite.
+        NonFiniteLossError: the loss or the gradient became NaN or infinite during training or evaluation.
     """
 
     _tag_names = ["trl", "sft", "emo"]
@@ -62,11 +62,11 @@ class EMOTrainer(SFTTrainer):
         try:
             super().__init__(model, args, *positional, **kwargs)
         except ValueError as error:
-            if "adapter to `lm_head`" in str(error):  # TRL's remedy is for target_modules alone
+            if "adapter to `lm_head`" in str(error):  # TRL's message mentions target_modules only
                 raise ValueError(ADAPTER_ON_HEAD) from None
             raise
         if self.compute_loss_func is not None:
-            raise ValueError("compute_loss_func would replace the objective; leave it out, or use SFTTrainer for it")
+            raise ValueError("compute_loss_func would replace the objective; drop it, or use SFTTrainer")
         check_parallelism(self.accelerator.parallelism_config)
         self._keep_outputs_in_float32()
 
@@ -85,7 +85,7 @@ class EMOTrainer(SFTTrainer):
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
 
     def _keep_outputs_in_float32(self) -> None:
-        """Accelerate has FSDP2 cast what a model returns to bfloat16: here that is a loss and sums over tokens."""
+        """Accelerate makes FSDP2 cast a model's outputs to bfloat16; here they are a loss and sums over tokens."""
         plugin: Any = getattr(self.accelerator.state, "fsdp_plugin", None)
         policy: Any = getattr(plugin, "mixed_precision_policy", None)
         if getattr(policy, "output_dtype", None) is not None:
@@ -146,7 +146,7 @@ class EMOTrainer(SFTTrainer):
         sums = self._take_sums("eval")
         if sums["tokens"]:
             means = self._means(sums)
-            # The Trainer's own is a mean over batches.
+            # The Trainer's own loss is a mean over batches.
             means["loss"] = sums["value"] / sums["tokens"] + self.router_aux_loss_coef * means.get("aux_loss", 0.0)
             output.metrics.update({f"{metric_key_prefix}_{name}": value for name, value in means.items()})
         return output
@@ -155,7 +155,7 @@ class EMOTrainer(SFTTrainer):
         if self.model.training:
             sums = self._take_sums("train")
             if sums["tokens"]:
-                # A single value each, so that SFTTrainer's own averaging over micro-batches leaves them as they are.
+                # A single value each, so that SFTTrainer's averaging over micro-batches does not change them.
                 self._metrics["train"] = {name: [value] for name, value in self._means(sums).items()}
             if sums["seen"]:
                 self._total_train_tokens += int(sums["seen"])
@@ -175,7 +175,7 @@ class EMOTrainer(SFTTrainer):
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         grad_norm = super()._get_grad_norm(model, grad_norm)
-        # Under fp16 the scaler meets an overflow by itself: it leaves the step out.
+        # Under fp16 the scaler handles an overflow itself, by skipping the step.
         if self.accelerator.scaler is None and not torch.isfinite(torch.as_tensor(grad_norm)):
             raise NonFiniteLossError(
                 f"training step {self.state.global_step + 1}: the loss is finite and its gradient is not; "
@@ -184,7 +184,7 @@ class EMOTrainer(SFTTrainer):
         return grad_norm
 
     def _take_sums(self, mode: str) -> dict[str, float]:
-        """What this mode has summed on all ranks, in one exchange; it begins anew."""
+        """The sums of this mode over all ranks, in one exchange; they restart at 0."""
         sums = self._sums[mode]
         zero = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         own = torch.stack([sums[name].to(zero) if name in sums else zero for name in SUMS])
@@ -207,9 +207,9 @@ class EMOTrainer(SFTTrainer):
         return means
 
     def _without_repeated_rows(self, labels: torch.Tensor) -> torch.Tensor:
-        """The labels of the rows that accelerate repeats to fill the last batch of all ranks, masked.
+        """The labels, with those rows masked that accelerate repeated to fill the last batch of all ranks.
 
-        The rule is gather_for_metrics': of the ranks' rows, one after another, the first `remainder` are real.
+        As in gather_for_metrics, the first `remainder` of the ranks' concatenated rows are real.
         """
         state = self.accelerator.gradient_state
         if self.accelerator.num_processes == 1 or not state.end_of_dataloader or state.remainder <= 0:

@@ -1,4 +1,4 @@
-"""Rough figures before the work: parameters, memory, time. Every one is an estimate and is printed as one."""
+"""Rough estimates before training: parameters, memory, time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from instruct.training.options import TrainingOptions
 from instruct.training.rows import unreachable_model
 
 GIB = 2**30
-# The share of a matrix product's speed that a whole training step reaches: low on a CPU, whose elementwise work and
-# LoRA's narrow products weigh more.
+# The fraction of a matrix product's speed that a whole training step reaches: low on a CPU, where elementwise work and
+# LoRA's narrow products take longer.
 STEP_EFFICIENCY = {"cpu": 0.15, "cuda": 0.4}
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What the estimates need to know of a model."""
+    """The sizes of a model that the estimates need."""
 
     parameters: int
     layers: int
@@ -28,21 +28,21 @@ class ModelShape:
 
 
 def check_gpu(config: TrainingOptions) -> None:
-    """Refuse a config that asks for a GPU on a machine without one."""
+    """Refuse a config that needs a GPU on a machine without one."""
     import torch
 
     if config.needs_gpu and not torch.cuda.is_available():
         raise InputError(
-            f"config {config.name}: needs a GPU and this machine has none; take --config demo, or set needs_gpu to "
-            "false to try it on the CPU all the same"
+            f"config {config.name}: needs a GPU and this machine has none; use --config demo, or set needs_gpu to "
+            "false to try it on the CPU anyway"
         )
 
 
 def model_shape(config: TrainingOptions) -> ModelShape:
-    """The base model's sizes, from its config alone: no weights are read.
+    """The base model's sizes, from its config; no weights are read.
 
     Raises:
-        InputError: the config cannot be had; a gated model's line says what to do.
+        InputError: the config cannot be loaded, or the model is not a causal language model.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -73,10 +73,10 @@ def model_shape(config: TrainingOptions) -> ModelShape:
 def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any) -> dict[str, float]:
     """Peak training memory by part, in GiB.
 
-    Activations: some 80 bytes a token, layer and hidden unit without recomputation (read off a LoRA step of
-    SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), the layers' inputs alone with it. The objective holds
-    two chunk x vocabulary buffers, whatever the batch; with a head that trains, also its float32 gradient and the
-    copy of it that a fixed transport cost keeps.
+    Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
+    SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and the layers' inputs only with it. The objective
+    needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32 gradient and the copy of
+    the head that a fixed transport cost keeps.
     """
     from instruct.objectives.linear import CHUNK_BYTES
 
@@ -86,22 +86,22 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any) -> di
     if config.lora:
         # A rank-r pair on each of the seven projections, in float32 with gradient and two Adam moments.
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
-        optimiser: float = trained * 16
+        optimizer: float = trained * 16
         head = 0
     else:
         # The gradient and two Adam moments, in the weights' own type.
-        optimiser = shape.parameters * 3 * width
+        optimizer = shape.parameters * 3 * width
         head = shape.vocabulary * shape.hidden
     return {
         "weights": shape.parameters * width / GIB,
-        "gradients and optimiser": optimiser / GIB,
+        "gradients and optimizer": optimizer / GIB,
         "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
         "objective": (2 * CHUNK_BYTES + head * (4 + width)) / GIB,
     }
 
 
 def available_gib() -> float:
-    """Memory that training may use: the first GPU's, or the machine's where there is none."""
+    """The free memory of the first GPU, or of the machine if it has no GPU, in GiB."""
     import psutil
     import torch
 
@@ -111,7 +111,7 @@ def available_gib() -> float:
 
 
 def matrix_flops() -> float:
-    """Multiply-adds x 2 a second of a bfloat16 matrix product here, measured in well under a second."""
+    """FLOP per second of a bfloat16 matrix product on this machine, measured in well under a second."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -125,7 +125,7 @@ def matrix_flops() -> float:
 
 
 def training_minutes(tokens: int, shape: ModelShape, lora: bool, flops: float) -> float:
-    """The time of one training over `tokens` tokens: 4 FLOP a parameter and token with frozen weights, else 6."""
+    """The minutes to train on `tokens` tokens: 4 FLOP per parameter and token with frozen weights, otherwise 6."""
     import torch
 
     efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]

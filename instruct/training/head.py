@@ -1,4 +1,4 @@
-"""Computing an objective inside the model's own forward, where DDP's hooks and FSDP's gathers see it."""
+"""Computing an objective inside the model's own forward, so that DDP's hooks and FSDP's gathers apply to it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from instruct.objectives import Objective, ObjectiveStatistics, TransportCost, l
 from instruct.training.nonfinite import NonFiniteBatchError, documents_of, find_non_finite
 
 ADAPTER_ON_HEAD = (
-    "an adapter on lm_head would never be trained: take lm_head out of its targets (target_modules, "
-    "target_parameters, ensure_weight_tying), or train the head whole (modules_to_save=['lm_head'])"
+    "an adapter on lm_head would never be trained: remove lm_head from its targets (target_modules, "
+    "target_parameters, ensure_weight_tying), or train the whole head (modules_to_save=['lm_head'])"
 )
 
 
@@ -36,11 +36,11 @@ class ObjectiveOutput(ModelOutput):
 def output_head(model: PreTrainedModel) -> nn.Module:
     """The linear layer from hidden states to the vocabulary.
 
-    PEFT may have wrapped it for `modules_to_save` or `trainable_token_indices`: the wrapper's `weight` is what the
-    adapter makes of the head.
+    PEFT may have wrapped it for `modules_to_save` or `trainable_token_indices`: the `weight` of the wrapper is the
+    trained one.
 
     Raises:
-        InputError: the model has none, is an encoder-decoder, has an adapter on it, or has it quantised.
+        InputError: the model has no head, is an encoder-decoder, or its head has an adapter or is quantized.
     """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -56,14 +56,14 @@ def output_head(model: PreTrainedModel) -> nn.Module:
         )
     if not head.weight.is_floating_point():
         raise InputError(
-            f"{name} has a quantised lm_head ({type(head).__name__}, {head.weight.dtype}): leave it out of the "
-            "quantisation (BitsAndBytesConfig(llm_int8_skip_modules=['lm_head']))"
+            f"{name} has a quantized lm_head ({type(head).__name__}, {head.weight.dtype}): exclude it from "
+            "quantization (BitsAndBytesConfig(llm_int8_skip_modules=['lm_head']))"
         )
     return head
 
 
 def logit_scale(config: Any) -> float:
-    """What the model multiplies its logits by (Cohere: logit_scale; Granite divides by logits_scaling)."""
+    """The factor of the model's logits (Cohere: logit_scale; Granite divides by logits_scaling)."""
     for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
         if getattr(config, name, None) is not None:
             return float(getattr(config, name))
@@ -74,14 +74,14 @@ def logit_scale(config: Any) -> float:
 
 
 def attach_objective(model: PreTrainedModel, objective: Objective, cost: TransportCost | None) -> None:
-    """Teach `model` a forward that returns the objective's loss: `model(..., labels=labels, objective_loss=True)`.
+    """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
-    Without `objective_loss` the forward is what it was, so generation is unchanged. The head and the backbone are
-    looked up at each call, since PEFT and FSDP replace them. Response tokens alone reach the head.
+    Without `objective_loss` the forward is unchanged, and so is generation. The head and the backbone are looked up at
+    each call because PEFT and FSDP replace them. Only response tokens reach the head.
 
     Args:
         model: the causal language model, unwrapped (not a PeftModel).
-        cost: the transport cost; None: the cosine over the live head.
+        cost: the transport cost; None: 1 - cosine of the current head's rows.
     """
     output_head(model)
     original_forward = model.forward
@@ -100,11 +100,11 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
         aux_loss = router_loss(self, backbone_output, kwargs)
 
         def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics]:
-            weight = head.weight  # once: PEFT's wrappers put it together at each access
+            weight = head.weight  # read once: PEFT's wrappers compute it at each access
             states, targets = states.to(weight.device), labels[:, 1:].to(weight.device)
             kind = states.device.type
             if torch.is_autocast_enabled(kind):
-                # What autocast would do to the head's own product; the residual stream may be in float32.
+                # As autocast would for the head's own product; the residual stream may be in float32.
                 states = states.to(torch.get_autocast_dtype(kind))
             compute = functools.partial(
                 linear_objective_loss,
@@ -130,18 +130,18 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
     model.forward = types.MethodType(forward, model)
 
 
-@torch.compiler.disable  # its shapes are those of a batch's response tokens: compiled, it would be so for every batch
+@torch.compiler.disable  # its shapes depend on the number of response tokens: it would recompile for every batch
 def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], states: torch.Tensor) -> Any:
-    """`function(states)`, called in the place of the forward of the head's own linear layer.
+    """`function(states)`, called in place of the forward of the head's own linear layer.
 
     FSDP and ZeRO-3 gather a head's weight in the hooks around its forward and reduce its gradient in those around its
-    backward. Whoever reads the weight elsewhere finds a shard of it, and leaves a gradient that nobody reduces.
+    backward. Outside of them the weight is only a shard, and its gradient is never reduced.
     """
-    if isinstance(head, TrainableTokensWrapper):  # it calls no layer of its own; refused where it would be sharded
+    if isinstance(head, TrainableTokensWrapper):  # it has no layer of its own; it is refused if sharded
         return function(states)
     layers = [module for module in head.modules() if not any(module.children())]
-    replaced = [layer.__dict__.get("forward") for layer in layers]  # accelerate's hooks for `device_map` stand there
-    for layer in layers:  # of PEFT's two, the active one is called
+    replaced = [layer.__dict__.get("forward") for layer in layers]  # accelerate's hooks for `device_map` are there
+    for layer in layers:  # of PEFT's two layers the active one is called
         layer.forward = function
     try:
         return head(states)
@@ -153,7 +153,7 @@ def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], st
 
 
 def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> torch.Tensor | None:
-    """The load-balancing loss of a mixture-of-experts model, unweighted; None where its config asks for none."""
+    """The load-balancing loss of a mixture-of-experts model, unweighted; None if its config does not request it."""
     config = model.config.get_text_config()
     if not getattr(config, "output_router_logits", False):
         return None

@@ -1,4 +1,4 @@
-"""README.md of an adapter."""
+"""The model card of a trained system."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from instruct.training.options import TrainingOptions
 
 
 def model_card(config: TrainingOptions, name: str, counts: dict[str, int]) -> str:
-    """README.md of an adapter: what it is, from what it was made, how to load it.
+    """README.md of a trained system: its base model, objective, data and hyperparameters.
 
     Args:
         name: the system in the experiment.
-        counts: rows by what became of them, of `encode_rows`.
+        counts: the number of rows by status, see `EncodedRows`.
     """
     from instruct.training.emo_config import COSTS
 
@@ -37,8 +37,8 @@ tags: [instruct, sft, {system.objective}{", lora" if config.lora else ""}]
 # {config.name}/{name}
 
 {config.model.name} instruction-tuned with the objective **{system.objective}**{choice} on the response tokens of
-`{data}`: {counts["kept"]} rows in full, {counts["truncated"]} truncated, {counts["empty"]} empty and
-{counts["fully_masked"]} without a response token within the length left out.
+`{data}`: {counts["kept"]} complete rows and {counts["truncated"]} truncated ones. Left out: {counts["empty"]} with an
+empty response and {counts["fully_masked"]} without a response token within the maximum length.
 
 ## Training
 

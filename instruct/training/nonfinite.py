@@ -1,4 +1,4 @@
-"""Stopping at a loss that is no number: which step, which rows of the batch, and what went wrong in them."""
+"""Reporting a NaN or infinite loss: the step, the rows of the batch, and the first statistic that is not finite."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from instruct.errors import InstructError
 from instruct.objectives import ObjectiveStatistics
 
-# In the order in which one makes the next non-finite.
+# In the order in which a non-finite value propagates.
 STATISTICS = ("hidden states", "ce", "cost", "error_norm", "ratio", "value")
 SHOWN_ROWS = 3
 SHOWN_CHARACTERS = 60
 
 
 class NonFiniteLossError(InstructError, FloatingPointError):
-    """The loss or the gradient is NaN or infinite: training on would ruin the weights. Exit code 1."""
+    """The loss or the gradient is NaN or infinite, and another step would ruin the weights. Exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is not finite, and in which documents."""
+    """The statistic that is not finite, and the documents in which it is not."""
 
     statistic: str
     documents: list[Document]
 
 
 class NonFiniteBatchError(Exception):
-    """Raised inside the model's forward, where the states are at hand; the trainer adds step and rows."""
+    """Raised inside the model's forward, which has the states; the trainer adds step and rows."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(f"{finding.statistic} not finite")
@@ -48,7 +48,7 @@ class NonFiniteBatchError(Exception):
 
 
 def documents_of(labels: Tensor, inputs: dict[str, Any]) -> list[Document]:
-    """The documents of a batch: its rows without padding, or the packed rows that `position_ids` tell apart."""
+    """The documents of a batch: its rows without padding, or the documents of packed rows, from `position_ids`."""
     rows, length = labels.shape
     positions = inputs.get("position_ids")
     found = []
@@ -68,12 +68,12 @@ def find_non_finite(
     documents: Iterable[Document],
     compute: Callable[[Tensor, Tensor], ObjectiveStatistics],
 ) -> Finding:
-    """The first statistic that is not finite, and the documents with one: each is computed by itself.
+    """The first statistic that is not finite and the documents that have one; each is computed separately.
 
     Args:
-        states: (rows, length, hidden), each predicting the target at its place.
-        targets: (rows, length), -100 where nothing is trained.
-        compute: the statistics of some states and their targets.
+        states: (rows, length, hidden), each predicting the target at the same position.
+        targets: (rows, length), -100 at untrained positions.
+        compute: returns the statistics of some states and their targets.
     """
     wrong: dict[str, list[Document]] = {name: [] for name in STATISTICS}
     for document in documents:
@@ -107,7 +107,7 @@ def non_finite_parameter(model: nn.Module) -> str | None:
 
 
 def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
-    """Where a prepared data set holds these tokens: "row 3", or "row 3, document 2" of a packed one, from 0."""
+    """The place of these tokens in a prepared data set: "row 3", or "row 3, document 2" if packed; counted from 0."""
     if not hasattr(dataset, "__len__") or "input_ids" not in (getattr(dataset, "column_names", None) or []):
         return None
     for index, row in enumerate(dataset):
@@ -125,20 +125,20 @@ def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
 def non_finite_line(
     finding: Finding, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
 ) -> str:
-    """One line for the user: step, statistic, rows with their first words (control characters escaped), remedy."""
+    """The error message: step, statistic, rows with their first words (control characters escaped), remedy."""
     rows = []
     for document in finding.documents[:SHOWN_ROWS]:
         tokens = inputs["input_ids"][document.row, document.first : document.end].tolist()
-        # repr() escapes what is not printable: the text is data, and goes to a terminal.
+        # The text is data and goes to a terminal: repr() escapes what is not printable.
         words = repr(tokenizer.decode(tokens)[:SHOWN_CHARACTERS])
         rows.append(f"{place_in_dataset(dataset, tokens) or f'row {document.row} of the batch'}: {words}")
     more = len(finding.documents) - len(rows)
     where = "; ".join(rows) + (f"; and {more} more" if more > 0 else "")
     parameter = non_finite_parameter(model)
     if parameter is not None:
-        remedy = f"parameter {parameter} is not finite either: an earlier step broke it; lower learning_rate"
+        remedy = f"parameter {parameter} is not finite either, because of an earlier step; lower learning_rate"
     elif finding.statistic == "hidden states":
-        remedy = "the model overflows on them: look at these rows, lower learning_rate, or train in bfloat16 or float32"
+        remedy = "the model overflows: check these rows, lower learning_rate, or train in bfloat16 or float32"
     else:
-        remedy = "look at these rows, or lower learning_rate"
+        remedy = "check these rows, or lower learning_rate"
     return f"{when}: the loss is not finite (first: {finding.statistic}) in {where or 'the batch'}; {remedy}"

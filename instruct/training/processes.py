@@ -1,4 +1,4 @@
-"""Several processes that train one model (`accelerate launch`): all train, the main one decides and writes."""
+"""Training on several processes (`accelerate launch`): all of them train, the main one decides and writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def from_main(function: Callable[[], Any]) -> Any:
-    """What `function()` returns on the main process, on every process; the others wait and do not call it."""
+    """The result of calling `function` on the main process only, returned on every process."""
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
@@ -16,7 +16,7 @@ def from_main(function: Callable[[], Any]) -> Any:
 
 
 def save_whole(trainer: Any, folder: Path) -> None:
-    """Save the trained weights as one process would; every process has to call it, the main one writes."""
-    if trainer.is_fsdp_enabled:  # shards are for checkpoints
+    """Save the trained weights unsharded. Every process has to call this; the main one writes."""
+    if trainer.is_fsdp_enabled:  # sharded weights are for checkpoints
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(folder))

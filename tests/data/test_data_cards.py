@@ -82,9 +82,7 @@ def test_files_of_a_card_are_beside_it_wherever_one_stands(
 
 
 def test_an_evaluation_card_is_not_trained_on() -> None:
-    with pytest.raises(
-        InputError, match=r"card starter_eval: its rows are to be answered \(purpose: eval\); name a tr"
-    ):
+    with pytest.raises(InputError, match=r"card starter_eval: is an evaluation set; name a tr"):
         load_rows(load_dataset_card("starter_eval"))
 
 
@@ -93,12 +91,12 @@ WRONG = [
     (GOOD.replace("format", "fromat"), "the key 'format' is missing; add it"),
     (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
     (GOOD.replace("alpaca", "alpacca"), "format: Input should be 'alpaca', 'sharegpt', 'messages' or 'prompt_com"),
-    (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give either hub (a data set's id) or files (a list)"),
-    (GOOD.replace("{files", "{hub: a/b, files"), "source: give either hub (a data set's id) or files (a list)"),
-    (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split belongs to a hub source; remove it"),
+    (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give exactly one of hub (a data set's id) and files (a list)"),
+    (GOOD.replace("{files", "{hub: a/b, files"), "source: give exactly one of hub (a data set's id) and files"),
+    (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split requires hub; remove it"),
     (GOOD.replace("[a.jsonl]", "[]"), "source.files: List should have at least 1 item"),
-    (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline belongs to an evaluation card; remove it"),
-    (GOOD.replace("train", "eval") + "column: data\n", "(top level): an evaluation card has format: alpaca and no col"),
+    (GOOD + "baseline: {files: [b.json]}\n", "(top level): baseline is for evaluation cards; remove it"),
+    (GOOD.replace("train", "eval") + "column: data\n", "(top level): an evaluation card needs format: alpaca and"),
 ]
 
 

@@ -62,7 +62,7 @@ WRONG = [
     ([row("a?"), row("b?", generator=3)], "row 2: generator: must be text (given: 3); write a string"),
     ([row("a?", instruction=["a"])], "row 1: instruction: must be text (given: ['a']); write a string"),
     ([row("a?"), row(" ")], "row 2: instruction: is empty; write a prompt or remove the row"),
-    ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' stands already in row 1; remove one of them"),
+    ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' is already in row 1; remove one of them"),
     ([row("a?"), ["b?"]], "row 2: is a JSON array, not an object; write"),
 ]
 
@@ -79,7 +79,7 @@ def test_wrong_answers_are_refused_with_the_row(content: Any, message: str, writ
 
 
 def test_answers_that_are_not_json_or_not_there_are_refused(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(InputError, match=r"bad.json, line 1: is not JSON \(Expecting value\); mend that line"):
+    with pytest.raises(InputError, match=r"bad.json, line 1: is not JSON \(Expecting value\); fix that line"):
         load_answers(write("bad.json", "[nothing"))
     with pytest.raises(InputError, match=r"no.json: no such file; give the path"):
         load_answers(tmp_path / "no.json")
@@ -91,7 +91,7 @@ def test_files_may_hold_prompts_alone(write: Write) -> None:
     assert found.prompts == [EvalPrompt("a?", "starter_eval"), EvalPrompt("b?", "two")]
     assert (found.baseline, found.baseline_name) == (None, None)
     again = write("again.jsonl", [{"instruction": "b?"}])
-    with pytest.raises(InputError, match=rf"again.jsonl, row 1: instruction: 'b\?' stands already in {file}, row 2; "):
+    with pytest.raises(InputError, match=rf"again.jsonl, row 1: instruction: 'b\?' is already in {file}, row 2; "):
         load_eval_set("starter_eval", files=[file, again])
 
 
@@ -107,15 +107,11 @@ def test_a_baseline_of_its_own_is_joined_by_instruction(write: Write, tmp_path: 
     answers = write("answers.json", [row("b?")])
     with pytest.raises(InputError) as error:
         load_eval_set(card)
-    assert str(error.value) == (
-        f"{answers}: has no answer to 'a?' of mine; give the baseline's answers to these prompts"
-    )
+    assert str(error.value) == (f"{answers}: has no answer to 'a?' of mine; use a baseline that answers every prompt")
 
 
 def test_a_training_card_is_no_evaluation_set() -> None:
-    with pytest.raises(
-        InputError, match=r"card starter: its rows are to be trained on \(purpose: train\); name an eval"
-    ):
+    with pytest.raises(InputError, match=r"card starter: is a training set; name an eval"):
         load_eval_set("starter")
 
 

@@ -131,9 +131,7 @@ def test_a_row_without_a_response_is_counted_and_left_out(format: str, row: Any,
     assert found.sources == [f"{file}:1", f"{file}:3"]
     with pytest.raises(InputError) as error:
         load_rows(None, files=[write("empty.jsonl", [SAME_ROW[format] | row, SAME_ROW[format] | row])])
-    assert str(error.value).endswith(
-        "empty.jsonl: every response of its 2 rows is empty; fill in the responses or give other files"
-    )
+    assert str(error.value).endswith("empty.jsonl: all 2 responses are empty; fill them in or give other files")
 
 
 REFUSED = [
@@ -141,18 +139,22 @@ REFUSED = [
         {"instructions": "Go.", "input": "", "output": "ok"},
         "alpaca",
         "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
-        "rename the column or give the right format",
+        "rename the column or set the right format",
     ),
     (
         {"instruction": "Go.", "input": "", "xyz": "ok"},
         "alpaca",
-        "no column 'output' (columns: instruction, input, xyz); rename the column or give the right format",
+        "no column 'output' (columns: instruction, input, xyz); rename the column or set the right format",
     ),
     ({"instruction": 7, "output": "ok"}, "alpaca", "instruction: must be text (given: 7); write a string"),
     ({"instruction": None, "output": "ok"}, "alpaca", "instruction: must be text (given: None); write a string"),
     ({"instruction": "Go.", "input": ["a"], "output": "ok"}, "alpaca", "input: must be text (given: ['a']); write a"),
     ({"instruction": "Go.", "output": 1.5}, "alpaca", "output: must be text (given: 1.5); write a string"),
-    ({"instruction": "\ud800", "output": "ok"}, "alpaca", "instruction: holds half a surrogate pair; write whole char"),
+    (
+        {"instruction": "\ud800", "output": "ok"},
+        "alpaca",
+        "instruction: has half a surrogate pair; write complete char",
+    ),
     ({"conversations": "hi"}, "sharegpt", "conversations: must be a list of turns (given: 'hi')"),
     ({"conversations": ["hi"]}, "sharegpt", "conversations[0]: must be a mapping with from and value (given: 'hi')"),
     ({"conversations": [{"role": "user"}]}, "sharegpt", "conversations[0]: no key 'from' (keys: role); rename the key"),
@@ -171,7 +173,7 @@ REFUSED = [
         "messages",
         "messages[0].content: must be text (given: [{'type': 'text'}]); write a string",
     ),
-    ({"messages": assistant("x")}, "messages", "messages[0].content: no turn stands before the answer; remove the row"),
+    ({"messages": assistant("x")}, "messages", "messages[0].content: no turn before the answer; remove the row"),
     (
         {"prompt": "Go.", "completion": [*user("x"), *assistant("y")]},
         "prompt_completion",
@@ -200,8 +202,8 @@ def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -
     with pytest.raises(InputError) as error:
         to_row(RawRow("my.jsonl", 2, {"messages": [*before, *assistant("d")]}), "messages", "alpaca")
     assert str(error.value) == (
-        f"my.jsonl, row 2: the turns before the answer ({roles}) do not fit the alpaca template, which holds one "
-        "request; set template: chat"
+        f"my.jsonl, row 2: the turns before the answer ({roles}) do not fit the alpaca template, which takes a "
+        "single request; set template: chat"
     )
 
 
@@ -209,7 +211,7 @@ def test_columns_of_no_format_are_named() -> None:
     with pytest.raises(InputError) as error:
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
     assert str(error.value) == (
-        "my.jsonl, row 1: columns question, answer fit no format (alpaca: instruction, output; sharegpt: "
+        "my.jsonl, row 1: columns question, answer match no format (alpaca: instruction, output; sharegpt: "
         "conversations; messages: messages; prompt_completion: prompt, completion); rename them"
     )
 

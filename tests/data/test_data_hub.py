@@ -80,7 +80,7 @@ def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
     assert [row["completion"] for row in rows] == ["3", "Hello!"]
     assert counts["read"] == 3
     assert load(hub, tmp_path, TRAIN.format(more="") + "column: date\n") == (
-        "me/rows, row 1: no column 'date' (columns: data); mend the card's column"
+        "me/rows, row 1: no column 'date' (columns: data); fix the card's column"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_pinned_revision_and_a_split_are_asked_for(hub: Any, tmp_path: Path) -
     assert len(rows) == 1
     error = load(hub, tmp_path, TRAIN.format(more=", split: dev"))
     assert error.startswith("data set me/rows: has no split 'dev' (Unknown split")
-    assert error.endswith("mend the card's source.split")
+    assert error.endswith("fix the card's source.split")
     assert load(hub, tmp_path, TRAIN.format(more=", revision: v9")).startswith(
         "data set me/rows: not found at revision 'v9'; check the card's source"
     )

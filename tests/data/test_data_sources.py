@@ -80,7 +80,7 @@ def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path: Path, write: Wri
     nested = write_parquet(tmp_path / "nested.parquet", [{"data": row} for row in ROWS])
     flat = write("flat.jsonl", ROWS)
     assert load_rows(card, files=[nested]).rows == load_rows(card, files=[flat]).rows
-    with pytest.raises(InputError, match="row 1: data: must be a mapping; mend the card's column"):
+    with pytest.raises(InputError, match="row 1: data: must be a mapping; fix the card's column"):
         load_rows(card, files=[write("text.jsonl", [{"data": "x"}])])
 
 
@@ -95,20 +95,20 @@ UNREADABLE = [
         LINE.encode() + b'{"a": "\xe9"}\n',
         "latin.jsonl, row 2: is not UTF-8 text; save the file as UTF-8",
     ),
-    ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); mend that line"),
+    ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
     ("text.json", '"hello"', "text.json, row 1: is a JSON string, not an object; write"),
     ("latin.json", b'[{"a": "\xe9"}]', "latin.json: is not UTF-8 text; save the file as UTF-8"),
-    ("empty.json", "", "empty.json: holds no rows; give a file with at least one"),
-    ("none.json", "[]", "none.json: holds no rows; give a file with at least one"),
-    ("empty.jsonl", "\n\n", "empty.jsonl: holds no rows; give a file with at least one"),
-    ("head.csv", "instruction,output\n", "head.csv: holds no rows; give a file with at least one"),
-    ("short.csv", "instruction,output\na,b\nc\n", "short.csv, row 2: has not the 2 fields of the header; quote the"),
-    ("long.csv", "instruction,output\na,b,c\n", "long.csv, row 1: has not the 2 fields of the header; quote the"),
+    ("empty.json", "", "empty.json: has no rows; give a file with at least one"),
+    ("none.json", "[]", "none.json: has no rows; give a file with at least one"),
+    ("empty.jsonl", "\n\n", "empty.jsonl: has no rows; give a file with at least one"),
+    ("head.csv", "instruction,output\n", "head.csv: has no rows; give a file with at least one"),
+    ("short.csv", "instruction,output\na,b\nc\n", "short.csv, row 2: must have the 2 fields of the header; quote"),
+    ("long.csv", "instruction,output\na,b,c\n", "long.csv, row 1: must have the 2 fields of the header; quote"),
     (
         "quote.csv",
         'instruction,output\na,"b\n',
-        "quote.csv, row 1: is not CSV (unexpected end of data); mend its quotes",
+        "quote.csv, row 1: is not CSV (unexpected end of data); fix its quotes",
     ),
     ("latin.csv", b"instruction,output\na,b\n\xe9,c\n", "latin.csv: is not UTF-8 text; save the file as UTF-8"),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="is a folder; give the files inside it"):
         load_rows(None, files=[str(tmp_path)])
-    with pytest.raises(InputError, match="neither a card nor files"):
+    with pytest.raises(InputError, match="no card and no files"):
         load_rows(None)
 
 

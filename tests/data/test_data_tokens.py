@@ -180,21 +180,21 @@ REFUSED = [
     (None, "the tokenizer has no chat template; set template: alpaca"),
     (
         "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
-        "the tokenizer's chat template has no response part: the answer is not in what it renders; mend its",
+        "the tokenizer's chat template does not render the answer; fix its",
     ),
     (
         "{{ messages | length }}" + CHATML,
-        "the tokenizer's chat template rewrites the prompt when the answer is there; mend its chat_template or set",
+        "the tokenizer's chat template changes the prompt when an answer follows; fix its chat_template or set",
     ),
     (
         CHATML.replace("<|im_end|>", ""),
-        "the tokenizer's chat template ends an answer with no special token, so a model could not learn to stop; mend",
+        "the tokenizer's chat template ends an answer without a special token, so the model could not learn to stop",
     ),
     (
         "{{ raise_exception('No systems\n here') }}",
-        "the tokenizer's chat template refuses this chat (No systems here); mend the row or set template: alpaca",
+        "the tokenizer's chat template rejects this chat (No systems here); fix the row or set template: alpaca",
     ),
-    ("{% if %}", "the tokenizer's chat template refuses this chat ("),
+    ("{% if %}", "the tokenizer's chat template rejects this chat ("),
 ]
 
 
@@ -214,18 +214,18 @@ def test_a_template_that_rewrites_some_row_is_refused_with_the_row(write: Write)
     with pytest.raises(InputError) as error:
         encode_rows(small_tokenizer(cuts), rows, 100)
     assert str(error.value) == (
-        f"{rows.sources[1]}: the tokenizer's chat template rewrites the answer of this row; mend its chat_template or "
+        f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix its chat_template or "
         "the row, or set template: alpaca"
     )
     forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML
     chats[1]["messages"] = [*USER, {"role": "assistant", "content": "hello"}, *chats[0]["messages"]]
     rows = load_rows(None, files=[write("turns.jsonl", chats)])
-    with pytest.raises(InputError, match="rewrites the prompt of this row"):
+    with pytest.raises(InputError, match="changes the prompt of this row"):
         encode_rows(small_tokenizer(forgets), rows, 100)
 
 
 def test_no_end_token_is_refused() -> None:
-    with pytest.raises(InputError, match="the tokenizer has no end token, so a model could not learn to stop"):
+    with pytest.raises(InputError, match="the tokenizer has no end token, so the model could not learn to stop"):
         encode_row(small_tokenizer(eos=None), PLAIN, None)
     # A chat template brings its own.
     assert responses(small_tokenizer(eos=None), HELLO) == "hello there<|im_end|>"

@@ -189,7 +189,7 @@ def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "adapter_config.json").write_text("{}")
     calls: list[tuple[str, Systems, list[EvalPrompt], GenerationConfig, str]] = [
-        (str(tmp_path / "none"), {"base": None}, PROMPTS, CONFIG, "no model folder"),
+        (str(tmp_path / "none"), {"base": None}, PROMPTS, CONFIG, "not a model folder"),
         (str(tmp_path), {"base": None}, PROMPTS, CONFIG, "no config.json"),
         (str(torn), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
         (str(other), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),

@@ -190,7 +190,7 @@ def test_an_unknown_judge_names_the_nearest_cards_and_annotators():
         load_judge_card("pandalmm")
     with pytest.raises(InputError, match=r"nearest: .*alpaca_eval_gpt4_fn"):
         load_judge_card("alpaca_eval_gpt4_fm")
-    with pytest.raises(InputError, match=r"no/such\.yaml: no such card file"):
+    with pytest.raises(InputError, match=r"no/such\.yaml: no such file"):
         load_judge_card("no/such.yaml")
 
 
@@ -308,4 +308,4 @@ def test_the_listing_says_who_judges_and_how_far_it_agrees_with_people(folder, c
     ) in listed
     assert "broken\n  judges/broken/judge.yaml: " in listed
     assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in listed
-    assert "also by name: the annotators of the alpaca-eval package, such as alpaca_eval_gpt4_turbo_fn" in listed
+    assert "annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn" in listed

@@ -125,7 +125,7 @@ def test_another_vocabulary_is_refused():
     with pytest.raises(ValueError, match=f"cost table has 80 rows, the head {VOCABULARY}"):
         linear_objective_loss(hidden, head, torch.tensor([0, 1]), EMO(), CosineCost(table(rows=80)))
     for rows in (2_000, 10):
-        with pytest.raises(ValueError, match=f"cost table has {rows} rows, the head 1000: .* another tokenizer"):
+        with pytest.raises(ValueError, match=f"cost table has {rows} rows, the head 1000: .* different tokenizers"):
             CosineCost(table(rows=rows), vocabulary=1_000)
 
 
@@ -133,7 +133,7 @@ def test_another_vocabulary_is_refused():
     "wrong", [torch.zeros(4, dtype=torch.int8), torch.zeros(4, 4, dtype=torch.int8), torch.zeros(4)]
 )
 def test_what_is_no_table_is_refused(wrong):
-    with pytest.raises(ValueError, match="matrix of floating-point numbers"):
+    with pytest.raises(ValueError, match="floating-point matrix"):
         CosineCost(wrong)
 
 
@@ -182,7 +182,7 @@ def test_emo_with_a_numeric_cost_equals_the_reference(objective):
 
 
 def test_among_numbers_alone_the_expected_cost_is_the_number_token_loss():
-    """Theirs renormalises over the number tokens; where there are no others the two are one, up to the scale."""
+    """Theirs renormalizes over the number tokens; where there are no others the two are one, up to the scale."""
     values = torch.tensor([0.0, 1.0, 2.0, 5.0, 9.0])
     logits = table(rows=6, width=5, seed=4)
     labels = torch.tensor([0, 1, 2, 3, 4, 2])
@@ -196,8 +196,8 @@ def test_among_numbers_alone_the_expected_cost_is_the_number_token_loss():
     ("values", "message"),
     [
         (torch.arange(VOCABULARY + 1.0), "number values for 83 tokens"),
-        (torch.full((VOCABULARY,), math.nan), "no two tokens with different numbers"),
-        (torch.full((VOCABULARY,), 3.0), "no two tokens with different numbers"),
+        (torch.full((VOCABULARY,), math.nan), "fewer than two tokens with different numbers"),
+        (torch.full((VOCABULARY,), 3.0), "fewer than two tokens with different numbers"),
     ],
     ids=["too-many", "no-number", "one-number"],
 )
@@ -277,30 +277,30 @@ def broken_index(tmp_path: Path) -> Path:
     ("make", "message"),
     [
         (lambda folder: folder / "none.safetensors", "none.safetensors: no such file"),
-        (pickled, "table.pt: no safetensors file .*save_file"),
+        (pickled, "table.pt: not a safetensors file .*save_file"),
         (lambda folder: folder, "no model.safetensors; give a model folder"),
-        (broken_index, "index.json: no index of weights"),
-        (lambda folder: folder_with(folder, {"x": table()}), "neither lm_head nor input embedding"),
+        (broken_index, "index.json: not a weight index"),
+        (lambda folder: folder_with(folder, {"x": table()}), "no lm_head and no input embedding"),
         (
             lambda folder: folder_with(folder, {"a.embed_tokens.weight": table(), "b.embed_tokens.weight": table()}),
             "several heads .a.embed_tokens.weight, b.embed_tokens.weight.",
         ),
         (
             lambda folder: folder_with(folder, {"a": table(), "b": table()}) / "model.safetensors",
-            "2 matrices where one is the cost table; name it as model.safetensors:NAME",
+            "has 2 matrices; name the cost table as model.safetensors:NAME",
         ),
         (
             lambda folder: f"{folder_with(folder, {'a': table()})}/model.safetensors:b",
-            "no tensor 'b'; it holds a",
+            "no tensor 'b'; it has a",
         ),
-        (lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3)}), "no cost table; save a matrix"),
+        (lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3)}), "is not a cost table; save a matrix"),
         (
             lambda folder: folder_with(folder, {"lm_head.weight": torch.ones(3, 3, dtype=torch.int8)}),
-            "I8 .3, 3. is no cost table",
+            "I8 .3, 3. is not a cost table",
         ),
         (
             lambda folder: folder_with(folder, {"lm_head.weight": torch.tensor([[1.0, math.nan]])}),
-            "values that are not finite",
+            "NaN or infinite values",
         ),
     ],
 )  # fmt: skip

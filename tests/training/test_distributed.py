@@ -153,11 +153,11 @@ def test_statistics_keep_their_precision_where_fsdp_computes_in_bfloat16(one_pro
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("ddp-average_tokens_across_devices", "average_tokens_across_devices=False gives a token the more weight"),
-        ("fsdp2-trainable_token_indices", "trainable_token_indices does not go with FSDP"),
+        ("ddp-average_tokens_across_devices", "average_tokens_across_devices=False would weight tokens differently"),
+        ("fsdp2-trainable_token_indices", "trainable_token_indices does not work with FSDP"),
     ],
 )
-def test_what_cannot_be_right_on_several_processes_is_refused(two_processes, file, message):
+def test_unsupported_arguments_on_several_processes_are_refused(two_processes, file, message):
     assert message in torch.load(two_processes / f"{file}.pt")
 
 
@@ -210,7 +210,7 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     assert "continue without `accelerate launch`: python" in log
 
 
-def test_a_checkpoint_of_another_number_of_processes_is_passed_over(tmp_path):
+def test_a_checkpoint_of_a_different_number_of_processes_is_discarded(tmp_path):
     for step, files in [(2, ["rng_state.pth"]), (4, ["rng_state_0.pth", "rng_state_1.pth"])]:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()

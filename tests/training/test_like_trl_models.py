@@ -97,7 +97,7 @@ def test_qlora(tmp_path, peft_config):
     emo.train()
     ce = [entry["ce"] for entry in emo.state.log_history if "ce" in entry]
     assert ce[-1] < ce[0]
-    with pytest.raises(InputError, match=r"quantised lm_head \(Linear4bit, torch\.uint8\)"):
+    with pytest.raises(InputError, match=r"quantized lm_head \(Linear4bit, torch\.uint8\)"):
         make_trainer(tmp_path / "head", make(llm_int8_skip_modules=["none"]), peft_config=lora())
 
 

@@ -193,7 +193,7 @@ def test_the_statistic_that_went_wrong_first_is_named(tmp_path):
     cost = CosineCost(torch.randn(64, 8))
     cost.table[7] = float("inf")
     attach_objective(trainer.model, EMO(), cost)
-    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: cost\) in row \d: .*; look at these rows"):
+    with pytest.raises(NonFiniteLossError, match=r"step 1: .*\(first: cost\) in row \d: .*; check these rows"):
         trainer.train()
 
 

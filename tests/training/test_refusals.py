@@ -19,10 +19,10 @@ from instruct.training.head import output_head
     ("arguments", "message"),
     [
         ({"label_smoothing_factor": 0.1}, "label_smoothing_factor .* set it to 0"),
-        ({"loss_type": "dft"}, "loss_type='dft' .* choose by `objective`"),
+        ({"loss_type": "dft"}, "loss_type='dft' .* set `objective`"),
         (
             {"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": True}},
-            "fused_linear_cross_entropy .* take it out of liger_kernel_config",
+            "fused_linear_cross_entropy .* remove it from liger_kernel_config",
         ),
     ],
     ids=["label-smoothing", "loss-type", "liger"],
@@ -34,7 +34,7 @@ def test_an_argument_that_would_replace_the_objective(tmp_path, arguments, messa
 
 @pytest.mark.filterwarnings("ignore:.compute_loss_func. is deprecated:FutureWarning")  # TRL says so before
 def test_a_custom_loss_function(tmp_path):
-    with pytest.raises(ValueError, match="compute_loss_func would replace the objective; leave it out"):
+    with pytest.raises(ValueError, match="compute_loss_func would replace the objective; drop it"):
         make_trainer(tmp_path, compute_loss_func=lambda outputs, labels, num_items_in_batch: outputs.logits.sum())
 
 
@@ -79,7 +79,7 @@ def test_an_adapter_on_the_head(tmp_path, tied, peft_config):
 
 
 def test_an_adapter_injected_by_transformers_itself(tmp_path):
-    """Such a model is no PeftModel, and TRL would train without the adapter."""
+    """Such a model is not a PeftModel, and TRL would train without the adapter."""
     model = tiny_model(tied=False)
     model.add_adapter(LoraConfig(r=2, target_modules=["lm_head"]))
     with pytest.raises(InputError, match="an adapter on lm_head"):
@@ -97,11 +97,11 @@ def test_an_encoder_decoder():
         output_head(T5ForConditionalGeneration(config))
 
 
-def test_a_quantised_head():
-    """bitsandbytes keeps integers under `weight`; it leaves the head out unless it is told otherwise."""
+def test_a_quantized_head():
+    """bitsandbytes keeps integers under `weight`; by default it does not quantize the head."""
     model = tiny_model(tied=False)
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(64, 32, dtype=torch.int8), requires_grad=False)
-    with pytest.raises(InputError, match=r"quantised lm_head \(Linear, torch.int8\): .*llm_int8_skip_modules"):
+    with pytest.raises(InputError, match=r"quantized lm_head \(Linear, torch.int8\): .*llm_int8_skip_modules"):
         output_head(model)
 
 
@@ -113,9 +113,9 @@ def test_a_quantised_head():
         ({"objective": "tailr", "tailr_variant": "x"}, "unknown TaiLr variant 'x'; use paper or official"),
         ({"objective": "ent", "ent_threshold": 3.0}, "threshold is 3.0"),
         ({"objective": "goldfish", "goldfish_k": 1}, "goldfish_k is 1 .* at least 2"),
-        ({"transport_cost": "adaptativ"}, "'adaptativ' is no such file or folder; use fixed, adaptive, numeric"),
+        ({"transport_cost": "adaptativ"}, "'adaptativ': no such file or folder; use fixed, adaptive, numeric"),
     ],
 )
-def test_a_config_that_says_nothing(tmp_path, arguments, message):
+def test_an_invalid_value_in_the_config(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments)
