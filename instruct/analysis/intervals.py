@@ -14,7 +14,7 @@ SEED = 0
 _Z = NormalDist().inv_cdf(0.975)
 # Rows times resamples at once: 32 MB of indices.
 _AT_ONCE = 4_000_000
-# Up to so many distinct values their counts are drawn, beyond it the rows: the same distribution, and faster.
+# With at most this many distinct values their counts are resampled instead of rows: the same distribution, faster.
 _FEW_VALUES = 16
 
 

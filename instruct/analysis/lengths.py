@@ -1,4 +1,4 @@
-"""How far verdicts go with the length of answers: win rate by difference, and as if the answers had one length."""
+"""Verdicts and answer length: the win rate by length difference, and at equal length."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def length_figures(
 
 
 def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
-    """Five bins of about as many pairs each, cut at the quintiles of the difference; fewer where these coincide.
+    """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide.
 
     The intervals are by the rule of the win rate (intervals.win_rate_interval).
     """
@@ -64,10 +64,10 @@ def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) ->
 
 
 def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> LengthAdjusted:
-    """The win rate were both answers of one length, by the MODEL.
+    """The win rate if both answers had the same length, by the MODEL.
 
     AlpacaEval's length term, for any judge and without its instruction difficulties and its regularisation: an
-    unpenalised regression of this comparison alone. It is not the leaderboard's length-controlled rate.
+    unpenalized regression on this comparison only. It is not the leaderboard's length-controlled rate.
 
     Source: Dubois et al., Length-Controlled AlpacaEval (arXiv 2404.04475), equation 2, for the term; Papke and
     Wooldridge, Journal of Applied Econometrics 11 (1996), for scores between 0 and 1 and their covariance. Equal to
@@ -120,7 +120,7 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
 
 
 def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | None:
-    """Why the model has no finite estimate."""
+    """Why the model has no finite estimate; None if it has one."""
     if len(scores) < LEAST_PAIRS:
         return f"fewer than {LEAST_PAIRS} pairs"
     if len(np.unique(difference)) == 1:
@@ -128,9 +128,9 @@ def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | 
     won, lost = difference[scores > 0], difference[scores < 1]  # a tie is half of both
     if not len(won) or not len(lost):
         return "all verdicts are the same"
-    # With one term a maximum exists just where neither lies wholly on one side of the other (Albert, Anderson 1984).
+    # With one term a maximum exists only if wins and losses overlap in length (Albert, Anderson 1984).
     if won.max() <= lost.min() or lost.max() <= won.min():
-        return "the difference in length alone separates wins from losses"
+        return "the length difference separates wins from losses completely"
     return None
 
 

@@ -11,14 +11,14 @@ Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
 
 # AlpacaEval's coding of a verdict, in the order shown.
 PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
-# A verdict, had the answers been shown the other way round; the others stay.
+# The verdict if the answers were swapped; any other verdict stays the same.
 EXCHANGED = {"first": "second", "second": "first"}
 
 
 class ShownVerdict(Protocol):
-    """A verdict in the order shown: `position` is where the candidate was, `verdict` which answer is better.
+    """A verdict in the order shown: `position` is the candidate's, `verdict` says which answer is better.
 
-    `preference` is a weighted judge's, in AlpacaEval's coding: 1 the answer shown first, 2 the second, 1.5 a draw.
+    `preference` is a weighted judge's, in AlpacaEval's coding: 1 the answer shown first, 2 the second, 1.5 a tie.
     """
 
     @property
@@ -34,7 +34,7 @@ class ShownVerdict(Protocol):
 
 
 def candidate_is_second(instruction: str, seed: int = 0) -> bool:
-    """AlpacaEval's rule for one order a pair: whether the candidate is shown second.
+    """AlpacaEval's rule for one order per pair: whether the candidate is shown second.
 
     The package calls the baseline output_1 and the candidate output_2, and switches them when this draw is True
     (alpaca_eval.annotators, `is_switched_outputs`).
@@ -52,11 +52,11 @@ def outcome_of(judgment: ShownVerdict) -> Outcome:
 def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> dict[str, Outcome]:
     """The candidate's outcome for each instruction.
 
-    `single`: one order a pair, drawn from a seed. `strict`: both orders; where they disagree, a tie. `upstream`: what
-    the judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap
-    shows that it preferred a position; the others' rule is `strict` where both orders were asked.
+    `single`: one order per pair, drawn from a seed. `strict`: both orders; a tie if they disagree. `upstream`: what the
+    judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap shows
+    that it preferred a position; for all other judges `upstream` is `strict` if both orders were asked.
 
-    A verdict that is needed and missing is never a tie: `failed` before `unparsed`.
+    A missing verdict is never a tie: `failed` before `unparsed`.
     """
     pairs: dict[str, dict[str, ShownVerdict]] = {}
     for judgment in judgments:
@@ -79,7 +79,7 @@ def _outcome(orders: dict[str, ShownVerdict], policy: Policy, judge_rule: str | 
 
 
 def strict(one: str, other: str) -> str:
-    """What two orders of a pair say together, of the same answer: where they disagree a tie.
+    """The outcome of a pair in two orders: a tie if they disagree.
 
     A verdict that is missing is never a tie: `failed` before `unparsed`.
     """

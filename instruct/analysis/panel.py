@@ -1,4 +1,4 @@
-"""Several judges of one comparison: how they agree with each other, and what most of them say."""
+"""Several judges of one comparison: their agreement, and the majority."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def agreements(judges: Mapping[str, Outcomes]) -> list[PairAgreement]:
 
 
 def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
-    """(p_o - p_e) / (1 - p_e), p_e from each rater's own rates (Cohen 1960); None where p_e is 1, or without pairs.
+    """(p_o - p_e) / (1 - p_e), p_e from each rater's own rates (Cohen 1960); None if p_e is 1, or without pairs.
 
-    Equal to sklearn.metrics.cohen_kappa_score, whose import alone takes longer than a report may.
+    Equal to sklearn.metrics.cohen_kappa_score, whose import takes too long for a report.
     """
     n = len(pairs)
     first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
@@ -47,7 +47,7 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
 
 
 def majority(judges: Mapping[str, Outcomes]) -> Tally:
-    """What most judges said of each pair that any of them was shown: a tie between outcomes is a tie.
+    """The outcome that most judges gave each pair; a tie between outcomes is a tie.
 
     A judge without a verdict on a pair abstains; a pair without any verdict is `failed` if one of them is, else
     `unparsed`.

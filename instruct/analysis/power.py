@@ -1,4 +1,4 @@
-"""What so many pairs could have shown, and how many the difference seen would take."""
+"""The minimum detectable difference, and the pairs needed for the observed one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FROM = "80 % power, two-sided test at 5 %, with the observed standard deviation
 
 
 def power(values: NDArray[np.float64]) -> Power:
-    """The smallest difference from 50 % that the pairs could have shown, and how many the one seen needs.
+    """The smallest difference from 50 % that the pairs can detect, and the pairs needed for the observed one.
 
     With s the standard deviation (ddof=1) of the n scores and z = 1.960 + 0.842: the difference is 100 z s / sqrt(n)
     points, and the pairs are ceil((z s / (mean - 1/2)) ** 2).
@@ -31,15 +31,17 @@ def power(values: NDArray[np.float64]) -> Power:
         return Power(smallest_difference=None, pairs_needed=None, note="fewer than two verdicts")
     deviation = float(values.std(ddof=1))
     if deviation == 0:
-        return Power(smallest_difference=None, pairs_needed=None, note="all verdicts are the same: no deviation seen")
+        return Power(
+            smallest_difference=None, pairs_needed=None, note="all verdicts are the same, so there is no deviation"
+        )
     smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
     difference = abs(float(values.mean()) - 0.5)
     if difference < 1e-9:
         return Power(
-            smallest_difference=round(smallest, 6), pairs_needed=None, note=f"{_FROM}; there is no difference to show"
+            smallest_difference=round(smallest, 6), pairs_needed=None, note=f"{_FROM}; there is no difference to detect"
         )
     return Power(
         smallest_difference=round(smallest, 6),
         pairs_needed=max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2)),
-        note=_FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: the pairs are too few",
+        note=_FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs",
     )

@@ -1,4 +1,4 @@
-"""Could chance alone have given this? The exact sign test, and the paired permutation test."""
+"""Tests of no difference: the exact sign test, and the paired permutation test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.intervals import RESAMPLES, SEED, chunks
 
-# 2 ** 13 flips are fewer than 10,000 resamples: all are counted.
+# 2 ** 13 flips are fewer than 10,000 resamples: all are enumerated.
 _ALL_FLIPS = RESAMPLES.bit_length() - 1
 
 
@@ -37,8 +37,8 @@ def sign_test(wins: int, losses: int) -> float | None:
 def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]:
     """The paired permutation test of mean(differences) = 0: its two-sided p-value, and the resamples it rests on.
 
-    Within each pair the two sides change places, which turns the sign of the difference; all 2 ** n ways where these
-    are fewer than 10,000, else 10,000 drawn with a fixed seed and p = (1 + as extreme) / (1 + 10,000), so that p is
+    Within each pair the two sides are swapped, which flips the sign of the difference: all 2 ** n ways if these are
+    fewer than 10,000, else 10,000 drawn with a fixed seed and p = (1 + as extreme) / (1 + 10,000), so that p is
     never 0 (Phipson and Smyth, Statistical Applications in Genetics and Molecular Biology 9, 2010). For one system
     against its baseline the differences are scores - 1/2.
 
@@ -47,8 +47,8 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
     """
     if not len(differences):
         return None, 0
-    sizes = np.abs(differences[differences != 0])  # a pair without a difference is the same either way
-    # Sums in another order differ in their last digits: what is as extreme may not be missed for that.
+    sizes = np.abs(differences[differences != 0])  # flipping a zero changes nothing
+    # Sums in another order differ in their last digits; an equally extreme sum must not be missed for that.
     observed = abs(float(differences.sum())) - 1e-9 * float(sizes.sum())
     if len(sizes) <= _ALL_FLIPS:
         ways = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
@@ -56,7 +56,7 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
     rng = np.random.default_rng(SEED)
     distinct, counts = np.unique(sizes, return_counts=True)
     extreme = 0
-    # Equal differences are flipped together: how many of them turn is binomial.
+    # Equal differences are flipped together: the number that flip is binomial.
     for rows in chunks(len(distinct)):
         if len(distinct) < len(sizes) / 4:
             sums = (2 * rng.binomial(counts, 0.5, size=(rows, len(counts))) - counts) @ distinct

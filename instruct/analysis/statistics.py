@@ -1,4 +1,4 @@
-"""From the outcome of each pair to figures: win rate, standard error, bounds, and the judge's love of a position."""
+"""From the outcomes of pairs to figures: win rate, standard error, intervals, bounds, and the judge's position bias."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from instruct.analysis.intervals import bootstrap_interval, win_rate_interval
 from instruct.analysis.outcomes import ShownVerdict
 
-# Of six coin tosses all fall alike in 2 of 64 cases: with fewer pairs than six no result is below 5 %.
+# Six coin tosses all agree in 2 of 64 cases: with fewer than six pairs no result is significant at 5 %.
 LEAST_PAIRS = 6
 
 Finding = Literal["candidate", "baseline", "no difference", "too few"]
@@ -27,7 +27,7 @@ class Tally:
     """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict.
 
     `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
-    1/2 a draw. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
+    1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
 
     Raises:
         ValueError: another number of scores than of verdicts.
@@ -116,14 +116,14 @@ class Tally:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Win rate in percent had every pair without a verdict been lost, and had it been won; None without pairs."""
+        """Worst- and best-case win rate in percent: every pair without a verdict lost, or won; None without pairs."""
         if not self.n:
             return None
         return 100 * self.points / self.n, 100 * (self.points + self.unread) / self.n
 
     @property
     def finding(self) -> Finding:
-        """Who won, by whether the interval includes 50; `too few` with fewer than six verdicts."""
+        """Which side is better, by whether the interval includes 50; `too few` with fewer than six verdicts."""
         return "too few" if self.n_judged < LEAST_PAIRS else _finding(self.interval)
 
     @property
@@ -154,10 +154,10 @@ def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None) -> Tal
 
 @dataclass(frozen=True)
 class PositionStatistics:
-    """How much the order of showing decides.
+    """How much the order of the answers matters.
 
     `consistent` of `in_both` pairs that were readable in both orders got the same verdict for the same answer;
-    `first` of `decided` verdicts that are no tie went to the answer shown first.
+    `first` of `decided` verdicts that are not ties went to the answer shown first.
     """
 
     in_both: int
@@ -167,12 +167,12 @@ class PositionStatistics:
 
     @property
     def consistency(self) -> float | None:
-        """Percent of pairs readable in both orders; None where there is none."""
+        """Percent of pairs readable in both orders; None without any."""
         return 100 * self.consistent / self.in_both if self.in_both else None
 
     @property
     def first_position_rate(self) -> float | None:
-        """Percent of verdicts that are no tie; a judge without a preference for a place has 50. None without any."""
+        """Percent of verdicts that are not ties; 50 without position bias. None without any."""
         return 100 * self.first / self.decided if self.decided else None
 
 

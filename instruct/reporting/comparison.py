@@ -66,7 +66,7 @@ def comparison_figures(
     Args:
         prompts: those of the candidate's answers, None if these are not available.
         lengths: the characters of each prompt's answer, the candidate's and the baseline's; None if not available.
-        warnings: those that come from elsewhere than the verdicts.
+        warnings: further ones, about the answers and the run.
     """
     judged, judgments, card = outcomes.judged, outcomes.judged.judgments, outcomes.judged.card
     times = Counter(judgment.instruction for judgment in judgments)

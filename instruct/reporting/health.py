@@ -1,4 +1,4 @@
-"""The health of answers: empty, cut off, caught in a loop, and how long; and what of it bears on a verdict."""
+"""The health of answers: empty, cut off, caught in a loop, and how long; and warnings for the verdicts on them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from instruct.errors import one_line
 from instruct.reporting.model import Health, LengthHistogram, System
 
-# More than half of the 4-grams stood in the answer before. Of the 805 published answers of GPT-4 two are so, of
-# text-davinci-003's five.
+# More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
+# text-davinci-003.
 REPEATED_ABOVE = 0.5
 REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
 _N_GRAM = 4
-# A word; a mark; in Thai, Japanese and Chinese, which set no words apart, a character.
+# A word; a punctuation mark; a character in Thai, Japanese and Chinese, which do not separate words.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
 _MOST_BARS = 30
 
-# From here on a fault, or a difference in length, is a warning; below it stands in the table alone. Judges prefer the
-# longer answer: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
+# From this percentage on a fault, or a difference in length, is a warning; below it is only in the table. Judges prefer
+# longer answers: asking one model for fewer or for more words moved its win rate on AlpacaEval from 22.9 to 64.3 %
 # (Dubois et al. 2024, arXiv 2404.04475).
 FAULTY_PERCENT = 5
 LONGER_PERCENT = 20
@@ -32,8 +32,8 @@ LONGER_PERCENT = 20
 def repeated_fraction(text: str, n: int = _N_GRAM) -> float:
     """seq-rep-n of Welleck et al. 2020 (arXiv 1908.04319): 1 - distinct n-grams / n-grams, from 0 to below 1.
 
-    The paper counts a model's tokens; answers from elsewhere have none, so that words and marks stand for them. A text
-    of fewer than `n` repeats nothing.
+    The paper counts a model's tokens; answers from elsewhere have none, so words and punctuation marks are counted
+    instead. A text of fewer than `n` of them repeats nothing.
     """
     tokens = _TOKEN.findall(text)
     n_grams = len(tokens) - n + 1
@@ -43,12 +43,12 @@ def repeated_fraction(text: str, n: int = _N_GRAM) -> float:
 
 
 def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any]) -> Health:
-    """What report.json holds of one system's answers, of which there is at least one.
+    """What report.json holds about one system's answers; at least one is needed.
 
     Args:
         outputs: the answers.
-        edges: of the histogram of lengths, the same for all systems that are compared (histogram_edges).
-        made: what the run says of just these answers: `truncated`, `mean_tokens`; {} where it says nothing.
+        edges: of the length histogram, the same for all systems (histogram_edges).
+        made: what the run recorded for these answers: `truncated`, `mean_tokens`; {} if nothing.
     """
     lengths = [len(output) for output in outputs]
     tokens = made.get("mean_tokens")
@@ -64,7 +64,7 @@ def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[s
 
 
 def histogram_edges(lengths: Iterable[int]) -> list[int]:
-    """Edges of some 30 bars of one round width that hold 99 % of the lengths; a last bar holds the longer ones."""
+    """Edges of about 30 bars of a round width for 99 % of the lengths; a last bar holds the longer ones."""
     ordered = sorted(lengths)
     most = max(ordered[math.ceil(0.99 * len(ordered)) - 1], 1)
     power = 10 ** max(0, math.floor(math.log10(most / _MOST_BARS)))
@@ -107,7 +107,7 @@ def _faults(system: System) -> list[str]:
 
 
 def _longer(both: Sequence[System], winner: str | None) -> list[str]:
-    """The longer side, where it is much longer: a win by verbosity shows here."""
+    """A warning if one side's answers are much longer."""
     shorter, longer = sorted(both, key=lambda system: system.health.mean_characters)
     least, most = shorter.health.mean_characters, longer.health.mean_characters
     if most == least or 100 * (most - least) < LONGER_PERCENT * least:

@@ -27,9 +27,9 @@ _INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them 
 
 @dataclass(frozen=True)
 class LengthControlled:
-    """The rate in percent and its standard error in percentage points, None where there is none.
+    """The rate in percent and its standard error in percentage points, None if undefined.
 
-    `note` says what it was made from, or why there is none.
+    `note` says what it was computed from, or why it is undefined.
     """
 
     win_rate: float | None
@@ -45,8 +45,8 @@ def length_controlled_win_rate(
     Args:
         rows: in AlpacaEval's schema, as judging.interchange.exchange.annotation_rows gives them: `instruction`,
             `output_1` (the baseline's), `output_2`, `preference` (1 the baseline, 2 the candidate, None: no verdict).
-        difficulty_file: CSV in the layout of the hub's df_gamed.csv, which also holds the answers that were gamed to be
-            long or short and that the model is held to; or any CSV with `instruction` and `instruction_difficulty`.
+        difficulty_file: CSV in the layout of the hub's df_gamed.csv, which also has the answers gamed to be long or
+            short that regularize the model; or any CSV with `instruction` and `instruction_difficulty`.
         prompts_file: the prompts in the leaderboard's order, for a file that knows them by their `index` alone.
 
     Raises:
@@ -75,7 +75,7 @@ def length_controlled_win_rate(
     judged = sum(row["preference"] is not None for row in ordered)
     lengths = [len(row["output_1"]) - len(row["output_2"]) for row in ordered]
     if judged < 5:  # the folds of the cross-validation
-        return LengthControlled(None, None, f"no length-controlled rate: {judged} verdicts, and it needs five")
+        return LengthControlled(None, None, f"no length-controlled rate: it needs 5 verdicts, and there are {judged}")
     if len(set(lengths)) == 1:
         return LengthControlled(None, None, "no length-controlled rate: all answers differ by the same length")
     probabilities = _fitted(_features(ordered, lengths, difficulties), _gamed_rows(raw) if gamed else None)
@@ -83,7 +83,7 @@ def length_controlled_win_rate(
     how = (
         "alpaca-eval's length_controlled_v1"
         if gamed
-        else "alpaca-eval's length_controlled_noreg, for the file has no gamed answers: not the leaderboard's figure"
+        else "alpaca-eval's length_controlled_noreg, as the file has no gamed answers: not the leaderboard's figure"
     )
     return LengthControlled(
         float(probabilities.mean()) * 100, float(probabilities.sem()) * 100, f"{how}; {len(rows)} prompts; {source}"
@@ -151,8 +151,8 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
     if "instruction" not in columns:
         if prompts_file is None:
             raise InputError(
-                f"{path}: knows its prompts by their index alone; give the prompts in the leaderboard's order too, "
-                "or add a column 'instruction'"
+                f"{path}: identifies its prompts by index only; give the prompts in the leaderboard's order "
+                "(--difficulty-prompts), or add a column 'instruction'"
             )
         prompts = [text_field(row, "instruction") for row in read_file(Path(prompts_file).expanduser())]
     found: dict[str, float] = {}
@@ -162,12 +162,14 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
         else:
             number = _number(row, str(index))
             if not (number.is_integer() and 0 <= number < len(prompts)):
-                raise InputError(f"{row.place}: {index}: {number:g} is no place among {len(prompts)} prompts")
+                raise InputError(
+                    f"{row.place}: {index}: {number:g} must be a position among {len(prompts)} prompts; correct it"
+                )
             instruction = prompts[int(number)]
         value = _number(row, _DIFFICULTY)
         if found.setdefault(instruction, value) != value:
             raise InputError(
-                f"{row.place}: {_DIFFICULTY}: {one_line(instruction, 60)!r} has another in a row above; keep one"
+                f"{row.place}: {_DIFFICULTY}: {one_line(instruction, 60)!r} differs from an earlier row; keep one"
             )
     return found
 
@@ -193,5 +195,5 @@ def _number(row: RawRow, name: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"{row.place}: {name or 'first column'}: {one_line(value, 40)!r} is no number; mend it")
+        raise InputError(f"{row.place}: {name or 'first column'}: {one_line(value, 40)!r} must be a number; correct it")
     return number

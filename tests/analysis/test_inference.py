@@ -77,7 +77,7 @@ def test_every_interval_holds_the_win_rate_and_mirrors(counts):
     found = every_interval(counts)
     other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
     assert (found["wilson"] is None) == (counts.n_judged == 0)
-    assert (found["bootstrap"] is None) == (found.standard_error is None) == (counts.n_judged < 2)
+    assert (found["bootstrap"] is None) == (found["standard_error"] is None) == (counts.n_judged < 2)
     for name, interval in found.items():
         if interval is None:
             continue
@@ -190,7 +190,7 @@ def test_power_equals_statsmodels(counts):
     seen = abs(values.mean() - 0.5)
     if seen == 0:
         assert found.pairs_needed is None
-        assert "no difference to show" in found.note
+        assert "no difference to detect" in found.note
     elif seen / deviation < 0.5:
         needed = zt_ind_solve_power(effect_size=seen / deviation, alpha=0.05, power=0.8, ratio=0)
         assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1)

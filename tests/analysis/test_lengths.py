@@ -91,9 +91,9 @@ LONGER = np.arange(-20, 20)
         (np.tile([0.0, 1.0], 20), np.full(40, 7), "all pairs differ by the same length"),
         (np.ones(40), LONGER, "all verdicts are the same"),
         (np.zeros(40), LONGER, "all verdicts are the same"),
-        ((LONGER > 3).astype(float), LONGER, "the difference in length alone separates wins from losses"),
-        ((LONGER <= 3).astype(float), LONGER, "the difference in length alone separates wins from losses"),
-        (np.where(LONGER == 3, 0.5, LONGER > 3), LONGER, "the difference in length alone separates wins from losses"),
+        ((LONGER > 3).astype(float), LONGER, "the length difference separates wins from losses completely"),
+        ((LONGER <= 3).astype(float), LONGER, "the length difference separates wins from losses completely"),
+        (np.where(LONGER == 3, 0.5, LONGER > 3), LONGER, "the length difference separates wins from losses completely"),
     ],
 )
 def test_where_there_is_no_estimate_the_note_says_why(scores, difference, note):
@@ -128,7 +128,7 @@ def test_bins_equal_the_quintiles_of_pandas(pairs):
         assert each.interval == pytest.approx(wilson_interval(scores[inside].sum(), each.n), abs=1e-6)
     if len(np.unique(np.quantile(difference, np.linspace(0, 1, 6)))) == 6:
         theirs = pd.Series(difference).groupby(pd.qcut(difference, 5), observed=True).agg(["min", "max", "count"])
-        assert [[each[key] for key in ("low", "high", "n")] for each in found] == theirs.to_numpy().tolist()
+        assert [[each.low, each.high, each.n] for each in found] == theirs.to_numpy().tolist()
 
 
 def test_without_pairs_there_are_no_figures():

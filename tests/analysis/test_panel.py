@@ -37,7 +37,7 @@ def test_agreement_is_over_the_pairs_that_both_read():
     one = {"a": "win", "b": "loss", "c": "tie", "d": "failed", "e": "win"}
     other = {"a": "win", "b": "win", "c": "unparsed", "d": "win"}
     (found,) = agreements({"one": one, "other": other})
-    assert found == {"judges": ["one", "other"], "n": 2, "agreement": 50.0, "kappa": 0.0}
+    assert found.model_dump() == {"judges": ["one", "other"], "n": 2, "agreement": 50.0, "kappa": 0.0}
     (nothing,) = agreements({"one": {"a": "failed"}, "other": {"b": "win"}})
     assert (nothing.n, nothing.agreement, nothing.kappa) == (0, None, None)
 

@@ -139,12 +139,15 @@ def test_too_little_to_fit_is_said(joined, rows):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: rows[0].pop("instruction") and None, "knows its prompts by their index alone"),
-        (lambda rows: rows[3].update(instruction_difficulty="hard"), "row 4: instruction_difficulty: 'hard' is no num"),
-        (lambda rows: rows[3].update(instruction_difficulty=""), "row 4: instruction_difficulty: '' is no number"),
+        (lambda rows: rows[0].pop("instruction") and None, "identifies its prompts by index only"),
+        (
+            lambda rows: rows[3].update(instruction_difficulty="hard"),
+            "row 4: instruction_difficulty: 'hard' must be a number",
+        ),
+        (lambda rows: rows[3].update(instruction_difficulty=""), "row 4: instruction_difficulty: '' must be a number"),
         (
             lambda rows: rows[63].update(instruction_difficulty=9.0),
-            "row 64: instruction_difficulty: 'Prompt 3, .* anoth",
+            "row 64: instruction_difficulty: 'Prompt 3, .* differs from an earlier row",
         ),
         (lambda rows: rows[2].update(not_gamed_baseline=0), "row 3: not_gamed_baseline: must be True or False"),
         (
@@ -164,7 +167,7 @@ def test_a_file_that_is_not_as_it_should_be_is_refused(rows, gamed, tmp_path, ch
 
 def test_an_index_beyond_the_prompts_is_refused(rows, gamed, tmp_path):
     prompts = write(tmp_path / "prompts.csv", [{"instruction": prompt} for prompt in PROMPTS[:50]])
-    with pytest.raises(InputError, match="row 51: index: 50 is no place among 50 prompts"):
+    with pytest.raises(InputError, match="row 51: index: 50 must be a position among 50 prompts"):
         length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", gamed), prompts)
 
 

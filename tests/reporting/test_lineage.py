@@ -78,12 +78,12 @@ def test_answers_that_changed_since_they_were_judged(whole, write_answers):
 def test_answers_that_the_run_did_not_generate(whole, write_answers):
     answers = {"emo": sha256_of(write_answers("emo", 4, "public answer")), "mle": sha256_of(whole.outputs / "mle.json")}
     change(whole, "judge/j/emo_vs_mle", "inputs", answers=answers)
-    assert warnings_of(whole) == ["the answers of emo are others than this run generated"]
+    assert warnings_of(whole) == ["the answers of emo are not those that this run generated"]
 
 
 def test_answers_made_with_another_template_than_the_training(whole):
     change(whole, "train/mle", "inputs", template="chat")
-    assert warnings_of(whole) == ["mle answered with the template alpaca, and was trained with chat"]
+    assert warnings_of(whole) == ["mle answered with the template alpaca but was trained with chat"]
 
 
 def test_weights_that_changed_since_they_answered(whole):
@@ -121,7 +121,7 @@ def test_another_alpaca_eval_than_when_its_annotator_judged(run, write_answers, 
     for versions, warned in ({"alpaca-eval": now}, []), ({"alpaca-eval": "0.5"}, ["0.5"]), ({}, []):
         add_step(f"judge/{name}/emo_vs_mle", inputs=inputs, versions=versions)
         assert warnings_of(run) == [
-            f"alpaca-eval was {was} when these verdicts were made, and is {now} now" for was in warned
+            f"alpaca-eval was {was} when these verdicts were made and is {now} now" for was in warned
         ]
 
 

@@ -296,7 +296,7 @@ def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):
     ]
     (tmp_path / "judges" / "j" / "prompt.txt").unlink()
     (warning,) = only_comparison(judged).warnings
-    assert warning.startswith("the judge's card is no longer whole: ")
+    assert warning.startswith("the judge's card can no longer be read in full: ")
     assert "prompt.txt: no such prompt file" in warning
 
 

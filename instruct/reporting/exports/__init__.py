@@ -1,4 +1,4 @@
-"""The report's figures in the forms that others read: LaTeX, CSV, AlpacaEval's leaderboard, a model card."""
+"""The report's figures for other tools: LaTeX, CSV, AlpacaEval's leaderboard, a model card."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from instruct.runs import RunDirectory, write_atomically
 def write_exports(run: RunDirectory, report: Report) -> list[Path]:
     """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md.
 
-    Each file whole or not at all. A system has a model card where the run trained it; its figures go into a copy of
-    adapters/SYSTEM/README.md, which stays as it is.
+    Each file whole or not at all. A system that the run trained has a model card: a copy of
+    adapters/SYSTEM/README.md with its figures; the original is not changed.
 
     Returns:
         The files' paths.
@@ -40,7 +40,7 @@ def _stem(name: str) -> str:
 
 
 def _unique(stem: str, suffix: str, taken: dict[str, str]) -> str:
-    """A file's name that no other has, on some disks not even by its case alone."""
+    """A file name that differs from all others, ignoring case."""
     lower = {name.lower() for name in taken}
     name, number = f"{stem}{suffix}", 1
     while name.lower() in lower:

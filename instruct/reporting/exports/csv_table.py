@@ -27,7 +27,7 @@ def csv_text(table: Table) -> str:
 
 
 def cell(value: object) -> object:
-    """A value for a cell: text on one line, after an apostrophe where a spreadsheet would take it for a formula."""
+    """A value for a cell: text on one line, after an apostrophe if a spreadsheet would take it for a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -26,14 +26,14 @@ _SPECIAL = {
     "`": r"\textasciigrave{}",
     "'": r"\textquotesingle{}",
     "-": "{-}",
-    # In an array's cell these may be read as an optional argument of the row's end before it.
+    # At the start of a row these may be read as an optional argument of the previous row's end.
     "[": "{[}",
     "]": "{]}",
 }
 
 
 def escape_latex(text: object, limit: int = 100) -> str:
-    """Foreign text as one line that LaTeX sets as it stands, with the fonts of T1 encoding or of Unicode engines."""
+    """Foreign text as one line that LaTeX prints literally, with T1-encoded fonts or a Unicode engine."""
     return "".join(_SPECIAL.get(character, character) for character in one_line(text, limit))
 
 

@@ -20,10 +20,10 @@ _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
-    """By candidate, its model card with what the judges say of it.
+    """By candidate, its model card with the judges' verdicts.
 
-    Of a system that the run trained this is adapters/SYSTEM/README.md, with the metadata and the section put in; of
-    any other, the metadata and the section alone.
+    For a system that the run trained this is adapters/SYSTEM/README.md with the metadata and the section inserted; of
+    any other, only the metadata and the section.
     """
     candidates = dict.fromkeys(each.candidate for judge in report.judges for each in judge.comparisons)
     cards = {}
@@ -39,8 +39,8 @@ def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
 def model_index(report: Report, candidate: str) -> list[dict[str, Any]]:
     """The Hub's model-index of a candidate (huggingface.co/docs/hub/model-cards, Papers with Code's format).
 
-    A metric per comparison: the win rate under the leading policy in percent, and beside it, as its arguments, what it
-    rests on. A comparison without a rate has none.
+    A metric per comparison: the win rate under the leading policy in percent, with what it
+    rests on as its arguments. A comparison without a rate has none.
     """
     metrics = [
         {
@@ -67,7 +67,7 @@ def model_index(report: Report, candidate: str) -> list[dict[str, Any]]:
 
 
 def evaluation_section(report: Report, candidate: str) -> str:
-    """Markdown: for each comparison who won, n, interval and what is missing; then how far the judge can be trusted."""
+    """Markdown: each comparison's headline and figures; then how far the judge can be trusted."""
     lines = [_HEADING, "", f"Answers to `{evaluation_set(report).replace('`', '')}`, judged in pairs.", ""]
     judges: dict[str, Judge] = {}
     for judge, comparison in _of(report, candidate):
@@ -82,12 +82,12 @@ def evaluation_section(report: Report, candidate: str) -> str:
 
 
 def evaluation_set(report: Report) -> str:
-    """The name of the prompts, as the config has it; the run's, where verdicts are from elsewhere."""
+    """The name of the evaluation set that was answered; the run's name if the verdicts are from elsewhere."""
     return one_line(report.config.get("answered", report.run).partition(",")[0], 100)
 
 
 def _with_evaluation(card: str, report: Report, candidate: str) -> str:
-    """The card with metadata and section put in, in the place of those that it has."""
+    """The card with its metadata and section inserted or replaced."""
     metadata, body = _parts(card)
     index = model_index(report, candidate)
     if index:
@@ -98,7 +98,7 @@ def _with_evaluation(card: str, report: Report, candidate: str) -> str:
 
 
 def _parts(card: str) -> tuple[dict[str, Any], str]:
-    """A card's metadata and its text; nothing of a card whose metadata cannot be read."""
+    """A card's metadata and its text; both empty if the metadata cannot be read."""
     if not card.startswith("---\n"):
         return {}, card
     head, end, body = card[4:].partition("\n---\n")

@@ -1,4 +1,4 @@
-"""The figures of a report, each as PNG and SVG: what report.json lists and what is drawn are planned here once."""
+"""The figures of a report, each as PNG and SVG: planned once for report.json and for drawing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def outcome_names(judges: list[Judge]) -> dict[str, str]:
 
 
 def drawings(report: Report) -> list[Drawing]:
-    """What there is to draw of a report, in the order in which a reader wants it; `figures` of it is not read."""
+    """The figures of a report in reading order; `report.figures` is not read."""
     judges = report.judges
     names = outcome_names(judges)
     found = [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-# Okabe and Ito's palette: apart for every kind of colour blindness, and its first two in grey too.
+# Okabe and Ito's palette: distinct for every kind of color blindness, its first two colors in gray too.
 BLUE, ORANGE = "#0072B2", "#E69F00"
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
 INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
@@ -36,9 +36,9 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure to be: the stem of its files, what it shows in words, the data that it shows, and what draws them.
+    """A figure to draw: the stem of its files, its title, its data, and the function that draws it.
 
-    `data` is JSON and all that `draw` reads: a figure is drawn again where they changed.
+    `data` is JSON and all that `draw` reads: a figure is drawn again if either changed.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Drawing:
     def save(self, folder: Path) -> None:
         """Write NAME.png (200 dpi) and NAME.svg.
 
-        The same data give the same bytes with the same matplotlib. Each file is written whole or not at all, and left
-        as it is where it shows just this already.
+        The same data give the same bytes with the same matplotlib. Each file is written whole or not at all, and not
+        at all if it is up to date.
         """
         digest = self._digest()
         metadata: dict[str, dict[str, Any]] = {
@@ -71,7 +71,7 @@ class Drawing:
                 _write_whole(path, buffer.getvalue())
 
     def _digest(self) -> str:
-        """Of all that the figure shows and of what draws it: to draw takes longer than the rest of a report."""
+        """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""
         code = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
         drawn_by = [self.draw.__name__, code, importlib.metadata.version("matplotlib")]
         return hashlib.sha256(json.dumps([self.name, self.data, drawn_by]).encode()).hexdigest()
@@ -101,7 +101,7 @@ def axes_at(picture: Picture, left: float, top: float, width: float, height: flo
 
 
 def abreast(candidate: str, baseline: str, *, most: int) -> str:
-    """The two names of a comparison on one line; each is cut to half of `most` where they are longer together."""
+    """The two names of a comparison on one line; each is cut to half of `most` if together they are longer."""
     first, second = (one_line(name, most) for name in (candidate, baseline))
     if len(first + second) > most:
         first, second = (one_line(name, most // 2) for name in (first, second))
@@ -109,7 +109,7 @@ def abreast(candidate: str, baseline: str, *, most: int) -> str:
 
 
 def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> str:
-    """The two names of a comparison; on two lines where they are longer than `line` together."""
+    """The two names of a comparison; on two lines if together they are longer than `line`."""
     first, second = (one_line(name, limit) for name in (candidate, baseline))
     return f"{first} vs{' ' if len(first + second) <= line else chr(10)}{second}"
 

@@ -1,4 +1,4 @@
-"""Length: the win rate by the difference in length, a panel a comparison, and how long each system's answers are."""
+"""Length: the win rate by the difference in length, a panel per comparison, and how long each system's answers are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SYSTEM = 1.0
 
 
 def win_rate_by_length(judges: list[Judge]) -> Drawing | None:
-    """By judge and comparison; None where no comparison's answers are at hand."""
+    """By judge and comparison; None if no comparison has both answers."""
     panels = [
         {
             "judge": judge.name,
@@ -43,12 +43,12 @@ def win_rate_by_length(judges: list[Judge]) -> Drawing | None:
         for comparison in judge.comparisons
         if (length := comparison.length) and length.by_difference
     ]
-    title = "Win rate by how much longer the candidate's answer is than the baseline's"
+    title = "Win rate by length difference: candidate's answer minus baseline's"
     return Drawing("length_difference", title, panels, _draw_differences) if panels else None
 
 
 def answer_lengths(systems: list[System]) -> Drawing | None:
-    """A histogram a system, on one axis; None without answers."""
+    """A histogram per system, on one axis; None without answers."""
     rows = [
         {
             "name": system.name,
@@ -59,7 +59,7 @@ def answer_lengths(systems: list[System]) -> Drawing | None:
         }
         for system in systems
     ]
-    return Drawing("answer_lengths", "How long the answers of each system are", rows, _draw_lengths) if rows else None
+    return Drawing("answer_lengths", "Length of each system's answers", rows, _draw_lengths) if rows else None
 
 
 def _draw_differences(panels: list[dict[str, Any]]) -> Picture:
@@ -69,7 +69,7 @@ def _draw_differences(panels: list[dict[str, Any]]) -> Picture:
     left, right, top = 0.65, 0.25, 1.2
     height = top + rows * (_PANEL + _GAP)
     more = f"; the first {len(shown)} of {len(panels)} comparisons" if len(shown) < len(panels) else ""
-    subtitle = f"In bins by characters more than the baseline's answer, with 95 % intervals; line: all pairs{more}"
+    subtitle = f"Bins: characters longer than the baseline's answer, with 95 % intervals; line: all pairs{more}"
     picture = picture_of(height, "Win rate by difference in length", subtitle)
     width = (WIDTH - columns * (left + right)) / columns
     for place, panel in enumerate(shown):
@@ -140,7 +140,7 @@ def _draw_lengths(rows: list[dict[str, Any]]) -> Picture:
 
 
 def _label_lengths(axes: Axes, bound: int, last: bool) -> None:
-    """Ticks up to `bound`, from where on the axis is no scale; numbers below the last system alone."""
+    """Ticks up to `bound`, beyond which the axis has no scale; numbers only below the last system."""
     from matplotlib.ticker import MaxNLocator
 
     places = [tick for tick in MaxNLocator(6, integer=True).tick_values(0, bound) if 0 <= tick <= bound]

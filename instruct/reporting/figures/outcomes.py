@@ -1,4 +1,4 @@
-"""Stacked bars of wins, ties and losses, a row a comparison: Figures 3 to 6 of the EMO paper (arXiv 2310.04691)."""
+"""Stacked bars of wins, ties and losses, a row per comparison: Figures 3 to 6 of the EMO paper (arXiv 2310.04691)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _draw(data: dict[str, Any]) -> Picture:
 
 
 def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:
-    """One bar, in percent of all pairs; `inches` is what the whole of it is wide."""
+    """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
     figures = row["figures"]
     counts = (figures["win"], figures["tie"], figures["loss"], figures["unparsed"] + figures["failed"])
     start = 0.0
@@ -106,7 +106,7 @@ def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> Non
 
 
 def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
-    """Counts of parts too narrow to hold them: above the bar, side by side, none beyond its ends."""
+    """Counts of parts too narrow for them: above the bar, side by side, within its ends."""
     widths = [100 * (0.09 * len(text) + 0.06) / inches for _, text in labels]
     edge = 100.0
     for index in reversed(range(len(labels))):

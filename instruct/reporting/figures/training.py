@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 _CURVES = {
-    "ce": "cross-entropy (nats a token)",
+    "ce": "cross-entropy (nats per token)",
     "cost": "transport cost",
     "ratio": "ratio of cross-entropy to cost",
     "grad_norm": "gradient norm",
@@ -25,7 +25,7 @@ _SPIKE = 20
 
 
 def training_curves(trainings: list[Training]) -> Drawing | None:
-    """A panel for each of the four that was logged, a line a system; None without a log."""
+    """A panel per logged quantity, a line per system; None without a log."""
     logs = [
         {"name": training.system, "objective": training.objective, "log": training.log.model_dump()}
         for training in trainings
@@ -41,7 +41,7 @@ def _draw(logs: list[dict[str, Any]]) -> Picture:
     columns = 2 if max(map(len, names)) <= 45 else 1
     left, right, top = 0.65, 0.25, 1.0 + 0.21 * math.ceil(len(logs) / columns)
     height = top + max(1, math.ceil(len(shown) / 2)) * (_PANEL + _GAP)
-    picture = picture_of(height, "Training", "As logged, over optimiser steps")
+    picture = picture_of(height, "Training", "As logged, over optimizer steps")
     lines: dict[int, Any] = {}
     for place, key in enumerate(shown):
         row, column = divmod(place, 2)
@@ -72,5 +72,5 @@ def _draw(logs: list[dict[str, Any]]) -> Picture:
 
 
 def _has_spikes(values: list[float]) -> bool:
-    """Whether a few values would flatten all others to a line: they want a logarithmic axis."""
+    """Whether a few values would flatten the rest, so that the axis should be logarithmic."""
     return min(values) > 0 and max(values) > _SPIKE * statistics.median(values)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 _ROW = 0.27
-# A page holds so many; of more comparisons the leading policies alone are drawn.
+# The most rows that fit on a page; beyond it only the leading policies are drawn.
 _MOST_ROWS = 60
 _WARNING = "WARNING: "
 
 
 def win_rates(judges: list[Judge]) -> Drawing | None:
-    """Over judges, comparisons and policies, with the 95 % interval from the standard error; None without a verdict."""
+    """Over judges, comparisons and policies, with 95 % intervals; None without a verdict."""
     rows = [
         {
             "judge": judge.name,
@@ -92,7 +92,7 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
-    """A line for each judge, its warning, and one for each of its rows; a comparison is named where it begins."""
+    """A line for each judge, its warning and each of its rows; a comparison is named on its first row."""
     lines: list[tuple[str, dict[str, Any] | None]] = []
     judge, names = None, None
     for row in rows:
@@ -107,7 +107,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]
 
 
 def _limits(rows: list[dict[str, Any]]) -> tuple[float, float]:
-    """Of the axis: all intervals and 50, to the next ten."""
+    """The ends of the axis: all intervals and 50, rounded outward to tens."""
     values = [value for row in rows for value in [row["win_rate"], *(row["interval"] or [])] if value is not None]
     low, high = 10 * math.floor(min([45, *values]) / 10), 10 * math.ceil(max([55, *values]) / 10)
     return max(0, low), min(100, high)
@@ -122,7 +122,7 @@ def _said(row: dict[str, Any]) -> str:
 
 
 def _has_interval(row: dict[str, Any]) -> bool:
-    """Of too few pairs it would be too short: that of two wins has no length at all."""
+    """With too few pairs an interval is not drawn."""
     return row["interval"] is not None and row["finding"] != "too few"
 
 

@@ -1,1 +1,1 @@
-"""A report as Markdown, as text in a terminal, and as a page."""
+"""A report as Markdown, as text for a terminal, and as a page."""

@@ -1,4 +1,4 @@
-"""report.html: the report and the pairs behind it as one file that opens from disk and loads nothing."""
+"""report.html: the report and its pairs as one file that opens from disk and loads nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from instruct.reporting.text import (
 from instruct.runs import RunDirectory, write_atomically
 
 _TEMPLATES = Path(__file__).parent / "templates"
-# What would end a script block, or be read as markup, stands in JSON as an escape.
+# Escaped in JSON, because they could end a script block or be read as markup.
 _ESCAPES = {mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
@@ -125,7 +125,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
 
 
 def page_figures(report: Report, folder: Path) -> dict[str, Path]:
-    """The figures that the report names, by title; a file that is not there is left out."""
+    """The report's figures by title; missing files are left out."""
     found = {each.title: folder / each.svg for each in report.figures}
     return {title: path for title, path in found.items() if path.is_file()}
 

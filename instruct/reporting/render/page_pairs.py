@@ -24,7 +24,7 @@ _MOST_BYTES = 2_300_000
 
 @dataclass
 class _Texts:
-    """Texts by number, each once; one that is cut stands with its whole length."""
+    """Texts by number, each once; a text that is cut has its full length with it."""
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -110,6 +110,6 @@ def _verdict(judgment: Judgment, replies: dict[str, Completion], texts: _Texts) 
 
 
 def _inconsistent(judgments: Sequence[Judgment]) -> bool:
-    """Whether both orders were read, and not to the same result."""
+    """Whether both orders were read, with different results."""
     found = [outcome_of(judgment) for judgment in judgments]
     return len(found) == 2 and not {"unparsed", "failed"} & set(found) and found[0] != found[1]
