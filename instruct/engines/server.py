@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -10,6 +11,8 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
+
+import tenacity
 
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
 from instruct.engines.prompt_size import most_tokens
@@ -74,7 +77,6 @@ class ServerEngine:
         self._timeout = timeout
         # Newer models of OpenAI's own know no max_tokens; other servers may know nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
-        self._runner: asyncio.Runner | None = None
         self._client: Any = None
         self._ended: asyncio.Event = asyncio.Event()
         self._fatal: InstructError | None = None
@@ -106,86 +108,100 @@ class ServerEngine:
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        """See `Engine`. Connections are open only until the last portion is taken or the iterator is closed."""
         self.check()
-        runner = self._runner = self._runner or asyncio.Runner()
-        runner.run(self._open())
         self._ended, self._fatal, self._failed_in_a_row, self._worked = asyncio.Event(), None, 0, False
         waiting = iter(requests)
-        under_way: dict[asyncio.Task[Reply | None], Request] = {}
-        try:
-            while True:
-                # Only now that the caller has kept the last portion: a kill loses no more than is under way.
-                free = self._concurrency - len(under_way)
-                taken = list(itertools.islice(waiting, free))
-                self._more = len(taken) == free
-                under_way |= {runner.get_loop().create_task(self._ask(request)): request for request in taken}
-                if not under_way:
-                    return
-                yield self._portion(runner.run(_done(under_way)), under_way)
-                if self._fatal:
-                    if under_way:
-                        yield self._portion(runner.run(_done(under_way, within=LAST_REPLIES)), under_way)
-                    raise self._fatal
-        finally:
-            if under_way and self._runner:  # the caller has had enough, and has not closed this engine by now
-                runner.run(_cancelled(under_way))
-
-    def _portion(
-        self, done: Iterable[asyncio.Task[Reply | None]], under_way: dict[asyncio.Task[Reply | None], Request]
-    ) -> list[tuple[Request, Reply]]:
-        replies = [(under_way.pop(task), task.result()) for task in done]
-        return [(request, reply) for request, reply in replies if reply is not None]
+        running: dict[asyncio.Task[Reply | None], Request] = {}
+        with asyncio.Runner() as runner:
+            runner.run(self._open())
+            try:
+                while True:
+                    # Only now that the caller has stored the last portion: a kill loses only what is in flight.
+                    free = self._concurrency - len(running)
+                    taken = list(itertools.islice(waiting, free))
+                    self._more = len(taken) == free
+                    running |= {runner.get_loop().create_task(self._ask(request)): request for request in taken}
+                    if not running:
+                        return
+                    yield _portion(runner.run(_done(running)), running)
+                    if self._fatal:
+                        if running:
+                            yield _portion(runner.run(_done(running, within=LAST_REPLIES)), running)
+                        raise self._fatal
+            finally:
+                runner.run(self._hang_up(running))
 
     async def _open(self) -> None:
         import httpx2
         import openai
 
-        if self._client is None:
-            timeout = httpx2.Timeout(None, connect=min(self._timeout, 10.0))
-            self._client = openai.AsyncOpenAI(
-                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(timeout=timeout),
-            )
+        timeout = httpx2.Timeout(None, connect=min(self._timeout, 10.0))
+        self._client = openai.AsyncOpenAI(
+            api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAioHttpClient(timeout=timeout),
+        )
+
+    async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
+        """Cancel what is in flight, and close the connections."""
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._client.close()
 
     async def _ask(self, request: Request) -> Reply | None:
-        """The reply, after as many attempts as it takes; None where the whole work ends instead."""
-        paid: list[Fault] = []
-        for attempt in itertools.count(1):
-            try:
-                completion = await self._attempt(request)
-            except InstructError as error:
-                self._end(error)
-                return None
-            except Refused as refusal:
-                if refusal.ill:
-                    self._count_failure(refusal.reason)
-                return Failure(refusal.reason, request.usd * len(paid))
-            except Fault as fault:
-                if fault.answered:
-                    paid.append(fault)
-                if not self._answered and attempt >= PAID_ATTEMPTS:
-                    self._end(
-                        InputError(
-                            f"{self._options.subject}: {self._endpoint} does not answer ({fault.reason}); "
-                            "start the server, or check --base-url"
-                        )
+        """The reply, after as many attempts as it takes; None if the whole work ends instead."""
+        paid: list[Fault] = []  # attempts that the server may have charged for
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Fault),
+            stop=lambda state: self._gives_up(state.attempt_number, paid),
+            wait=_wait_after,
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            completion: Completion = await retrying(self._attempt, request, paid)
+        except InstructError as error:
+            self._end(error)
+            return None
+        except _Ended:
+            # Nobody knows what its reply would have been; only what it cost is kept.
+            return Failure(paid[-1].reason, request.usd * len(paid)) if paid else None
+        except Refused as refusal:
+            if refusal.ill:
+                self._count_failure(refusal.reason)
+            return Failure(refusal.reason, request.usd * len(paid))
+        except Fault as fault:
+            if not self._answered:
+                self._end(
+                    InputError(
+                        f"{self._options.subject}: {self._endpoint} does not answer ({fault.reason}); "
+                        "start the server, or check --base-url"
                     )
-                    return None
-                if attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS:
-                    self._count_failure(fault.reason)
-                    return Failure(fault.reason, request.usd * len(paid))
-                if await self._ended_within(_wait(attempt, fault)):
-                    # Nobody knows what it would have come to; only what it cost is kept.
-                    return Failure(fault.reason, request.usd * len(paid)) if paid else None
-            else:
-                self._failed_in_a_row, self._worked = 0, True
-                return _with_what_was_paid(completion, paid, self._most_usage(request.prompt))
-        raise AssertionError
+                )
+                return None
+            self._count_failure(fault.reason)
+            return Failure(fault.reason, request.usd * len(paid))
+        self._failed_in_a_row, self._worked = 0, True
+        return _with_what_was_paid(completion, paid, self._most_usage(request.prompt))
 
-    async def _attempt(self, request: Request) -> Completion:
+    def _gives_up(self, attempt: int, paid: list[Fault]) -> bool:
+        """Whether attempt number `attempt`, which failed, is a request's last."""
+        return attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS or (not self._answered and attempt >= PAID_ATTEMPTS)
+
+    async def _attempt(self, request: Request, paid: list[Fault]) -> Completion:
+        """One attempt; a fault that may have been charged for is added to `paid`."""
+        try:
+            return await self._reply(request)
+        except Fault as fault:
+            if fault.answered:
+                paid.append(fault)
+            raise
+
+    async def _reply(self, request: Request) -> Completion:
         import httpx2
         import openai
 
@@ -235,7 +251,7 @@ class ServerEngine:
             self._end(
                 StoppedError(
                     f"{self._options.subject}: {self._failed_in_a_row} requests in a row failed at {self._endpoint} "
-                    f"(the last: {reason}); what was judged is kept: run it again when the server is well"
+                    f"(the last: {reason}); finished work is kept: rerun the command when the server is healthy"
                 )
             )
 
@@ -245,32 +261,35 @@ class ServerEngine:
         self._fatal = self._fatal or error.with_traceback(None)
         self._ended.set()
 
-    async def _ended_within(self, seconds: float) -> bool:
-        """Wait for so long, or until the work ends; whether it has ended."""
-        try:
+    async def _sleep(self, seconds: float) -> None:
+        """Wait for the next attempt.
+
+        Raises:
+            _Ended: the whole work ended meanwhile.
+        """
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+            raise _Ended
 
     def close(self) -> None:
-        if self._runner is not None:
-            if self._client is not None:
-                self._runner.run(self._client.close())
-            self._runner.close()
-            self._runner = self._client = None
+        """Nothing is open between calls of `complete`."""
+
+
+class _Ended(Exception):
+    """The whole work ended before a request had its reply."""
+
+
+def _portion(
+    done: Iterable[asyncio.Task[Reply | None]], running: dict[asyncio.Task[Reply | None], Request]
+) -> list[tuple[Request, Reply]]:
+    replies = [(running.pop(task), task.result()) for task in done]
+    return [(request, reply) for request, reply in replies if reply is not None]
 
 
 async def _done(tasks: Iterable[asyncio.Task[Any]], within: float | None = None) -> set[asyncio.Task[Any]]:
     """The tasks that are done as soon as one is; or, `within` seconds, all that are done by then."""
     when = asyncio.FIRST_COMPLETED if within is None else asyncio.ALL_COMPLETED
     return (await asyncio.wait(tasks, timeout=within, return_when=when))[0]
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _whole(response: Any) -> bytes:
@@ -285,6 +304,13 @@ async def _whole(response: Any) -> bytes:
     finally:
         await response.aclose()
     return b"".join(parts)
+
+
+def _wait_after(state: tenacity.RetryCallState) -> float:
+    assert state.outcome is not None
+    fault = state.outcome.exception()
+    assert isinstance(fault, Fault)
+    return _wait(state.attempt_number, fault)
 
 
 def _wait(attempt: int, fault: Fault) -> float:

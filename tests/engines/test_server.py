@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -272,6 +273,22 @@ def test_leaving_early_hangs_up_and_leaves_nothing_behind(fake_server, caplog):
     assert threading.active_count() < 20
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(sent(requests, "slow")) <= CONCURRENCY
+
+
+@pytest.mark.parametrize("left_early", [False, True])
+def test_no_connection_outlives_an_engine_that_is_not_closed(fake_server, caplog, left_early):
+    """aiohttp logs a client session that is collected unclosed as an error."""
+    url, _ = fake_server({"slow": "hang"})
+    engine = judge_at(url)
+    replies = engine.complete([Request("0", "quick"), Request("1", "slow" if left_early else "quick")])
+    next(replies)
+    if not left_early:
+        list(replies)
+    with pytest.raises(InputError):
+        ask(judge_at("http://127.0.0.1:9/v1"), ["Q"])
+    del engine, replies
+    gc.collect()
+    assert not [record for record in caplog.records if "Unclosed" in record.getMessage()]
 
 
 @pytest.fixture
