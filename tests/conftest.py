@@ -32,6 +32,12 @@ for _library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "RAYON"):
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups take longest: begin with them, so that no worker is left with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"

@@ -21,7 +21,6 @@ SMALL = [
     "--train.max_length", "128", "--data.limit", "24", "--answers.limit", "6", "--answers.generation.batch_size", "2",
     "--answers.generation.max_new_tokens", "8",
 ]  # fmt: skip
-pytestmark = pytest.mark.slow
 
 
 def recipe(name: str, *flags: str) -> list[str]:
@@ -87,6 +86,7 @@ def steps(run_folder: Path) -> dict[str, dict]:
     return json.loads((run_folder / "manifest.json").read_text())["steps"]
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
     run(recipe("undisturbed", *tiny_flags), tmp_path)
@@ -152,6 +152,7 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
     assert any(merged.glob("*.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
     out = run([*recipe("planned"), "--dry-run"], tmp_path)
     assert "SmolLM2" in out or "smollm2" in out
@@ -159,6 +160,7 @@ def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_wheel_carries_the_cards(tmp_path, monkeypatch):
     """Installed outside the clone, beside the dependencies and nothing else."""
     import site
