@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
@@ -57,6 +58,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     print(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
     print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; template {data.template}")
+    for note in data.rows.notes:
+        print(f"note      {note}")
     systems = ", ".join(config.systems)
     print(
         f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
@@ -94,14 +97,11 @@ def check_evaluation(config: ExperimentConfig) -> list[Judge]:
     return judges
 
 
-def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: object, lengths: list[int]) -> float:
-    mean = sum(lengths) / len(lengths)
-    steps_rows = len(lengths) * float(getattr(arguments, "num_train_epochs", 1))
-    max_steps = int(getattr(arguments, "max_steps", -1))
-    if max_steps > 0:
-        per_step = int(getattr(arguments, "per_device_train_batch_size", 8))
-        steps_rows = max_steps * per_step * int(getattr(arguments, "gradient_accumulation_steps", 1))
-    return training_minutes(int(steps_rows * mean), shape, config.lora is not None, matrix_flops())
+def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: Any, lengths: list[int]) -> float:
+    rows = len(lengths) * arguments.num_train_epochs
+    if arguments.max_steps > 0:
+        rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+    return training_minutes(int(rows * sum(lengths) / len(lengths)), shape, config.lora is not None, matrix_flops())
 
 
 def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:

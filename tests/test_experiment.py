@@ -73,3 +73,12 @@ def test_a_dry_run_writes_nothing(config, tmp_path, capsys):
     for line in ("run       runs/tiny", "data      rows.jsonl: 4 kept; template chat", "train     mle, emo: estimated"):
         assert line in printed
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_the_plan_reports_a_changed_data_set(config, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(
+        "{name: mine, purpose: train, format: alpaca, licence: none, rows: 5, source: {files: [rows.jsonl]}}"
+    )
+    config.data = config.data.model_copy(update={"card": "mine.yaml", "files": None})
+    run_experiment(config, dry_run=True)
+    assert "note      card mine expects 5 rows, its source has 4: the data set has changed" in capsys.readouterr().out

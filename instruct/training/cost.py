@@ -70,8 +70,8 @@ def make_cost(
     trains = head.weight.requires_grad
     if choice == "adaptive" and trains:
         return None
-    made_anew = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
-    if choice in ("fixed", "adaptive") and made_anew and not trains:
+    rebuilt_each_forward = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
+    if choice in ("fixed", "adaptive") and rebuilt_each_forward and not trains:
         return None
     device = head.weight.device if sharded_on is None else sharded_on
     try:

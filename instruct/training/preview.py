@@ -18,7 +18,7 @@ from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 
-# If more answers than this are cut, max_length is wrong, not the rows.
+# If a larger fraction of the answers is cut, max_length is wrong, not the rows.
 MOST_TRUNCATED = 0.2
 
 
@@ -26,7 +26,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     """Print rows with their mask, counts, lengths, a memory estimate; run one forward and backward pass.
 
     Raises:
-        InputError: nothing is unmasked, an end token is masked, or the length cuts most answers off.
+        InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
     """
     console = Console()
     data = load_training_rows(config)
@@ -36,13 +36,15 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     counts.add_row(*(f"{number:,}" for number in encoded.counts.values()))
     console.print(counts)
     console.print(_lengths(encoded))
+    for note in rows.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
     for index, row in itertools.islice(enumerate(encoded.encoded), shown):
         console.rule(Text(rows.sources[index]), align="left")
         console.print(masked_text(data.tokenizer, row))
     if shown:
         console.rule()
         console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
-    check(data)
+    check_length(data)
 
     system = next(iter(config.systems.values()))
     with tempfile.TemporaryDirectory() as folder:
@@ -65,20 +67,13 @@ def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
     return text
 
 
-def check(data: TrainingRows) -> None:
-    """Refuse rows that would train the wrong thing.
+def check_length(data: TrainingRows) -> None:
+    """Refuse a maximum length that truncates most answers.
 
     Raises:
-        InputError: a response without a trained token, a masked end token, or too many truncated answers.
+        InputError: more than MOST_TRUNCATED of the answers are truncated.
     """
     encoded = data.encoded
-    for row, where in zip(encoded.encoded, data.rows.sources, strict=True):
-        if row.status == "kept" and not row.completion_mask[-1]:
-            raise InputError(
-                f"{where}: the end token is masked, so the model would not learn to stop; check the template"
-            )
-        if row.status != "fully_masked" and not any(row.completion_mask):
-            raise InputError(f"{where}: no token is trained on; check that the template has a response part")
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
         cut = max(len(row.input_ids) for row in encoded.encoded)
