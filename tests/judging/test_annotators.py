@@ -1,4 +1,4 @@
-"""AlpacaEval's annotators: the requests, the parsers and the preferences are those of the installed package."""
+"""AlpacaEval's annotators: requests, parsers and preferences equal those of the installed package."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ASKED = sorted(set(annotator_names()) - REFUSED.keys())
 
 @pytest.fixture(scope="module", autouse=True)
 def _package_untouched():
-    """Neither our code nor these tests change a file of the package."""
+    """Neither instruct nor these tests change a file of the package."""
 
     def files() -> dict[Path, int]:
         folder = Path(alpaca_eval.__file__).parent
@@ -69,7 +69,7 @@ def reply(text: str) -> Completion:
 
 
 def logprobs(**top: float) -> Completion:
-    """A choice as servers give it, with these likeliest first tokens."""
+    """A server's choice with these most likely first tokens."""
     entries = [{"token": token, "logprob": value} for token, value in top.items()]
     choice = {
         "message": {"role": "assistant", "content": "m"},
@@ -79,12 +79,12 @@ def logprobs(**top: float) -> Completion:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_annotator_that_cannot_be_asked_as_it_is_says_why(name):
+def test_an_annotator_that_cannot_be_asked_is_refused_with_the_reason(name):
     with pytest.raises(InputError, match=f"annotator {name}: {REFUSED[name]}"):
         load_judge_card(name)
 
 
-def test_an_unknown_annotator_is_refused_with_the_nearest():
+def test_an_unknown_annotator_is_refused_with_the_nearest_name():
     with pytest.raises(InputError, match="nearest: gpt4_turbo_clf"):
         load_judge_card("gpt4_turbo_cfl")
     with pytest.raises(InputError, match="unknown annotator"):
@@ -92,7 +92,7 @@ def test_an_unknown_annotator_is_refused_with_the_nearest():
 
 
 @pytest.mark.parametrize("name", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
-def test_the_cards_in_the_folder_ask_what_the_package_asks(name):
+def test_packaged_cards_of_annotators_match_the_package(name):
     ours, package = load_judge_card(name), annotator_card(name)
     for field in ("model", "decoding", "prompt_form", "verdict", "order_policy", "identical_outputs_tie"):
         assert getattr(ours, field) == getattr(package, field), field
@@ -100,7 +100,7 @@ def test_the_cards_in_the_folder_ask_what_the_package_asks(name):
 
 @pytest.fixture(scope="module")
 def rows():
-    """Pairs with what a prompt may trip over: placeholders, chat mark-up is left to the test below."""
+    """Pairs with text that may break a prompt, such as placeholders."""
     return pd.DataFrame(
         [
             {"instruction": "Question 1? \n", "output_1": " one answer", "output_2": "another\n\n"},
@@ -110,7 +110,7 @@ def rows():
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_request_is_what_the_package_sends(name, fake_server, rows):
+def test_requests_equal_those_of_the_package(name, fake_server, rows):
     base_url, requests = fake_server()
     annotator = PairwiseAnnotator(annotators_config=name, caching_path=None).annotators[name]
     prompts, _ = annotator._make_prompts(rows)
@@ -136,8 +136,8 @@ def test_a_request_is_what_the_package_sends(name, fake_server, rows):
     assert [one["body"] for one in ours] == [one["body"] for one in theirs]
 
 
-def test_a_chat_model_with_instruct_in_its_name_is_asked_as_one(fake_server):
-    """The package would send chat mark-up as plain text to the legacy endpoint."""
+def test_a_chat_model_with_instruct_in_its_name_is_asked_by_chat(fake_server):
+    """The package sends such models chat markup as plain text, to the legacy endpoint."""
     base_url, requests = fake_server()
     card = load_judge_card("alpaca_eval_gpt4", model="llama-3-8b-instruct")
     assert card.name == "alpaca_eval_gpt4@llama-3-8b-instruct"
@@ -156,7 +156,7 @@ def test_a_chat_model_with_instruct_in_its_name_is_asked_as_one(fake_server):
     "name",
     ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo", "alpaca_eval_cot_gpt4_turbo_fn", "gpt4_turbo_clf"],
 )
-def test_preferences_equal_the_packages_row_for_row(name, fake_server, tmp_path):
+def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tmp_path):
     faults = {
         "alpaca_eval_gpt4": {"Question 3?": "truncated", "Question 4?": "blank"},
         "weighted_alpaca_eval_gpt4_turbo": {"Question 5?": "nan"},
@@ -252,7 +252,7 @@ WEIGHTED = load_judge_card("weighted_alpaca_eval_gpt4_turbo")
         (annotator_card("gpt4_turbo_clf"), logprobs(A=-2.0, B=-0.2), 2.0, "second"),
     ],
 )  # fmt: skip
-def test_what_a_reply_says(card, completion, preference, verdict, capfd):
+def test_preference_and_verdict_of_a_reply(card, completion, preference, verdict, capfd):
     assert annotator_preference(card.annotator, completion) == preference
     reading = read_verdict(card, completion)
     assert reading.verdict == verdict
@@ -261,14 +261,14 @@ def test_what_a_reply_says(card, completion, preference, verdict, capfd):
     assert "".join(capfd.readouterr()) == ""  # the package logs such replies whole
 
 
-def test_a_weighted_preference_lies_between():
+def test_a_weighted_preference_is_between_1_and_2():
     reading = read_verdict(WEIGHTED, logprobs(m=-2.0, M=-0.3))
     assert reading.verdict == "second"
     assert reading.preference is not None
     assert 1.8 < reading.preference < 1.9
 
 
-def test_reading_a_reply_leaves_logging_as_it_was():
+def test_reading_a_reply_does_not_change_logging():
     code = (
         "import logging\n"
         "from instruct.judging.annotators import annotator_preference\n"

@@ -1,4 +1,4 @@
-"""A judge that costs money, asked from the command line against a server whose count of tokens is known."""
+"""A judge that costs money, as a command, with a server that counts tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A working folder with a run of two systems' answers, and a price table in which the local server costs money."""
+    """A folder with a run of two systems' answers, and a price table in which the local server costs money."""
     directory = RunDirectory(tmp_path / "runs" / "one")
     directory.start({"name": "one"})
     directory.outputs.mkdir()
@@ -63,7 +63,7 @@ def server_usage():
 
 
 def bill(requests: list[dict], usage) -> float:
-    """What the server would charge for all that it was sent."""
+    """What the server would charge for these requests."""
     counts = [usage(request["body"]) for request in requests]
     return sum(PRICE.usd(count["prompt_tokens"], count["completion_tokens"]) for count in counts)
 
@@ -73,7 +73,7 @@ def report(folder: Path) -> dict:
 
 
 @pytest.mark.slow
-def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server, server_usage):
+def test_refused_without_a_budget_then_partial_then_complete(folder, fake_server, server_usage):
     url, requests = fake_server()
     call = [*CALL, "--base-url", url]
 
@@ -112,8 +112,8 @@ def test_a_budget_from_the_first_refusal_to_the_whole_report(folder, fake_server
 
 
 @pytest.mark.slow
-def test_what_a_faulty_server_charges_stays_within_the_budget(folder, fake_server, server_usage):
-    """Replies that cannot be used are charged, and asked for again: also that is reckoned with beforehand."""
+def test_charges_of_a_faulty_server_stay_within_the_budget(folder, fake_server, server_usage):
+    """Unusable replies are charged and asked for again; the reservation covers that."""
     url, requests = fake_server({"Question 1": ["empty"] * 9, "Question": ["malformed"]})
     done = run(folder, *CALL, "--base-url", url, "--budget-usd", "20", "--concurrency", "8")
     assert done.returncode == 3, done.stderr
@@ -122,7 +122,7 @@ def test_what_a_faulty_server_charges_stays_within_the_budget(folder, fake_serve
 
 
 @pytest.mark.slow
-def test_an_attempt_that_was_in_vain_is_on_the_bill(folder, fake_server, server_usage):
+def test_unusable_replies_are_billed(folder, fake_server, server_usage):
     url, requests = fake_server({"Question": ["malformed"]})
     done = run(folder, *CALL, "--base-url", url, "--yes")
     assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def test_an_attempt_that_was_in_vain_is_on_the_bill(folder, fake_server, server_
 
 
 @pytest.mark.slow
-def test_yes_is_enough(folder, fake_server):
+def test_yes_replaces_a_budget(folder, fake_server):
     url, requests = fake_server()
     done = run(folder, *CALL, "--base-url", url, "--yes")
     assert done.returncode == 0, done.stderr
@@ -164,7 +164,7 @@ def test_a_local_server_without_a_price_is_free(folder, fake_server):
         ),
     ],
 )
-def test_an_endpoint_whose_price_nobody_knows(folder, flags, line):
+def test_an_endpoint_without_a_known_price_is_refused(folder, flags, line):
     refused = run(folder, *CALL, "--base-url", "http://gpu-box.invalid:8000/v1", *flags)
     assert refused.returncode == 2
     assert line in refused.stderr

@@ -1,4 +1,4 @@
-"""Verdicts to and from files, held to AlpacaEval's own metrics and to its published figures."""
+"""Importing and exporting verdicts, tested against AlpacaEval's own metrics and published figures."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
         ({"raw_completion": 7}, "row 2: raw_completion: is neither"),
     ],
 )
-def test_a_bad_row_is_named(tmp_path, store, bad, message):
+def test_an_invalid_row_is_named(tmp_path, store, bad, message):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2) | bad])
     with pytest.raises(InputError, match=message) as error:
         import_annotations(path, store)
@@ -152,7 +152,7 @@ def test_a_bad_row_is_named(tmp_path, store, bad, message):
     assert store.comparisons() == []
 
 
-def test_a_missing_field_says_what_to_give(tmp_path, store):
+def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
     row = annotation(0, 1)
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
@@ -164,7 +164,7 @@ def test_a_missing_field_says_what_to_give(tmp_path, store):
         import_annotations(write(path, [row]), store, judge="gpt4")
 
 
-def test_the_reference_is_joined_strictly(tmp_path, store):
+def test_reference_answers_must_match_the_file(tmp_path, store):
     rows = [annotation(number, 1) for number in range(2)]
     for row in rows:
         del row["output_1"]
@@ -184,7 +184,7 @@ def test_the_reference_is_joined_strictly(tmp_path, store):
         )
 
 
-def test_other_verdicts_are_not_written_over(tmp_path, store):
+def test_different_verdicts_are_not_overwritten(tmp_path, store):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
     import_annotations(path, store)
     import_annotations(path, store)
@@ -193,7 +193,7 @@ def test_other_verdicts_are_not_written_over(tmp_path, store):
         import_annotations(write(path, [annotation(0, 2), annotation(1, 2)]), store)
 
 
-def test_an_import_makes_a_run(tmp_path):
+def test_an_import_creates_a_run(tmp_path):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
     run = import_into_run(path, tmp_path / "runs" / "published")
     assert run.config()["name"] == "published"
@@ -230,7 +230,7 @@ def judgments() -> list[Judgment]:
     ]
 
 
-def test_json_lines_keep_everything(tmp_path, store, judgments):
+def test_json_lines_round_trip(tmp_path, store, judgments):
     judgments = [
         Judgment(**vars(judgment) | {"instruction": judgment.instruction.replace("\ud83d", "😀")})
         for judgment in judgments
@@ -270,7 +270,7 @@ def test_json_lines_keep_everything(tmp_path, store, judgments):
         (lambda line: line.update(completions=[]), "row 1: completions"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, store, change, message):
+def test_an_invalid_line_is_named(tmp_path, store, change, message):
     store.add_replies("j", [("k0first", Completion("text"), 0.0)])
     store.add_judgments([Judgment("j", "ours", "theirs", 0, "Q", "d", "first", "k0first", "first")])
     path = tmp_path / "verdicts.jsonl"
@@ -282,7 +282,7 @@ def test_a_bad_line_is_named(tmp_path, store, change, message):
         import_jsonl(path, new)
 
 
-def test_a_pair_shown_in_both_orders_goes_out_in_the_one_that_is_drawn(store, tmp_path):
+def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
     for number in range(6):
         text = f"Question {number}?"
         store.add_judgments(
@@ -302,7 +302,7 @@ def instruct(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_the_verbs_take_verdicts_in_and_out(tmp_path):
+def test_import_and_export_as_commands(tmp_path):
     rows = [annotation(number, (1, 2, 1.5, None)[number % 4]) for number in range(12)]
     path, run = write(tmp_path / "annotations.json", rows), tmp_path / "runs" / "one"
     done = instruct("import", path, "--output", run)

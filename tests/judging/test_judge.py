@@ -1,4 +1,4 @@
-"""Judging a comparison, against a judge of known behaviour for faults."""
+"""Judging a comparison, with a fake server as the judge."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_order_is_drawn_by_the_seed_rule(tmp_path, fake_server, pair):
         assert judged.position == ("second" if candidate_is_second(judged.instruction) else "first")
 
 
-def test_what_failed_is_kept_as_failed_until_it_is_asked_for_again(tmp_path, fake_server, pair):
+def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
     faults = {"Question 3?": "400", "Question 7?": "filter"}
     url, _ = fake_server(faults)
     counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
@@ -84,8 +84,8 @@ def test_what_failed_is_kept_as_failed_until_it_is_asked_for_again(tmp_path, fak
     assert len(requests()) == 4
 
 
-def test_verdicts_are_read_again_without_a_request(tmp_path, fake_server, pair):
-    """Another parser over the same replies; a judge's notes and licence are no other judge either."""
+def test_reparsing_reads_stored_replies_without_a_request(tmp_path, fake_server, pair):
+    """With a different parser over the same replies, and different notes."""
     url, requests = fake_server()
     counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
     assert set(counts.verdicts) == {"first", "second", "tie"}
@@ -101,7 +101,7 @@ def test_verdicts_are_read_again_without_a_request(tmp_path, fake_server, pair):
     assert [j.verdict for j in again] == [swapped.get(j.verdict, j.verdict) for j in judgments]
 
 
-def test_reading_again_leaves_what_was_never_answered(tmp_path, fake_server, pair):
+def test_reparsing_keeps_failures(tmp_path, fake_server, pair):
     url, requests = fake_server({"Question 3?": "400"})
     _, judgments = judge(tmp_path / "s.sqlite", pair, url)
     asked = len(requests())
@@ -110,8 +110,8 @@ def test_reading_again_leaves_what_was_never_answered(tmp_path, fake_server, pai
     assert len(requests()) == asked
 
 
-def test_two_single_ratings_make_a_verdict_and_a_rating_is_asked_for_once(tmp_path, fake_server, make_answers):
-    """Each answer is rated alone: a baseline's rating serves every comparison with it."""
+def test_two_ratings_make_a_verdict_and_each_is_asked_for_once(tmp_path, fake_server, make_answers):
+    """Each answer is rated alone, so a baseline's rating is reused in every comparison with it."""
     url, requests = fake_server()
     ours, theirs, third = (make_answers(name, 6, text) for name, text in [("a", "One"), ("b", "Two"), ("c", "Three")])
     resolved = Judge(JudgeOptions(card="autoj_single", base_url=url))
@@ -125,7 +125,7 @@ def test_two_single_ratings_make_a_verdict_and_a_rating_is_asked_for_once(tmp_pa
         assert judge_comparison(resolved, third, theirs, store, engine).asked == 6
 
 
-def test_answers_that_do_not_fit_are_cut_alike_when_asked(tmp_path, fake_server):
+def test_trimming_cuts_both_answers(tmp_path, fake_server):
     url, requests = fake_server()
     rows = [{"dataset": "d", "instruction": "Q?", "output": "long " * 4000, "generator": "g"}]
     others = [{**rows[0], "output": "brief"}]
@@ -138,7 +138,7 @@ def test_answers_that_do_not_fit_are_cut_alike_when_asked(tmp_path, fake_server)
     assert (counts.trimmed, any(judged.trimmed for judged in judgments)) == (0, False)
 
 
-def test_past_the_budget_nothing_is_sent_and_a_larger_one_goes_on(tmp_path, fake_server, pair):
+def test_nothing_is_sent_past_the_budget_and_a_larger_one_resumes(tmp_path, fake_server, pair):
     url, requests = fake_server()
     price = Price(1000.0, 1000.0)
     small = {"budget_usd": 3.0}  # three attempts may cost almost that, and one costs some cents
@@ -166,7 +166,7 @@ def test_the_key_is_in_no_file(tmp_path, fake_server, pair):
         assert b"sk-secret" not in file.read_bytes()
 
 
-def test_equal_answers_are_one_prompt_and_two_verdicts(tmp_path, fake_server):
+def test_equal_answers_share_one_request_and_get_two_verdicts(tmp_path, fake_server):
     rows = [{"dataset": "d", "instruction": "Q?", "output": "the same", "generator": "g"}]
     url, requests = fake_server()
     _, judgments = judge(tmp_path / "s.sqlite", (Answers("a", rows), Answers("b", rows)), url)
@@ -185,7 +185,7 @@ def test_alpaca_eval_does_not_ask_about_equal_answers(tmp_path, fake_server):
     assert [judged.verdict for judged in judgments] == ["tie"]
 
 
-def test_no_verdict_outlives_the_answers_it_was_about(tmp_path, fake_server, pair):
+def test_verdicts_on_changed_answers_are_removed(tmp_path, fake_server, pair):
     ours, theirs = pair
     url, requests = fake_server()
     judge(tmp_path / "s.sqlite", pair, url)
@@ -197,7 +197,7 @@ def test_no_verdict_outlives_the_answers_it_was_about(tmp_path, fake_server, pai
     assert {judged.instruction for judged in judgments} == {f"Question {index}?" for index in range(10)}
 
 
-def test_prompts_that_only_one_side_has_are_named(pair):
+def test_prompts_of_only_one_side_are_refused(pair):
     ours, theirs = pair
     other = dataclasses.replace(theirs, rows=[{**theirs.rows[0], "instruction": "Something else?"}, *theirs.rows[1:]])
     with pytest.raises(InputError, match=r"answers theirs: 1 prompts .* missing, first 'Question 0\?'"):
@@ -221,8 +221,8 @@ with JudgmentStore(sys.argv[1]) as store, judge.open() as engine:
 """
 
 
-def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fake_server, make_answers, run_and_kill):
-    """SIGKILL in the middle, then again: the verdicts of an undisturbed run, no committed completion asked twice."""
+def test_after_a_kill_only_uncommitted_requests_are_asked(tmp_path, fake_server, make_answers, run_and_kill):
+    """After a SIGKILL and a rerun, the verdicts are those of an undisturbed run."""
     pair = make_answers("ours", 100, "One"), make_answers("theirs", 100, "Two")
     url, requests = fake_server()
     path, answers = tmp_path / "killed.sqlite", tmp_path / "answers.json"
@@ -244,7 +244,7 @@ def test_a_killed_judging_asks_only_for_what_had_not_been_committed(tmp_path, fa
     assert set(judgments) == set(expected)
 
 
-def test_a_judge_that_cannot_be_asked_says_what_it_needs(monkeypatch):
+def test_an_unavailable_judge_is_refused_with_what_it_needs(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: needs OPENAI_API_KEY"):
         Judge(JudgeOptions(card="alpaca_eval_gpt4")).check()

@@ -1,4 +1,4 @@
-"""Killed again and again, judging loses nothing that was paid for; and one process at a time judges a run."""
+"""Judging that is killed repeatedly loses nothing that was paid for; one process at a time judges a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge costs: the price table, the estimate, and the check that a budget holds."""
+"""Prices, estimates and budgets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def local_table(tmp_path, monkeypatch):
         ("gpt-6", None),
     ],
 )
-def test_the_installed_table(tmp_path, monkeypatch, model, price):
+def test_prices_in_the_installed_table(tmp_path, monkeypatch, model, price):
     monkeypatch.chdir(tmp_path)
     assert price_of(model, "api.openai.com") == price
     assert price_of(model, "https://api.openai.com/v1/") == price
@@ -63,7 +63,7 @@ def test_the_installed_table(tmp_path, monkeypatch, model, price):
 @pytest.mark.parametrize(
     "model", ["gpt-4", "gpt-4-0314", "gpt-4-1106-preview", "gpt-4-turbo", "gpt-4o-mini-2024-07-18"]
 )
-def test_input_prices_are_those_that_alpaca_eval_reckons_with(model):
+def test_input_prices_equal_those_of_alpaca_eval(model):
     from alpaca_eval.decoders.openai import _get_price_per_token
 
     price = price_of(model, "api.openai.com")
@@ -71,7 +71,7 @@ def test_input_prices_are_those_that_alpaca_eval_reckons_with(model):
     assert price.input == pytest.approx(1e6 * _get_price_per_token(model))
 
 
-def test_a_local_table_goes_before_the_installed_one_which_stays(local_table):
+def test_a_local_table_extends_and_overrides_the_installed_one(local_table):
     local_table(
         "prices:\n  - {model: gpt-4, input: 1, output: 2}\n"
         "  - {model: '*', endpoint: 'localhost:4000', input: 3, output: 4}\n"
@@ -94,7 +94,7 @@ def test_a_local_table_goes_before_the_installed_one_which_stays(local_table):
         ("gpt-4: 30\n", "key 'prices' is missing"),
     ],
 )
-def test_a_table_with_a_mistake_is_refused(local_table, text, line):
+def test_an_invalid_table_is_refused(local_table, text, line):
     local_table(text)
     with pytest.raises(InputError, match=r"^judges/prices\.yaml: ") as caught:
         price_of("gpt-4", "api.openai.com")
@@ -120,17 +120,17 @@ def test_a_table_with_a_mistake_is_refused(local_table, text, line):
         ("", False),
     ],
 )
-def test_only_an_address_of_ones_own_is_free(endpoint, free):
+def test_only_the_users_own_addresses_are_free(endpoint, free):
     assert is_free(endpoint) is free
 
 
-def test_what_tokens_cost():
+def test_cost_of_tokens():
     assert Price(30, 60).usd(1_000_000, 500_000) == 60
     assert Price(30, 60).usd(414, 0) == pytest.approx(0.01242)  # a row of AlpacaEval's published annotations
 
 
 @pytest.mark.parametrize("counts", [(None, 3), (3, None), (-5, 3), (3, -5)])
-def test_a_reply_without_a_usable_count_cost_its_reservation(counts):
+def test_a_reply_without_a_usable_token_count_costs_the_most_it_can(counts):
     assert CENT.paid(*counts, most=0.5) == 0.5
     assert CENT.paid(3, 4, most=0.5) == pytest.approx(0.11)
 
@@ -153,7 +153,7 @@ def tokenizer(smollm2):
         ),
     )
 )
-def test_a_prompt_never_has_more_tokens_than_reckoned(tokenizer, prompt):
+def test_a_prompt_never_has_more_tokens_than_the_bound(tokenizer, prompt):
     if isinstance(prompt, list):
         # With a system message, or the template adds one of its own, which is no part of the prompt.
         prompt = [{"role": "system", "content": ""}, *prompt]
@@ -164,7 +164,7 @@ def test_a_prompt_never_has_more_tokens_than_reckoned(tokenizer, prompt):
     assert len(ids) <= most_tokens(prompt)
 
 
-def test_a_lone_surrogate_and_what_goes_with_a_prompt_are_counted():
+def test_lone_surrogates_and_schemas_are_counted():
     assert most_tokens("\ud800") >= len("\ufffd".encode())
     schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
     assert most_tokens("a", also=schema) == most_tokens("a") + len(json.dumps(schema))
@@ -173,7 +173,7 @@ def test_a_lone_surrogate_and_what_goes_with_a_prompt_are_counted():
 
 @pytest.fixture(scope="module")
 def published(shared_data):
-    """The pairs that GPT-4 was asked about for AlpacaEval, as its prompts, and its bill in tokens for each."""
+    """The prompts that GPT-4 was asked for AlpacaEval, and the tokens billed for each."""
     template = PromptTemplate(load_judge_card("alpaca_eval_gpt4"))
     path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
     rows = [row for row in json.loads(path.read_text()) if row["price_per_example"]]
@@ -181,7 +181,7 @@ def published(shared_data):
     return prompts, [row["price_per_example"] / 30e-6 for row in rows]  # one price for all tokens, alpaca_eval's
 
 
-def test_the_estimate_is_near_the_tokens_of_a_tokenizer_and_of_gpt4(published, tokenizer):
+def test_the_estimate_is_close_to_a_tokenizer_and_to_gpt4_bills(published, tokenizer):
     prompts, bills = published
     texts = ["".join(message["content"] for message in prompt) for prompt in prompts]
     counted = sum(len(ids) for ids in tokenizer(texts)["input_ids"])
@@ -224,7 +224,7 @@ ASKED = estimate_of(["Which is better?"] * 100, max_tokens=10, price=CENT, concu
         (None, None, True, None),
     ],
 )
-def test_a_paid_judge_wants_a_limit_or_a_yes(capsys, price, budget, yes, line):
+def test_a_paid_judge_needs_a_budget_or_yes(capsys, price, budget, yes, line):
     if line is None:
         gate(ASKED, price, budget, yes)
     else:
@@ -234,12 +234,12 @@ def test_a_paid_judge_wants_a_limit_or_a_yes(capsys, price, budget, yes, line):
     assert ("estimate: 100 requests" in capsys.readouterr().out) == (line is None or budget is None)
 
 
-def test_nothing_left_to_ask_costs_nothing(capsys):
+def test_no_budget_is_needed_when_nothing_is_left_to_ask(capsys):
     gate(estimate_of([], max_tokens=10, price=CENT, concurrency=8), CENT, None, False)
     assert capsys.readouterr().out == ""
 
 
-def test_an_unknown_price_is_said():
+def test_the_estimate_mentions_an_unknown_price():
     assert "at an unknown price" in estimate_of(["a"], max_tokens=1, price=None, concurrency=1).words()
 
 
@@ -273,6 +273,6 @@ def test_a_budget_is_never_exceeded(limit, spent, requests, data):
     assert budget.spent <= max(limit, spent) + 1e-9
 
 
-def test_no_limit_refuses_nothing():
+def test_without_a_limit_every_request_may_be_sent():
     budget = Budget(1e9, None)
     assert all(budget.reserve(Request(str(index), "a prompt", 1e9)) for index in range(10))

@@ -1,4 +1,4 @@
-"""An export of one run's replies, judged again elsewhere."""
+"""Replaying the exported replies of another run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.store import JudgmentStore
 
 
-def test_what_was_exported_is_replayed_under_the_same_keys(tmp_path, pair):
-    """Replies of another run, told by an export, give a new store the same completions and the same verdicts."""
+def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
+    """A replayed export gives a new store the same completions and verdicts."""
     card = load_judge_card("smollm2_demo")
     ours, theirs = pair
 

@@ -35,7 +35,7 @@ def stored(store: JudgmentStore, key: str) -> Completion | None:
     return store.completions([key]).get(key)
 
 
-def test_what_was_stored_is_read_back(tmp_path):
+def test_stored_values_are_read_back(tmp_path):
     choice = {"logprobs": {"content": [{"token": "m", "logprob": -0.1}]}, "text": "m"}
     completion = Completion("1\nbecause", {"1": -0.25, "2": -1.5}, "stop", 12, 3, choice, "a-model")
     second = judged("q2", "second", "failed", key="x", reason="timed out")
@@ -51,7 +51,7 @@ def test_what_was_stored_is_read_back(tmp_path):
         assert (store.spent_usd(), store.spent_usd("j"), store.spent_usd("another")) == (0.75, 0.75, 0.0)
 
 
-def test_a_completion_is_never_overwritten_and_a_verdict_is(tmp_path):
+def test_verdicts_are_overwritten_and_completions_are_not(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         add(store, "a", Completion("paid for"), 0.25)
         add(store, "a", Completion("another"), 0.5)
@@ -62,7 +62,7 @@ def test_a_completion_is_never_overwritten_and_a_verdict_is(tmp_path):
         assert [j.verdict for j in store.judgments(Comparison("j", "c", "b"))] == ["second"]
 
 
-def test_removing_verdicts_leaves_the_others_and_the_completions(tmp_path):
+def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         add(store, "k", Completion("1"))
         gone, kept = judged("q"), judged("q", "second")
@@ -72,7 +72,7 @@ def test_removing_verdicts_leaves_the_others_and_the_completions(tmp_path):
         assert stored(store, "k") == Completion("1")
 
 
-def test_a_portion_is_committed_whole_or_not_at_all(tmp_path):
+def test_a_batch_is_committed_atomically(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         with pytest.raises(sqlite3.IntegrityError):
             store.add_judgments([judged("q"), judged("r", verdict="perhaps")])
@@ -99,8 +99,8 @@ with JudgmentStore(sys.argv[1]) as store:
 """
 
 
-def test_a_full_disk_is_one_clear_error_and_the_store_stays_whole(tmp_path):
-    """The system itself refuses to let the file grow, as a full disk does."""
+def test_a_full_disk_is_one_error_and_the_store_stays_intact(tmp_path):
+    """The operating system refuses to let the file grow, as with a full disk."""
     path = tmp_path / "s.sqlite"
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True)
     committed = done.stdout.split()
@@ -126,7 +126,7 @@ with JudgmentStore(sys.argv[1]) as store:
 """
 
 
-def test_a_killed_writer_loses_nothing_that_it_had_committed(tmp_path):
+def test_a_killed_writer_loses_nothing_committed(tmp_path):
     path = tmp_path / "s.sqlite"
     process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     committed = [process.stdout.readline() for _ in range(25)]
@@ -140,7 +140,7 @@ def test_a_killed_writer_loses_nothing_that_it_had_committed(tmp_path):
                 assert stored(store, number) == Completion(f"reply {number}")
 
 
-def test_two_processes_write_the_same_store(tmp_path):
+def test_two_processes_can_write_to_one_store(tmp_path):
     path = tmp_path / "s.sqlite"
     with JudgmentStore(path) as store:
         process = subprocess.Popen(
@@ -190,7 +190,7 @@ def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
     assert select(path, "SELECT COUNT(*) FROM completions") == [(len(before["completions"]) + 1,)]
 
 
-def test_several_processes_may_migrate_the_same_store(tmp_path):
+def test_several_processes_can_migrate_one_store(tmp_path):
     path = tmp_path / "s.sqlite"
     version_2(path)
     program = "import sys; from instruct.judging.store import JudgmentStore\nwith JudgmentStore(sys.argv[1]): pass"
@@ -221,5 +221,5 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
 
 
 @given(st.text(), st.text())
-def test_keys_tell_prompts_apart(first, second):
+def test_different_prompts_have_different_keys(first, second):
     assert (completion_key({"prompt": first}) == completion_key({"prompt": second})) == (first == second)
