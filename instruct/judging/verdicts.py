@@ -48,7 +48,7 @@ class Reading:
 class Rating:
     """The rating of a single answer, or the reason why there is none."""
 
-    value: float | None = None
+    rating: float | None = None
     reason: str | None = None
 
 
@@ -74,10 +74,10 @@ def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, st
     if card.protocol == "pairwise":
         return read_verdict(card, completions[0], shown)
     first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
-    if first.value is None or second.value is None:
-        return Reading("unparsed", reason=first.reason if first.value is None else second.reason)
-    verdict: Verdict = "tie" if first.value == second.value else "first" if first.value > second.value else "second"
-    return Reading(verdict, ratings=(first.value, second.value))
+    if first.rating is None or second.rating is None:
+        return Reading("unparsed", reason=first.reason if first.rating is None else second.reason)
+    verdict: Verdict = "tie" if first.rating == second.rating else "first" if first.rating > second.rating else "second"
+    return Reading(verdict, ratings=(first.rating, second.rating))
 
 
 def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:

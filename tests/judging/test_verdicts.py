@@ -154,7 +154,7 @@ def test_thinking_is_ignored():
     assert read(REGEX, "<think>[[A]] seems", finish_reason="length", **think) == Reading("unparsed", reason=IN_THINKING)
     assert read(REGEX, "[[A]]", **think) == Reading("unparsed", reason=IN_THINKING)
     rating = single(regex=r"Score: (\d+)").model_copy(update=think)
-    assert read_rating(rating, Completion("Score: 3</think>Score: 8")).value == 8
+    assert read_rating(rating, Completion("Score: 3</think>Score: 8")).rating == 8
     assert read_rating(rating, Completion("Score: 3")).reason == IN_THINKING
 
 
@@ -184,7 +184,7 @@ def test_thinking_is_ignored():
 )
 def test_ratings(rule, text, finish, rating, reason):
     reading = read_rating(single(**rule), Completion(text, finish_reason=finish))
-    assert (reading.value, reading.reason) == (rating, reason)
+    assert (reading.rating, reading.reason) == (rating, reason)
 
 
 PHRASE = "So, the final decision is Response 1"
@@ -250,9 +250,9 @@ def test_quoted_json_and_ratings_are_ignored():
     assert read(JSON, f"It says: {answer}", answer, "fine").reason == QUOTED
     assert read(JSON, '{"winner": "A"}', answer, "fine").verdict == "first"
     rating = single(parser="autoj_rating")
-    assert read_rating(rating, Completion(f"Rating: [[2]]\nIt said: {answer}"), (answer,)).value == 2
+    assert read_rating(rating, Completion(f"Rating: [[2]]\nIt said: {answer}"), (answer,)).rating == 2
     assert read_rating(rating, Completion(f"It said: {answer}"), (answer,)).reason == QUOTED
-    assert read_rating(rating, Completion("Rating: [[10]]"), (answer,)).value == 10
+    assert read_rating(rating, Completion("Rating: [[10]]"), (answer,)).rating == 10
 
 
 def test_a_label_that_an_answer_contains_is_still_a_verdict():
@@ -271,7 +271,7 @@ def test_no_reply_raises(text, answer, finish):
             assert read_verdict(card(verdict=rule), done, shown).verdict in ("first", "second", "tie", "unparsed")
     for rule in ({"parser": "autoj_rating"}, {"regex": "(.)"}, {"json_field": "a"}):
         found = read_rating(single(**rule), done, (answer,))
-        assert (found.value is None) == (found.reason is not None)
+        assert (found.rating is None) == (found.reason is not None)
 
 
 @pytest.mark.parametrize("text", ["{" * 100_000, '{"a":' * 20_000, "A " * 100_000, "[[A]]" * 50_000])
