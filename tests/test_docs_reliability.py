@@ -34,7 +34,7 @@ def test_the_numbers_are_those_of_the_code():
         f"At most {server.CONCURRENCY} requests",
         f"up to {server.ATTEMPTS} times, after {server.FIRST_WAIT} s",
         f"{server.LONGEST_WAIT:.0f} s at most",
-        f"none in {server.TIMEOUT:.0f} s) it is retried up to {server.PAID_ATTEMPTS} times",
+        f"none in {server.TIMEOUT:.0f} s) it is sent up to {server.PAID_ATTEMPTS} times",
         f"{server.FAILURES_IN_A_ROW} requests in a row",
         f"waited for ({server.LAST_REPLIES:.0f} s)",
         f"{server.TIMEOUT:.0f} s in all, or {server.LARGEST_REPLY // 2**20} MiB",
