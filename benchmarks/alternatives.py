@@ -1,8 +1,8 @@
-"""What else was tried for the objective on a CPU, each against what is kept; benchmarks/README.md says what came of it.
+"""Alternatives that were tried for the objective on a CPU, compared with the code in use; see benchmarks/README.md.
 
-    python -m benchmarks.alternatives         # some ten minutes on 2 cores; torch.compile needs a C++ compiler
+    python -m benchmarks.alternatives         # about ten minutes on 2 cores; torch.compile needs a C++ compiler
 
-EMO's loss and gradient, 2,048 tokens, bfloat16. A ratio above 1 says that the alternative is slower.
+EMO's loss and gradient, 2,048 tokens, bfloat16. A ratio above 1 means that the alternative is slower.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def patched(run: Callable[[], None], module: Any, name: str, value: Any) -> Call
 
 
 def unsorted_chunks(labels: Tensor, cost: Any, size: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Tokens as they come: a cost row a token."""
+    """Tokens in their own order, with one cost row per token."""
     buffer = like.new_empty(size, cost.vocabulary)
     for index in torch.arange(len(labels)).split(size):
         yield index, cost.rows(labels[index], out=buffer[: len(index)]), torch.arange(len(index))
 
 
 def whole_loss(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
-    """The loss with one thing changed at a time."""
+    """The loss with one change at a time."""
     example = Example(TOKENS, vocabulary, hidden, "cpu", batches=8)
     kept = example.step(ours(OBJECTIVE, example))
     return {
@@ -55,7 +55,7 @@ def whole_loss(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
 
 
 def stacked_products(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
-    """The products alone: logits and cost rows one after the other, and in one product of both's rows."""
+    """The products alone: logits and cost rows in two products, and in one."""
     states = torch.randn(256, hidden).bfloat16()
     units = torch.randn(96, hidden).bfloat16()  # 774 distinct labels in 2,048 tokens
     weight = torch.randn(vocabulary, hidden).bfloat16()
@@ -69,7 +69,7 @@ def stacked_products(vocabulary: int, hidden: int) -> dict[str, Callable[[], Non
 
 
 def elementwise_part(vocabulary: int) -> tuple[dict[str, Callable[[], None]], float]:
-    """What lies between the products for one chunk, in blocks and compiled; and the seconds that compiling took."""
+    """The code between the products for one chunk, in blocks and compiled, and the seconds of compilation."""
     product = torch.randn(256, vocabulary).mul_(3).bfloat16()
     target = torch.randint(0, vocabulary, (256,))
     rows, row_of = torch.rand(96, vocabulary).bfloat16(), torch.randint(0, 96, (256,)).sort().values

@@ -1,4 +1,4 @@
-"""From hidden states to a loss and their gradient, as this project and as others do it; bfloat16 examples."""
+"""From hidden states to a loss and their gradient, in this project and in others; bfloat16 examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from instruct.objectives import EMO, MLE, CosineCost, Objective, linear_objectiv
 
 
 class Example:
-    """Hidden states (tokens, hidden) that want a gradient, a head (vocabulary, hidden), labels of real responses.
+    """Hidden states (tokens, hidden) that require a gradient, a head (vocabulary, hidden), labels of real responses.
 
     Each step uses the labels of the next of `batches`.
     """
@@ -28,7 +28,7 @@ class Example:
         self.labels = self.batches[0]
 
     def step(self, loss: Callable[[Example], torch.Tensor]) -> Callable[[], None]:
-        """A function that computes the loss and its gradients, and forgets them."""
+        """A function that computes the loss and its gradients, and discards them."""
 
         batches = itertools.cycle(self.batches)
 
@@ -52,12 +52,12 @@ def torch_cross_entropy(example: Example) -> torch.Tensor:
 
 
 def upcast_cross_entropy(example: Example) -> torch.Tensor:
-    """Cross-entropy over all logits in float32, as transformers' own loss has it."""
+    """Cross-entropy over all logits in float32, as in transformers' own loss."""
     return functional.cross_entropy((example.hidden @ example.weight.T).float(), example.labels)
 
 
 def authors_emo(example: Example) -> torch.Tensor:
-    """EMOLoss 0.0.3, the authors' package. It shifts the labels, so they get one more."""
+    """EMOLoss 0.0.3, the authors' package. It shifts the labels, so one label is added."""
     from emo import EMOLoss
 
     logits = (torch.cat([example.hidden, example.hidden[-1:]]) @ example.weight.T)[None]
@@ -89,7 +89,7 @@ LOSSES: dict[str, Callable[[Example], torch.Tensor]] = {
 
 
 def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:
-    """The loss of the contender `name`. EMO's is the authors' package's variant, so that both compute the same."""
+    """The loss of the contender `name`. EMO uses the variant of the authors' package, so that both compute the same."""
     if name in LOSSES:
         return LOSSES[name]
     return ours({"emo": EMO("pypi"), "mle": MLE()}[name], example)

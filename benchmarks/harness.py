@@ -1,4 +1,4 @@
-"""What the benchmarks share: contenders in turn, medians of ratios, real labels, a results file with the machine."""
+"""Shared by the benchmarks: alternating contenders, medians of ratios, real labels, results files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = [(49152, 576), (32000, 4096), (128256, 2048)]
 
 
 def real_rows() -> tuple[list[dict[str, str]], str]:
-    """Instruction rows and their file's name: Alpaca-GPT4 where it lies at hand, else the starter set."""
+    """Instruction rows and their file's name: Alpaca-GPT4 if it is available, otherwise the starter set."""
     shared = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data"))
     path = shared / "alpaca_gpt4" / "alpaca_gpt4.jsonl"
     if not path.is_file():
@@ -31,10 +31,9 @@ def real_rows() -> tuple[list[dict[str, str]], str]:
 
 
 def response_ids(count: int) -> tuple[list[int], str]:
-    """`count` token ids of real responses, and whose they are.
+    """`count` token ids of real responses, and their source.
 
-    Where SmolLM2's tokenizer is not installed (a bare GPU machine), words and marks stand for tokens: they repeat much
-    alike.
+    Without SmolLM2's tokenizer (on a bare GPU machine) tokens are words and punctuation marks, which repeat similarly.
     """
     rows, source = real_rows()
     responses = [row["output"] for row in rows]
@@ -62,7 +61,7 @@ def response_ids(count: int) -> tuple[list[int], str]:
 
 
 def response_labels(count: int, vocabulary: int) -> tuple[torch.Tensor, str]:
-    """(count,) int64 labels that repeat as tokens of real responses do, over the whole vocabulary, and whose."""
+    """(count,) int64 labels that repeat like tokens of real responses, over the whole vocabulary, and their source."""
     ids, source = response_ids(count)
     spread = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(0))
     return spread[torch.tensor(ids) % vocabulary], source
@@ -74,9 +73,9 @@ def synchronize() -> None:
 
 
 def alternate(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each round. In every round each runs once, in an order drawn anew."""
+    """Seconds of each contender in each round. Each runs once per round, in random order."""
     order = random.Random(0)
-    for run in contenders.values():  # what happens once (memory, threads, kernels) is not what is measured
+    for run in contenders.values():  # one-time work (memory, threads, kernels) is not measured
         run()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
@@ -97,7 +96,7 @@ def ratio(seconds: dict[str, list[float]], name: str, peer: str) -> dict[str, fl
 
 
 def product_rate(tokens: int, vocabulary: int, hidden: int, device: str) -> float:
-    """Multiply-adds x 2 a second of the logits' bfloat16 product in this shape: the best of three."""
+    """FLOP per second of the logits' bfloat16 product in this shape: the best of three."""
     states = torch.randn(tokens, hidden, device=device, dtype=torch.bfloat16)
     weight = torch.randn(vocabulary, hidden, device=device, dtype=torch.bfloat16)
     best = 0.0
@@ -113,7 +112,7 @@ def product_rate(tokens: int, vocabulary: int, hidden: int, device: str) -> floa
 def write_results(name: str, rows: list[dict[str, Any]], key: Sequence[str] = (), **about: Any) -> Path:
     """benchmarks/results/NAME-DEVICE.json: the rows, the machine, versions, the time.
 
-    With a `key`, rows of an earlier run on the same machine and versions stay where none of the new ones has their key.
+    With a `key`, rows of an earlier run on the same machine and versions are kept unless a new row has the same key.
     """
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
     path = RESULTS / f"{name}-{device.lower().replace(' ', '-')}.json"

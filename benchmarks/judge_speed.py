@@ -1,12 +1,12 @@
-"""How long judging AlpacaEval's 805 pairs takes, against alpaca_eval 0.6.6 on the same server.
+"""How long judging AlpacaEval's 805 pairs takes, compared with alpaca_eval 0.6.6 on the same server.
 
     python -m benchmarks.judge_speed
 
-The server takes 50 ms for every reply, however many it is asked at once, and runs in a process of its own. Contenders:
-our loop with 64 requests at once; alpaca_eval as it is (5 at once), and told 64. In each round every contender runs
-once, in a fresh process, with nothing stored: `seconds` and `cpu_ms_a_request` (the process's own, the openai client's
-share with it) are of the judging, without the process's start and its imports (a pair is judged before). Then the
-commands: `instruct judge`, once more with everything stored, and `instruct report`, each as a process from its start.
+The server runs in its own process and takes 50 ms for every reply, regardless of the number of requests. Contenders:
+our loop with 64 concurrent requests, and alpaca_eval with its default of 5 and with 64. In each round every contender
+runs once, in a fresh process, with nothing stored. `seconds` and `cpu_ms_a_request` (CPU time of the process,
+including the openai client) measure judging, without process start and imports (one pair is judged before). Then the
+commands are measured from process start: `instruct judge`, the same with everything stored, and `instruct report`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPEED_AIM, CPU_AIM, RESUME_AIM = 5.0, 2.0, 2.0  # times, milliseconds a verdict,
 
 
 def write_answers(folder: Path, pairs: int) -> str:
-    """Both sides' answers to the prompts; whose they are: real ones, or words in as many characters."""
+    """Write both systems' answers; returns their source: real answers, or words of the same length."""
     shared = Path(os.environ.get("INSTRUCT_SHARED_DATA", ROOT.parent / "shared" / "data")) / "alpaca_eval"
     files = {CANDIDATE: shared / "alpaca-7b.model_outputs.json", BASELINE: shared / "reference_text_davinci_003.json"}
     sides = {}
@@ -74,7 +74,7 @@ def ours(sides: Sides, url: str, work: Path) -> None:
 
 
 def alpaca_eval(sides: Sides, url: str, work: Path) -> None:
-    """`alpaca_eval.evaluate` with its cache and its results in `work`, where it would write them into site-packages."""
+    """`alpaca_eval.evaluate` with its cache and results in `work` instead of site-packages."""
     clients = work / "clients.yaml"
     clients.write_text(f"default:\n  - api_key: none\n    base_url: {url}\n")
     os.environ["OPENAI_CLIENT_CONFIG_PATH"] = str(clients)  # read when the package is imported: the warm-up's, then
@@ -100,7 +100,7 @@ CONTENDERS = {"ours": ours, "alpaca_eval": alpaca_eval, "alpaca_eval_64": alpaca
 
 
 def run_one(name: str, folder: Path, url: str) -> None:
-    """Judge once in this process, one pair of a warm-up before; print seconds and CPU seconds."""
+    """Judge once in this process, after one pair as a warm-up; print seconds and CPU seconds."""
     row = {"dataset": "none", "instruction": WARM_UP}
     first = {name: [{**row, "output": name, "generator": name}] for name in (CANDIDATE, BASELINE)}
     sides = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in first}
@@ -114,7 +114,7 @@ def run_one(name: str, folder: Path, url: str) -> None:
 
 
 class Server:
-    """The local judge, as a process: its URL, and how many requests it has been sent."""
+    """The local judge server as a process: its URL and its number of requests."""
 
     def __init__(self, folder: Path) -> None:
         self._log, port = folder / "requests.jsonl", folder / "port"
@@ -134,7 +134,7 @@ class Server:
 
 
 def in_a_process(name: str, folder: Path, server: Server, found: list[dict[str, float]]) -> Callable[[], None]:
-    """A function that lets a contender judge once, and keeps what it took."""
+    """A function that runs a contender once in a fresh process and records its times."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("OPENAI_MAX_CONCURRENCY", None)
     if name == "alpaca_eval_64":
@@ -154,7 +154,7 @@ def in_a_process(name: str, folder: Path, server: Server, found: list[dict[str, 
 
 
 def commands(folder: Path, server: Server, rounds: int) -> dict[str, list[float]]:
-    """Seconds of the commands as processes: judging with nothing stored, then all stored, and the report."""
+    """Seconds of the commands: judging with nothing stored, with everything stored, and the report."""
     from instruct.runs import RunDirectory
 
     seconds: dict[str, list[float]] = {"judge": [], "judge_again": [], "report": []}

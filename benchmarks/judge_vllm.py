@@ -1,12 +1,12 @@
-"""How fast a judge in vLLM in process writes its verdicts, against `LLM.generate` alone on the same prompts.
+"""How fast a judge in vLLM writes its verdicts, compared with `LLM.generate` alone on the same prompts.
 
     python -m benchmarks.judge_vllm
 
-SmolLM2-135M is asked with Auto-J's prompt, as a chat, about answers to real instructions, other ones in each round: no
-prompt is in a prefix cache. `judging` is a whole comparison: prompts rendered and tokenized, every reply and verdict
-committed to the store as it is finished. `generate` is one call with all prompts, as token ids and otherwise as vLLM
-has it by default. Both engines hold the model in a process of its own, which is asked in turn; their start is not
-measured. A rate is tokens written a second.
+SmolLM2-135M gets Auto-J's prompt, as a chat, about answers to real instructions, different ones in each round so that
+no prompt is in a prefix cache. `judging` is a whole comparison: prompts are rendered and tokenized, and every reply
+and verdict is committed to the store when it is finished. `generate` is one call with all prompts as token ids, with
+vLLM's defaults. Each engine has its own process, they run alternately, and their start is not measured. A rate is the
+number of tokens written per second.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ CONTEXT = 2048
 
 
 def generate_alone(model: str) -> None:
-    """A process with a vLLM engine: a line of prompts in, a line with the number of tokens written out."""
+    """A process with a vLLM engine: reads a line of prompts, prints a line with the number of tokens written."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not stand between the replies
+    os.dup2(2, 1)  # keep the output of libraries out of the replies
     import vllm
     from vllm.platforms import current_platform
 
@@ -45,7 +45,7 @@ def generate_alone(model: str) -> None:
 
 
 def answers(count: int, rounds: int) -> tuple[list[tuple[Any, Any]], str]:
-    """`count` pairs of answers for each round, no instruction twice, and whose they are: the longest are left out."""
+    """`count` pairs of answers per round, without repeated instructions and the longest answers, and their source."""
     from instruct.judging.presentations import Answers
 
     rows, source = real_rows()

@@ -37,7 +37,7 @@ def cpu_seconds() -> float:
 def measure(row: str, clone: Path) -> dict[str, Any]:
     """Run `make` with the row's first word; seconds of the clock and of the CPU, installation included if it is due."""
     target, installs = row.split()[0], not (clone / ".venv").exists()
-    # The shared data lies beside the repository, not beside its clone.
+    # The shared data is next to the repository, not next to its clone.
     shared = os.environ.get("INSTRUCT_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     load, begun, used = os.getloadavg()[0], time.perf_counter(), cpu_seconds()

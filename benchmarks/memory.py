@@ -1,11 +1,11 @@
-"""How much memory a loss and its gradient take beyond the states, the head and the labels.
+"""How much memory a loss and its gradient need in addition to the states, the head and the labels.
 
-    python -m benchmarks.memory                      # CPU: the kernel's high-water mark of a fresh process each
+    python -m benchmarks.memory                      # CPU: the kernel's high-water mark of a fresh process
     python -m benchmarks.memory --device cuda        # GPU: the allocator's
 
-Two questions: the peak against the peers at one number of tokens; and whether the working memory grows with the
-tokens. For the latter forward and backward are looked at one by one, and what autograd holds anyway is taken off: one
-tensor of the hidden states' size after forward, two in backward.
+Two questions: how the peak compares with other implementations for a fixed number of tokens, and whether the working
+memory grows with the tokens. For the latter forward and backward are measured separately, without what autograd holds
+in any case: one tensor of the hidden states' size after forward, two in backward.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RATIOS = [
 
 
 class Peak:
-    """Bytes at the highest point of a block of code above what was there when it began."""
+    """Peak bytes of a block of code above what was in use when it began."""
 
     def __enter__(self) -> Peak:
         if torch.cuda.is_available():
@@ -44,7 +44,7 @@ class Peak:
             self.before = torch.cuda.memory_allocated()
         else:
             ctypes.CDLL("libc.so.6").malloc_trim(0)
-            Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins anew
+            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
             self.before = _status("VmRSS")
         return self
 
@@ -61,7 +61,7 @@ def _status(field: str) -> int:
 
 
 def measure(name: str, vocabulary: int, hidden: int, tokens: int, device: str) -> dict[str, int]:
-    """Peak bytes of forward and of backward, in this process, which should be a fresh one."""
+    """Peak bytes of forward and of backward; run it in a fresh process."""
     from benchmarks.contenders import Example, loss_of
 
     example = Example(tokens, vocabulary, hidden, device)

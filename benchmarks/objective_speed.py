@@ -1,11 +1,11 @@
-"""How long a loss and its gradient take, against those whom one would ask otherwise.
+"""How long a loss and its gradient take, compared with other implementations.
 
-    python -m benchmarks.objective_speed                      # CPU: 2,048 response tokens, some ten minutes on 2 cores
+    python -m benchmarks.objective_speed                      # CPU: 2,048 response tokens, about ten minutes on 2 cores
     python -m benchmarks.objective_speed --device cuda        # GPU: 16,384 response tokens
 
-Frozen head, bfloat16, labels of real responses. In each round every contender runs once; a ratio is the median over
-rounds. The floor is the operations over the measured rate of the logits' product: two products for cross-entropy, and
-the distinct labels' share of a third for EMO.
+Frozen head, bfloat16, labels of real responses. Every contender runs once per round; a ratio is the median over the
+rounds. The floor is the number of operations divided by the measured rate of the logits' product: two products for
+cross-entropy, and for EMO a third one times the share of distinct labels.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python -m benchmarks.report_speed
 
-Each row is a process from its start, as a user would call it: `seconds`, the processor's seconds, and the most memory
-that it had in GiB (never below what this process has, which starts it); medians over the rounds. `pairs` and `verdicts`
-begin with a run that was never reported on, so that every statistic with its 10,000 bootstrap resamples, every figure
-and the page are made; `pairs again` finds them made. The answers are AlpacaEval's where `INSTRUCT_SHARED_DATA` has
-them, else words of as many characters; verdicts are drawn. `page` is from navigation to the first filtered pair in
-Chromium, the file on disk.
+Each row is a process from its start, as a user would call it: seconds, CPU seconds, and peak memory in GiB (at least
+that of this process, which starts it); medians over the rounds. `pairs` and `verdicts` start with a run without a
+report, so that all statistics with 10,000 bootstrap resamples, all figures and the page are computed; `pairs again`
+repeats the command. The answers are AlpacaEval's if `INSTRUCT_SHARED_DATA` has them, otherwise words of the same
+length; verdicts are random. `page` is the time from navigation to the first filtered pair in Chromium, with the file
+on disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY_AIM = 2.0
 
 
 def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
-    """A run whose pairs each judge has compared in both orders, a reply to each; whose answers they are."""
+    """Make a run whose pairs each judge has compared in both orders; returns the source of the answers."""
     from instruct.engines.base import Completion
     from instruct.judging.comparison import Comparison
     from instruct.judging.store import Judgment, JudgmentStore
@@ -80,7 +80,7 @@ def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
 
 
 def measure(*arguments: str) -> dict[str, float]:
-    """`instruct ARGUMENTS` as a process: seconds, the processor's seconds, and the most memory it had, in GiB."""
+    """`instruct ARGUMENTS` as a process: seconds, CPU seconds, and peak memory in GiB."""
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen([sys.executable, "-m", "instruct.cli", *arguments], stdout=said, stderr=said)
@@ -93,7 +93,7 @@ def measure(*arguments: str) -> dict[str, float]:
 
 
 def page_seconds(page: Path, rounds: int) -> dict[str, float] | None:
-    """From navigation to the first pair that a filter leaves; None without Chromium or playwright."""
+    """Seconds from navigation to the first filtered pair; None without Chromium or playwright."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     try:
         from playwright.sync_api import sync_playwright

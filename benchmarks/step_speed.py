@@ -1,11 +1,11 @@
-"""How long a whole LoRA step takes: this project's trainer against TRL's own.
+"""How long a whole LoRA step takes with this project's trainer, compared with TRL's.
 
-    python -m benchmarks.step_speed                   # CPU: SmolLM2-135M, 8 real rows of at most 512 tokens a step
+    python -m benchmarks.step_speed                   # CPU: SmolLM2-135M, 8 real rows of at most 512 tokens per step
     python -m benchmarks.step_speed --device cuda     # GPU: a 1B-class model from a config, random weights, V = 128256
 
-A step is the trainer's own training_step (forward, backward) and the optimizer's. Rank 16 on all linear layers,
-bfloat16 autocast, loss on the responses alone. In each round every contender takes one step on the same rows; a ratio
-is the median over rounds.
+A step is the trainer's training_step (forward, backward) and the optimizer step. Rank 16 on all linear layers,
+bfloat16 autocast, loss on the responses alone. Every contender takes one step per round on the same rows; a ratio is
+the median over the rounds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
 
 
 def large_model() -> tuple[Any, list[dict[str, list[int]]], str]:
-    """A model of Llama-3.2-1B's shape with random weights, and rows of real text's token frequencies."""
+    """A model of Llama-3.2-1B's shape with random weights, and rows with the token frequencies of real text."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -81,7 +81,7 @@ def _row(prompt: list[int], response: list[int]) -> dict[str, list[int]]:
 
 
 def padding_tokenizer() -> Any:
-    """All that a trainer asks of a tokenizer when rows are token ids already: a padding token."""
+    """A tokenizer with only a padding token: all a trainer needs if rows are token ids already."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
