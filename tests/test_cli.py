@@ -75,7 +75,7 @@ def test_sections_are_those_of_the_config():
     assert {*SECTIONS, "name", "model"} == set(ExperimentConfig.model_fields)
 
 
-def test_overrides_are_told_from_arguments():
+def test_overrides_are_separated_from_arguments():
     rest, overrides = split_overrides(
         ["demo", "--train.max_steps", "4", "--lora", "null", "--name", "x", "--a.b=1", "y"]
     )
@@ -153,14 +153,14 @@ def test_a_model_without_an_lm_head(instruct, tmp_path, tiny_model_folder):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_yaml_that_is_none(instruct, tmp_path):
+def test_an_invalid_yaml_file_is_refused(instruct, tmp_path):
     (tmp_path / "broken.yaml").write_text("name: [unclosed\n")
     assert "broken.yaml" in refused(instruct("train", "broken.yaml"))
     (tmp_path / "empty.yaml").write_text("")
     assert "empty.yaml" in refused(instruct("train", "empty.yaml"))
 
 
-def test_a_run_is_not_taken_up_with_another_config(instruct, tmp_path, tiny_model_folder):
+def test_a_run_is_not_continued_with_a_different_config(instruct, tmp_path, tiny_model_folder):
     write_lines(tmp_path / "my.jsonl", GOOD, GOOD)
     call = [
         "train",
@@ -234,7 +234,7 @@ def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
     assert "mlee.json: no such answers; this run has emo, mle" in refused(instruct(*call))
 
 
-def test_the_newest_run_that_has_what_is_needed_is_taken(instruct, tmp_path):
+def test_the_newest_run_that_has_what_the_verb_needs_is_used(instruct, tmp_path):
     make_run(tmp_path / "runs" / "older", emo=["a"], mle=["b"])
     newer = make_run(tmp_path / "runs" / "newer", emo=["a"], mle=["b"])
     empty = RunDirectory(tmp_path / "runs" / "empty")
@@ -288,7 +288,7 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
         ("alpaca_eval_gpt4", "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
     ],
 )
-def test_a_judge_that_cannot_be_asked_here_says_what_it_needs(instruct, tmp_path, judge, line):
+def test_an_unavailable_judge_says_what_it_needs(instruct, tmp_path, judge, line):
     make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
     assert line in refused(instruct("judge", "runs/it", "--judge", judge))
 

@@ -131,7 +131,7 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_config_names_those_there_are():
+def test_a_missing_config_lists_the_packaged_ones():
     with pytest.raises(InputError, match=r"nothing\.yaml: no such config; .*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
         find_config("nothing.yaml")
 
@@ -144,7 +144,7 @@ def test_a_missing_config_names_those_there_are():
         ("", "is not a mapping"),
     ],
 )
-def test_a_file_that_is_no_config(tmp_path, text, message):
+def test_a_file_that_is_not_a_config(tmp_path, text, message):
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=message):

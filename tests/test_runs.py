@@ -18,7 +18,7 @@ def run(tmp_path):
     return run
 
 
-def test_a_step_is_done_for_its_own_inputs_only(run):
+def test_a_step_is_done_only_for_its_own_inputs(run):
     assert not run.is_done("train/emo", {"data": "1"})
     with run.step("train/emo", {"data": "1"}) as results:
         results["steps"] = 3
@@ -40,7 +40,7 @@ def test_a_step_records_its_configuration_and_is_done_whatever_that_was(run):
     assert run.is_done("answers", {"prompts": "1"})
 
 
-def test_a_step_that_was_cut_off_is_not_done_and_is_counted(run):
+def test_an_interrupted_step_is_not_done_and_is_counted(run):
     with pytest.raises(RuntimeError), run.step("train/emo", {"data": "1"}):
         raise RuntimeError("killed")
     assert not run.is_done("train/emo", {"data": "1"})
@@ -49,7 +49,7 @@ def test_a_step_that_was_cut_off_is_not_done_and_is_counted(run):
     assert run.manifest()["steps"]["train/emo"]["attempts"] == 2
 
 
-def test_another_config_in_the_same_directory_is_refused(run):
+def test_a_different_config_in_the_same_directory_is_refused(run):
     run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "a", "base_url": None}]})
     with pytest.raises(InputError, match=r"started with a different train\.learning_rate; .*--name"):
         run.start({"name": "one", "train": {"learning_rate": 0.2}, "judges": [{"card": "a"}]})
@@ -57,7 +57,7 @@ def test_another_config_in_the_same_directory_is_refused(run):
         run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "b"}]})
 
 
-def test_the_newest_run_is_the_newest_that_holds_what_is_needed(tmp_path):
+def test_the_newest_run_is_the_newest_that_has_what_is_needed(tmp_path):
     root = tmp_path / "runs"
     for age, name in [(100, "old"), (0, "new")]:
         run = RunDirectory(root / name)
@@ -70,7 +70,7 @@ def test_the_newest_run_is_the_newest_that_holds_what_is_needed(tmp_path):
         newest_run("adapters/*", root)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not a run directory"):
         RunDirectory(tmp_path).manifest()
     (tmp_path / "manifest.json").write_text("{")

@@ -68,7 +68,7 @@ def test_the_starter_evaluation_set_shares_no_instruction_with_the_starter_set()
     assert not prompts & asked
 
 
-def test_files_of_a_card_are_beside_it_wherever_one_stands(
+def test_files_of_a_card_are_relative_to_the_card(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("rows.jsonl", [{"prompt": "a", "completion": "b"}])

@@ -85,7 +85,7 @@ def test_answers_that_are_not_json_or_not_there_are_refused(tmp_path: Path, writ
         load_answers(tmp_path / "no.json")
 
 
-def test_files_may_hold_prompts_alone(write: Write) -> None:
+def test_files_may_contain_only_prompts(write: Write) -> None:
     file = write("prompts.jsonl", [{"instruction": "a?"}, {"instruction": "b?", "dataset": "two"}])
     found = load_eval_set("starter_eval", files=[file])
     assert found.prompts == [EvalPrompt("a?", "starter_eval"), EvalPrompt("b?", "two")]
@@ -110,7 +110,7 @@ def test_a_baseline_of_its_own_is_joined_by_instruction(write: Write, tmp_path: 
     assert str(error.value) == (f"{answers}: has no answer to 'a?' of mine; use a baseline that answers every prompt")
 
 
-def test_a_training_card_is_no_evaluation_set() -> None:
+def test_a_training_card_is_refused_as_an_evaluation_set() -> None:
     with pytest.raises(InputError, match=r"card starter: is a training set; name an eval"):
         load_eval_set("starter")
 

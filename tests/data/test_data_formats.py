@@ -82,7 +82,7 @@ def test_text_is_put_into_the_alpaca_prompt_as_it_is(instruction: str, input: st
     )
 
 
-def test_placeholders_in_the_text_are_left_alone() -> None:
+def test_placeholders_in_the_text_are_not_replaced() -> None:
     assert "### Instruction:\nFill {input} and {instruction}\n\n### Input:\n{instruction}\n" in alpaca_prompt(
         "Fill {input} and {instruction}", "{instruction}"
     )
@@ -207,7 +207,7 @@ def test_several_turns_do_not_fit_the_alpaca_template(before: Any, roles: str) -
     )
 
 
-def test_columns_of_no_format_are_named() -> None:
+def test_columns_that_match_no_format_are_listed() -> None:
     with pytest.raises(InputError) as error:
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
     assert str(error.value) == (

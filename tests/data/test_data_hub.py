@@ -119,7 +119,7 @@ def test_files_of_an_evaluation_set_are_fetched_by_themselves(hub: Any, tmp_path
 
 
 @pytest.mark.parametrize("file", ["", ", file: rows.json"])
-def test_what_cannot_be_had_is_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
+def test_a_failed_download_is_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "
     card = "purpose: train\nformat: alpaca\nsource: {{hub: me/{}" + file + "}}\n"

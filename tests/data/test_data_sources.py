@@ -41,7 +41,7 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def test_every_file_type_holds_the_same_rows(tmp_path: Path, write: Write) -> None:
+def test_every_file_type_gives_the_same_rows(tmp_path: Path, write: Write) -> None:
     files = [
         write("a.json", ROWS),
         write("b.jsonl", ROWS),

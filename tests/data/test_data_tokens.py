@@ -98,7 +98,7 @@ def test_the_mask_covers_the_answer_and_its_end_token_and_nothing_else(
 
 @settings(deadline=None)
 @given(instruction=TEXT)
-def test_a_prompt_is_what_the_tokenizer_itself_makes_of_it(smollm2_tokenizer: Any, instruction: str) -> None:
+def test_a_prompt_has_the_tokenizers_own_tokens(smollm2_tokenizer: Any, instruction: str) -> None:
     chat = eval_prompt(instruction, "chat")
     own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert prompt_token_ids(smollm2_tokenizer, chat) == own

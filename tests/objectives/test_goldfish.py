@@ -47,7 +47,7 @@ def test_one_token_in_k_is_dropped(k, context):
     assert mask.float().mean().item() == pytest.approx(1 / k, rel=0.05)
 
 
-def test_the_same_passage_loses_the_same_tokens_wherever_it_stands():
+def test_a_passage_loses_the_same_tokens_at_every_position():
     context, passage = 5, tokens(1, 50, seed=1)[0]
     alone = goldfish_mask(passage[None], 4, context)[0]
     for before in (1, 7, 30):
@@ -56,7 +56,7 @@ def test_the_same_passage_loses_the_same_tokens_wherever_it_stands():
         assert torch.equal(inside[context:], alone[context:])
 
 
-def test_no_token_is_dropped_before_its_context_is_there():
+def test_no_token_is_dropped_before_a_full_context():
     for context in (1, 5, 13):
         mask = goldfish_mask(tokens(500, 20), 2, context)
         assert not mask[:, :context].any()
@@ -65,7 +65,7 @@ def test_no_token_is_dropped_before_its_context_is_there():
     assert not goldfish_mask(tokens(4, 3), 2, 13).any()
 
 
-def test_packed_rows_lose_what_padded_ones_do():
+def test_packed_rows_lose_the_same_tokens_as_padded_ones():
     lengths = [3, 30, 1, 14, 25]
     rows = [tokens(1, length, seed=index)[0] for index, length in enumerate(lengths)]
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=0)

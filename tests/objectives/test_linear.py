@@ -169,7 +169,7 @@ def test_zero_rows_cost_one_and_never_give_nan():
     assert torch.isfinite(loss)
 
 
-def test_no_gradient_is_formed_when_none_is_wanted():
+def test_no_gradient_is_computed_if_none_is_needed():
     hidden, weight, labels = example()
     with torch.no_grad():
         loss, _ = linear_objective_loss(hidden, torch.nn.Parameter(weight), labels, EMO())
@@ -189,7 +189,7 @@ def test_backward_twice_gives_the_same_gradient():
     assert torch.allclose(second, 3 * first)
 
 
-def test_no_tokens_give_a_loss_of_zero_that_is_still_connected():
+def test_the_loss_of_no_tokens_is_zero_and_differentiable():
     _, weight, _ = example()
     hidden = torch.zeros(0, HIDDEN, requires_grad=True)
     loss, statistics = linear_objective_loss(hidden, weight, torch.zeros(0, dtype=torch.long), EMO())

@@ -90,7 +90,7 @@ def test_equal_embeddings_never_cost_less_than_nothing(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_an_external_table_of_another_width(dtype):
+def test_an_external_table_of_a_different_width(dtype):
     head, external = table(dtype=dtype), table(width=5, seed=2, dtype=dtype)
     hidden = table(rows=20, seed=3, dtype=dtype).mul(0.3).requires_grad_()
     labels = torch.arange(20)
@@ -120,7 +120,7 @@ def test_a_longer_table_is_cut_to_the_head():
     assert torch.allclose(cost.rows(torch.tensor([4])), expected, atol=1e-6)
 
 
-def test_another_vocabulary_is_refused():
+def test_a_different_vocabulary_is_refused():
     head, hidden = table(), table(rows=2, seed=1)
     with pytest.raises(ValueError, match=f"cost table has 80 rows, the head {VOCABULARY}"):
         linear_objective_loss(hidden, head, torch.tensor([0, 1]), EMO(), CosineCost(table(rows=80)))
@@ -132,7 +132,7 @@ def test_another_vocabulary_is_refused():
 @pytest.mark.parametrize(
     "wrong", [torch.zeros(4, dtype=torch.int8), torch.zeros(4, 4, dtype=torch.int8), torch.zeros(4)]
 )
-def test_what_is_no_table_is_refused(wrong):
+def test_a_tensor_that_is_not_a_table_is_refused(wrong):
     with pytest.raises(ValueError, match="floating-point matrix"):
         CosineCost(wrong)
 
@@ -201,7 +201,7 @@ def test_among_numbers_alone_the_expected_cost_is_the_number_token_loss():
     ],
     ids=["too-many", "no-number", "one-number"],
 )
-def test_values_that_make_no_numeric_cost_are_refused(values, message):
+def test_unusable_numeric_values_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
         NumericCost(CosineCost(table()), values)
 
@@ -304,7 +304,7 @@ def broken_index(tmp_path: Path) -> Path:
         ),
     ],
 )  # fmt: skip
-def test_what_holds_no_table_is_refused_in_one_line(tmp_path, make, message):
+def test_a_path_without_a_table_is_refused_in_one_line(tmp_path, make, message):
     with pytest.raises(InputError, match=message) as error:
         load_cost_table(make(tmp_path))
     assert "\n" not in str(error.value)

@@ -149,7 +149,7 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
     assert torch.equal(found.correct, logits.argmax(dim=-1) == labels)
 
 
-def test_what_is_not_asked_for_is_none():
+def test_statistics_that_are_not_requested_are_none():
     logits, labels = example()
     assert token_statistics(logits, labels).cost is None
     assert token_statistics(logits, labels).error_norm is None
@@ -177,7 +177,7 @@ def test_a_target_far_above_or_below_the_others(objective, margin):
     assert float(gradient[0, 70]) == pytest.approx(float(expected[0, 70]), rel=1e-5)
 
 
-def test_a_sure_target_loses_no_digits():
+def test_a_confident_target_keeps_its_precision():
     """Where even float64's 1 - q_y would: cross-entropy, 1 - q_y and the gradient are the others' sum, about 4e-16."""
     labels = torch.tensor([70], device=DEVICE)
     logits = torch.zeros(1, VOCABULARY, device=DEVICE)

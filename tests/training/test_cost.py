@@ -173,7 +173,7 @@ def test_a_table_from_elsewhere(tmp_path):
     assert costs["file"] != pytest.approx(costs["folder"], rel=1e-2)
 
 
-def test_a_table_of_another_vocabulary_is_refused(tmp_path):
+def test_a_table_of_a_different_vocabulary_is_refused(tmp_path):
     save_file({"table": torch.randn(5000, 8)}, tmp_path / "table.safetensors")
     with pytest.raises(InputError, match=r"table\.safetensors: the cost table has 5000 rows, the head 64"):
         make_trainer(tmp_path / "out", transport_cost=str(tmp_path / "table.safetensors"))

@@ -20,7 +20,7 @@ from instruct.objectives import EMO
 from instruct.training.head import attach_objective
 
 
-def test_the_models_own_forward_is_left_as_it_was():
+def test_the_models_own_forward_is_unchanged():
     model = tiny_model("gemma2")
     input_ids = torch.arange(3, 13)[None]
     before = model(input_ids=input_ids, labels=input_ids)
