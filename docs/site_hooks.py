@@ -17,7 +17,7 @@ PAGES = {
     "security.md": "SECURITY.md",
     "benchmarks.md": "benchmarks/README.md",
 }
-CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 EXTERNAL_ASSET = re.compile(r"""<(?:(?:script|img|iframe|source)[^>]+src|link[^>]+href)=["']?(?:https?:)?//""")
 
@@ -63,7 +63,7 @@ def on_page_markdown(markdown, page, config, files):
             return label
         return f"{image}[{label}]({posixpath.relpath(name, posixpath.dirname(here) or '.')}{anchor})"
 
-    return "".join(part if CODE.fullmatch(part) else LINK.sub(rewrite, part) for part in CODE.split(markdown))
+    return "".join(part if FENCE.fullmatch(part) else LINK.sub(rewrite, part) for part in FENCE.split(markdown))
 
 
 def on_post_build(config):

@@ -49,3 +49,9 @@ def test_issue_forms_are_valid():
         form = yaml.safe_load(path.read_text())
         assert {"name", "description", "body"} <= set(form)
         assert all(field["attributes"]["label"] for field in form["body"])
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f"- {page}\n" not in navigation] == []
