@@ -80,6 +80,11 @@ def check_evaluation(config: ExperimentConfig) -> list[Judge]:
         raise InputError(
             f"config {config.name}: vLLM does not support DoRA adapters; set answers.generation.engine to transformers"
         )
+    if config.model.quantization and config.answers.generation.engine == "vllm":
+        raise InputError(
+            f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
+            "answers.generation.engine to transformers or auto"
+        )
     evaluation = evaluation_set(config.answers)
     limit = config.answers.generation.max_new_tokens
     print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")

@@ -1,4 +1,4 @@
-"""Weights that exist only as a pickle, made into safetensors once."""
+"""Weights that exist only as a pickle, converted to safetensors once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from instruct.models import cache_folder, save_whole
 
 
 def safetensors_folder(model: str, revision: str | None, identity: str) -> Path:
-    """A folder in the cache with `model` as safetensors, made by torch's safe unpickler on first use.
+    """A folder in the cache with `model` as safetensors, converted with torch's safe unpickler on first use.
 
     Args:
-        identity: tells these weights from others of the same name.
+        identity: distinguishes these weights from others with the same name.
 
     Raises:
         InputError: the pickle holds more than tensors, or cannot be read.
@@ -43,6 +43,6 @@ def safetensors_folder(model: str, revision: str | None, identity: str) -> Path:
 
 
 def unreadable(model: str, error: Exception) -> InputError:
-    """The line for weights that transformers cannot load."""
+    """The error for weights that transformers cannot load."""
     reason = one_line(f"{type(error).__name__}: {error}")
     return InputError(f"model {model}: transformers cannot load it ({reason}); check the folder")

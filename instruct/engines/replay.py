@@ -19,18 +19,18 @@ from instruct.runs import sha256_of
 
 
 class ReplayEngine:
-    """Replies from a file in place of a model; what the file does not hold is a Failure.
+    """Replies from a file in place of a model; a request without one is a Failure.
 
-    A line is what `export_jsonl` writes, or one reply: {"text": …, "label_logprobs": …} and what else a Completion has,
-    with the `key` of its request or the `prompt_sha256` of what was asked (see `prompt_sha256`). "failure" in place of
-    a text is a Failure with that reason.
+    A line is what `export_jsonl` writes, or one reply: {"text": …, "label_logprobs": …} and the other fields of a
+    Completion, with its request's `key` or the `prompt_sha256` of its prompt (see `prompt_sha256`). "failure" instead
+    of a text is a Failure with that reason.
 
     Args:
-        identity: of the engine that made the replies, so that they have its keys; None: replies are found by their
-            prompts, and kept as this file's.
+        identity: of the engine that made the replies, so that their keys match; None: replies are found by their
+            prompts, and stored under keys of this file.
 
     Raises:
-        InputError: a line that is not as it should be, with the file, the line and the field.
+        InputError: an invalid line, with file, line and field.
     """
 
     def __init__(self, path: str | Path, identity: dict[str, Any] | None = None) -> None:
@@ -65,22 +65,22 @@ class ReplayEngine:
 def prompt_sha256(prompt: Prompt) -> str:
     """The SHA-256 of a prompt's text in UTF-8, or of its messages as JSON: keys sorted, ASCII, Python's separators."""
     text = prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True)
-    # A lone surrogate in an answer is no UTF-8, and must not end the work.
+    # An answer may contain a lone surrogate, which UTF-8 cannot encode.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _replies(row: RawRow) -> Iterator[tuple[str, Any]]:
-    """What each reply in a line is found by, and its fields."""
+    """The key or prompt hash of each reply in a line, and its fields."""
     line = dict(row.fields)
     if "completions" in line:
         completions = line["completions"]
         if not isinstance(completions, dict):
-            raise InputError(f"{row.place}: completions: no object; export the file again")
+            raise InputError(f"{row.place}: completions: must be an object; export the file again")
         yield from completions.items()
         return
     names = [str(line.pop(name)) for name in ("key", "prompt_sha256") if line.get(name) is not None]
     if not names:
-        raise InputError(f"{row.place}: has neither key nor prompt_sha256, so nobody knows what it answers; add one")
+        raise InputError(f"{row.place}: has neither key nor prompt_sha256; add the one of the request that it answers")
     known = {field.name for field in dataclasses.fields(Completion)} | {"failure"}
     for name in names:
         yield name, {field: value for field, value in line.items() if field in known}

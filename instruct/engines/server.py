@@ -19,40 +19,40 @@ from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.errors import InputError, InstructError, StoppedError
 
-# Requests under way at a server.
+# Requests in flight at a server.
 CONCURRENCY = 64
 # Seconds for one attempt, from its first byte sent to the last received.
 TIMEOUT = 300.0
-# How often a request is sent while what is wrong may pass; and how often where the server may have charged for it.
+# Attempts per request at most; and those that the server may have charged for.
 ATTEMPTS = 8
 PAID_ATTEMPTS = 3
-# Seconds before the second attempt, doubled before each further one, and the most that is waited, also where the
-# server asks for more.
+# Seconds before the second attempt, doubled before each further one; and the longest wait, even if the server asks
+# for more.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
-# Requests that fail in a row before the server is given up.
+# Failed requests in a row after which the work stops.
 FAILURES_IN_A_ROW = 20
-# Seconds that replies under way are waited for once nothing further is sent: they may be paid for.
+# Seconds to wait for replies in flight once no more requests are sent: they may have been charged for.
 LAST_REPLIES = 30.0
-# Bytes: a reply that is longer has no end.
+# Bytes; a longer reply is cut off.
 LARGEST_REPLY = 32 * 2**20
 
 _OPENAI = "https://api.openai.com/v1"
-# Not the global one: a retry must not change what is drawn elsewhere from a seed.
+# Not the global generator: a retry must not change what is drawn elsewhere.
 _jitter = random.Random()
 
 
 class ServerEngine:
-    """A model behind an OpenAI-compatible server. The key is taken from OPENAI_API_KEY and kept nowhere else.
+    """A model behind an OpenAI-compatible server. The key is read from OPENAI_API_KEY and stored nowhere.
 
-    At most `concurrency` requests are under way; the next is taken when one of them is done and the caller has come
-    back for more. What may pass (429, 5xx, no connection, no end within `timeout` seconds, a malformed reply) is asked
-    again, later each time; what concerns one prompt (too long, content filter) is a Failure with the reason.
+    At most `concurrency` requests are in flight; the next is taken when one is done and the caller asks for more.
+    Temporary faults (429, 5xx, no connection, no complete reply within `timeout` seconds, a malformed reply) are
+    retried, with growing waits; a refusal of one prompt (too long, content filter) is a Failure with the reason.
 
     Raises:
-        InputError: no request can succeed: no key, no access, no such model, nobody there, no log-probabilities where
-            they are needed.
-        StoppedError: too many requests in a row failed, or the key's quota is used up.
+        InputError: no request can succeed: no key, no access, an unknown model, no server at the address, missing
+            log-probabilities.
+        StoppedError: too many failures in a row, or the key's quota is used up.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class ServerEngine:
         self.batch: int | None = None
         self._concurrency = concurrency
         self._timeout = timeout
-        # Newer models of OpenAI's own know no max_tokens; other servers may know nothing else.
+        # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
         self._client: Any = None
         self._ended: asyncio.Event = asyncio.Event()
         self._fatal: InstructError | None = None
-        self._answered = False  # whether the server has ever said anything
+        self._answered = False  # whether the server has ever responded
         self._logprobs_seen = False
         self._failed_in_a_row = 0
         self._worked = False  # whether a request has had its reply
-        self._more = True  # whether there may be requests that are not sent yet
+        self._more = True  # whether there may be unsent requests
 
     def start(self) -> str:
         """The server's address; nothing is loaded here."""
@@ -92,17 +92,17 @@ class ServerEngine:
         return f"server {self._endpoint}"
 
     def check(self) -> None:
-        """Refuse to ask without what it takes.
+        """Check the key before anything is sent.
 
         Raises:
-            InputError: no key for OpenAI's own endpoint, or one that cannot be one.
+            InputError: no key for OpenAI's own endpoint, or an invalid one.
         """
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not key and self._endpoint == "api.openai.com":
             needs = self._options.needs or "OPENAI_API_KEY, or --base-url of a server"
             raise InputError(f"{self._options.subject}: needs {needs}")
         if not (key.isascii() and key.isprintable()):
-            raise InputError("OPENAI_API_KEY: holds what no key holds (a line break, or a letter beyond ASCII)")
+            raise InputError("OPENAI_API_KEY: contains a line break or a non-ASCII character; set it to the key alone")
 
     def tokens(self, prompt: Prompt) -> None:
         return None
@@ -219,8 +219,8 @@ class ServerEngine:
         except NoLogprobs as found:
             if not self._logprobs_seen:
                 raise InputError(
-                    f"{self._options.subject}: {self._endpoint} gives no log-probabilities, from which this judge's "
-                    "verdicts are read; take a server that does, or another judge"
+                    f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
+                    "needed; use a server that returns them, or ask for none"
                 ) from None
             return found.completion
         except openai.APIStatusError as error:
@@ -234,7 +234,7 @@ class ServerEngine:
             raise Fault("no connection") from None
         except httpx2.HTTPError:
             raise Fault("the connection broke off", answered=True) from None
-        except Exception as error:  # whatever a library makes of a reply: it is one request's failure
+        except Exception as error:  # whatever a library raises on a reply fails that request alone
             raise Fault(f"malformed reply ({type(error).__name__})", answered=True) from None
         self._logprobs_seen = True
         return completion
@@ -246,7 +246,7 @@ class ServerEngine:
 
     def _count_failure(self, reason: str) -> None:
         self._failed_in_a_row += 1
-        # At the end those that failed are all that is left, being asked the longest: that says nothing of the server.
+        # At the end only failing requests are left, since they are retried the longest: no sign of a broken server.
         if self._failed_in_a_row >= FAILURES_IN_A_ROW and (self._more or not self._worked):
             self._end(
                 StoppedError(
@@ -256,7 +256,7 @@ class ServerEngine:
             )
 
     def _end(self, error: InstructError) -> None:
-        # What it was made from holds the server's own words.
+        # The exception it came from holds the server's own words.
         error.__context__ = None
         self._fatal = self._fatal or error.with_traceback(None)
         self._ended.set()
@@ -321,7 +321,7 @@ def _wait(attempt: int, fault: Fault) -> float:
 
 
 def _with_what_was_paid(completion: Completion, paid: list[Fault], most: tuple[int, int]) -> Completion:
-    """The completion with the tokens of all attempts that may be charged; the most, where the server told none."""
+    """The completion with the tokens of all attempts that may be charged, by upper bound if not counted."""
     if not paid:
         return completion
     usages = [(completion.prompt_tokens, completion.completion_tokens), *(fault.usage for fault in paid)]
@@ -332,14 +332,14 @@ def _with_what_was_paid(completion: Completion, paid: list[Fault], most: tuple[i
 
 
 def _endpoint(base_url: str) -> str:
-    """The address as it is told and kept.
+    """The address as it is printed and stored.
 
     Raises:
-        InputError: it is none, or holds what may be secret.
+        InputError: not an http(s) URL, or one that may contain a secret.
     """
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError("--base-url: is no address; give the server's, such as http://127.0.0.1:8000/v1")
+        raise InputError("--base-url: must be an http(s) URL, such as http://127.0.0.1:8000/v1")
     if parts.username or parts.password or parts.query:
-        raise InputError("--base-url: leave user, password and query out of it; a key belongs in OPENAI_API_KEY")
+        raise InputError("--base-url: leave user, password and query out; a key belongs in OPENAI_API_KEY")
     return base_url.rstrip("/")

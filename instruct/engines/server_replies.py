@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server is asked, and what its replies and refusals mean."""
+"""Requests to an OpenAI-compatible server, and what its replies and refusals mean."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from instruct.engines.base import Completion, EngineOptions, Request
 from instruct.errors import InputError, StoppedError
 
-# What a server may keep as a whole number, and SQLite can.
+# SQLite's largest integer.
 _LARGEST = 2**63 - 1
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 
 
 class Refused(Exception):
-    """This request can have no reply: asking again would give the same. `ill`: it says something of the server too."""
+    """This request will never be answered. `ill`: the refusal may mean that the server is broken."""
 
     def __init__(self, reason: str, ill: bool = True) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class Fault(Exception):
-    """No usable reply this time. `answered`: the server may have charged for it; `wait`: seconds that it asks for."""
+    """No usable reply this time. `answered`: it may have been charged for; `wait`: seconds in Retry-After."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Fault(Exception):
 
 
 class NoLogprobs(Exception):
-    """The reply has no log-probabilities, and the judge's verdict is read from them; the completion without them."""
+    """The reply lacks the log-probabilities that are needed. `completion`: the reply without them."""
 
     def __init__(self, completion: Completion) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class NoLogprobs(Exception):
 
 
 def well_formed(text: str) -> str:
-    """`text` as UTF-8 can hold it: a lone surrogate becomes U+FFFD, as in a browser; all else stays."""
+    """`text` with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD, as browsers do."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -92,14 +92,14 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
 
     Raises:
         Fault: it is malformed or empty; another attempt may do better.
-        Refused: the server will not give a reply to this prompt.
-        NoLogprobs: the judge needs log-probabilities and there are none.
+        Refused: the server does not answer this prompt.
+        NoLogprobs: log-probabilities are needed and missing.
     """
     try:
         reply = json.loads(data, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
-    if b"\\u" in data:  # only an escape can stand for a lone surrogate
+    if b"\\u" in data:  # a lone surrogate can only be an escape
         reply = _well_formed_throughout(reply)
     usage: tuple[int | None, int | None] = (None, None)
     try:
@@ -113,14 +113,14 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
     if finish == "content_filter":
         raise Refused("content filter", ill=False)
     if text is None and finish == "length":
-        text = ""  # all that it was given went into thinking: it would again
+        text = ""  # it thought until the limit, and would again
     if not isinstance(text, str):
         if isinstance(choice.get("message"), dict) and choice["message"].get("refusal"):
             raise Refused("the judge refuses to answer", ill=False)
         raise Fault("malformed reply: no text", answered=True, usage=usage)
     model = reply.get("model")
     top, labels = _first_token(choice), options.labels
-    # A label that is not among the server's top tokens has no log-probability: the verdict is unparsed.
+    # A label outside the server's top tokens has no log-probability, which makes the verdict unparsed.
     found = {label: top[label] for label in labels if label in top} if top else {}
     completion = Completion(
         text,
@@ -140,7 +140,7 @@ def _text(choice: dict[str, Any]) -> Any:
     if "message" not in choice:
         return choice.get("text")
     message = choice["message"]
-    # A judge that is made to call a function says its verdict in the arguments.
+    # A model that must call a function answers in its arguments.
     if message.get("tool_calls"):
         return message["tool_calls"][0]["function"]["arguments"]
     if message.get("function_call"):
@@ -149,7 +149,7 @@ def _text(choice: dict[str, Any]) -> Any:
 
 
 def _first_token(choice: dict[str, Any]) -> dict[str, float] | None:
-    """The log-probabilities of the first token's likeliest values; None: the server gives none."""
+    """Log-probabilities of the likeliest first tokens; None if the server sends none."""
     given = choice.get("logprobs") or {}
     tokens = given.get("content" if "message" in choice else "top_logprobs")
     if tokens is None:
@@ -185,10 +185,10 @@ def read_refusal(
     body: object,
     model: str | None = None,
 ) -> Exception:
-    """What a status other than 200 means. The server's own words may repeat key or prompt: none of them is told.
+    """What a status other than 200 means. The server's words may repeat key or prompt, so none are passed on.
 
     Returns:
-        `Fault`: it may pass. `Refused`: this request will never be answered. `InputError`, `StoppedError`: none will.
+        `Fault`: a retry may help. `Refused`: this request fails. `InputError`, `StoppedError`: all work ends.
     """
     error = body if isinstance(body, dict) else {}
     code, message, parameter = error.get("code"), str(error.get("message")), error.get("param")
@@ -197,7 +197,9 @@ def read_refusal(
         remedy = options.other_model if status == 404 else "check OPENAI_API_KEY and what it may use"
         return InputError(f"{asked} refuses model {model or options.model} (HTTP {status}); {remedy}")
     if status == 402 or code == "insufficient_quota":
-        return StoppedError(f"{asked} says that the key's quota is used up (HTTP {status}); add to it and run it again")
+        return StoppedError(
+            f"{asked} reports that the key's quota is used up (HTTP {status}); raise it and rerun the command"
+        )
     if status in (408, 409, 425, 429) or status >= 500:
         return Fault(f"HTTP {status}", wait=_retry_after(headers.get("retry-after")))
     if status == 413 or code in ("context_length_exceeded", "string_above_max_length") or _TOO_LONG.search(message):
@@ -208,14 +210,14 @@ def read_refusal(
     known = {*request_body(options, Request("", ""))[1], *request_body(options, Request("", []))[1]}
     if code in ("unsupported_parameter", "unsupported_value") and parameter in known:
         return InputError(
-            f"{asked}: model {options.model} does not take the {parameter} of this judge (HTTP {status}); "
-            "name another with --judge-model, or write a judge card of your own with what it takes"
+            f"{asked}: model {options.model} does not accept the parameter {parameter} (HTTP {status}); "
+            "ask another model, or leave that parameter out of the judge card"
         )
     return Refused(f"HTTP {status}")
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds from now, of a header that holds seconds or an HTTP date; None: there is none, or it is neither."""
+    """Seconds from now in a Retry-After header (seconds or an HTTP date); None if it is missing or invalid."""
     if value is None:
         return None
     try:

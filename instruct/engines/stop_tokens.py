@@ -1,4 +1,4 @@
-"""Which tokens end an answer."""
+"""The tokens that end an answer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def stop_token_ids(tokenizer: Any, model: str, revision: str | None = None) -> tuple[int, ...]:
-    """The ids that end an answer: of the tokenizer, of the generation config, and the chat template's end of a turn."""
+    """The tokenizer's end of text, the generation config's, and the end of a turn in the chat template."""
     from transformers import GenerationConfig as ModelGenerationConfig
 
     ids = {tokenizer.eos_token_id}
     try:
         ends = ModelGenerationConfig.from_pretrained(model, revision=revision).eos_token_id
         ids |= set(ends) if isinstance(ends, list) else {ends}
-    except OSError:  # a model need not have one
+    except OSError:  # optional
         pass
     if tokenizer.chat_template:
         turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]

@@ -1,4 +1,4 @@
-"""The other end of `vllm_process.py`: starting that process, asking it, ending it. Generation and judging share it."""
+"""The client of `vllm_process.py`: starts that process, sends it requests and ends it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import IO, Any
 from instruct.errors import InputError, InstructError, one_line
 
 _CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
-# Of vllm.LLM, for whatever is asked of it.
+# Defaults for vllm.LLM.
 _ARGUMENTS = {
     "skip_tokenizer_init": True,
     "generation_config": "vllm",  # decoding is this project's configuration and nothing else
-    "enable_prefix_caching": False,  # unless asked for: a reply must not depend on what was asked before a stop
+    "enable_prefix_caching": False,  # off by default: a reply must not depend on what was asked before
     "load_format": "safetensors",  # a pickle can run code
     "trust_remote_code": False,
     "disable_log_stats": True,
@@ -30,11 +30,11 @@ _ARGUMENTS = {
 class VLLMClient:
     """A vLLM engine in a process of its own, which ends with `close` or with this process.
 
-    On a CPU it takes bf16 and `VLLM_CPU_KVCACHE_SPACE` (GiB, 2 unless set). What vLLM logs is kept back unless
-    `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
+    On a CPU it runs in bfloat16, unless float32 is asked for, with a cache of `VLLM_CPU_KVCACHE_SPACE` GiB (default
+    2). vLLM's log is shown only if `VLLM_LOGGING_LEVEL` is INFO or DEBUG.
 
     Args:
-        arguments: of `vllm.LLM`, over those that are always given: no prefix cache, safetensors only, no remote code.
+        arguments: of `vllm.LLM`; the defaults are no prefix cache, safetensors only, no remote code.
         adapters: LoRA adapter folders, loaded at the start.
 
     Raises:
@@ -44,7 +44,7 @@ class VLLMClient:
 
     def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
         self._model = str(arguments["model"])
-        # TRL sets the level to ERROR when it is imported: being set is not being asked for.
+        # TRL sets the level to ERROR when it is imported, so the variable alone does not show what the user wants.
         quiet = os.environ.get("VLLM_LOGGING_LEVEL") not in ("INFO", "DEBUG")
         defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
         self._log: IO[str] | None = None
@@ -58,7 +58,7 @@ class VLLMClient:
             env={**defaults, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is this process's to answer
+            start_new_session=True,  # this process handles Ctrl-C
         )
         self.name = ""
         try:
@@ -69,16 +69,16 @@ class VLLMClient:
             raise
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request, one reply: see `vllm_process.py`.
+        """Send one request and wait for its reply: see `vllm_process.py`.
 
         Raises:
-            InstructError: vLLM failed; it has ended, and so must this client.
+            InstructError: vLLM failed and has ended; this client cannot be used any more.
         """
         self.send(request)
         return self.receive()
 
     def send(self, request: dict[str, Any]) -> None:
-        """A request without its reply. Where vLLM has ended, `receive` says why."""
+        """Send a request without waiting. If vLLM has ended, `receive` says why."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -88,12 +88,12 @@ class VLLMClient:
         """The next reply.
 
         Raises:
-            InputError: a JSON schema that vLLM cannot hold its replies to.
-            InstructError: vLLM failed; it has ended, and so must this client.
+            InputError: a JSON schema that vLLM does not support.
+            InstructError: vLLM failed and has ended; this client cannot be used any more.
         """
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line.endswith("\n"):  # it ended before its reply did
+        if not line.endswith("\n"):  # it ended in the middle of a reply
             raise InstructError(
                 f"vLLM stopped (exit code {self._process.wait()}{self._last_error()}); set VLLM_LOGGING_LEVEL=INFO to "
                 "see its log, or lower the batch size if memory ran out"

@@ -1,13 +1,13 @@
-"""A process that holds a vLLM engine and is spoken to in JSON lines. `vllm_client.VLLMClient` starts it.
+"""A process that runs a vLLM engine and speaks JSON lines. `vllm_client.VLLMClient` starts it.
 
 vLLM's own engine process outlives a killed parent and keeps its memory, and requests reach it one by one, so that
-which of them share its first step is a matter of timing. Here the engine runs inside this process: a batch is scheduled
-as a whole, the same way each time, and the process ends as soon as its standard input does, which is at the latest when
-its parent is gone. It imports nothing of this package, so that it starts without what the package needs.
+which of them share its first step depends on timing. Here the engine runs inside this process: a batch is scheduled as
+a whole, the same way each time, and the process ends as soon as its standard input does, at the latest when its parent
+is gone. It imports nothing from this package, so that it starts quickly.
 
-A line without `stream` is a batch, which is answered as a whole with one line. Lines with it join what is being
-answered; a line comes back whenever some are finished. Prompts of streams are numbered from 0, in the order of arrival;
-a process that streams is sent nothing else.
+A line without `stream` is a batch, answered as a whole with one line. Lines with `stream` join the requests in flight;
+a line comes back whenever some of them are finished. Prompts of streams are numbered from 0 in the order of arrival. A
+process that has been sent a stream must be sent no batch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, TextIO
 
 
 def main() -> None:
-    """Serve until standard input ends. The first line gives the engine's arguments, each further one prompts."""
+    """Serve until standard input ends. The first line holds the engine's arguments, the others prompts."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print must not stand between the replies
+    os.dup2(2, 1)  # libraries must not print between the replies
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, requests), daemon=True).start()
     start = requests.get()
@@ -38,7 +38,7 @@ def main() -> None:
         from vllm.lora.request import LoRARequest
 
         loras[adapter] = LoRARequest(adapter, len(loras) + 1, adapter)
-        try:  # loaded now: an adapter that does not load inside a batch would take the engine down with it
+        try:  # loaded now: an adapter that fails to load inside a batch would end the engine
             llm.llm_engine.add_lora(loras[adapter])
         except Exception as error:
             _reply(replies, {"error": type(error).__name__, "message": str(error), "adapter": adapter})
@@ -58,13 +58,13 @@ def main() -> None:
 
 
 class _SchemaError(Exception):
-    """vLLM cannot hold its replies to the JSON schema."""
+    """vLLM does not support the JSON schema."""
 
 
 def _read(stream: TextIO, requests: queue.Queue[dict[str, Any]]) -> None:
     for line in stream:
         requests.put(json.loads(line))
-    os._exit(0)  # nobody waits for a reply any more; the kernel takes the memory back at once
+    os._exit(0)  # nobody waits for a reply any more; the kernel frees the memory at once
 
 
 def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def _lora_requests(request: dict[str, Any], loras: dict[str, Any]) -> list[Any]:
 
 
 def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
-    """`tokens` of each answer; with `logprob_token_ids`, `logprobs` of exactly those as each answer's first token."""
+    """`tokens` of each answer; with `logprob_token_ids`, also the `logprobs` of these ids as its first token."""
     outputs = llm.generate(
         [{"prompt_token_ids": ids} for ids in request["prompts"]],
         _params(request),
@@ -139,7 +139,7 @@ def _stream(
     requests: queue.Queue[dict[str, Any]],
     replies: TextIO,
 ) -> None:
-    """Send `finished`, [number, tokens, reason for the end] of each, step by step; take in what arrives meanwhile."""
+    """Send `finished`, a list of [number, tokens, finish reason], after each step; accept new requests meanwhile."""
     _enqueue(llm, request, loras)
     while llm.llm_engine.has_unfinished_requests():
         with suppress(queue.Empty):
@@ -158,7 +158,7 @@ def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> None:
     prompts = [{"prompt_token_ids": ids} for ids in request["prompts"]]
     try:
         llm.enqueue(prompts, _params(request), lora_request=_lora_requests(request, loras), use_tqdm=False)
-    except Exception as error:  # vLLM looks at a schema, and imports what enforces it, here
+    except Exception as error:  # vLLM checks a schema here
         if request.get("schema") is None:
             raise
         raise _SchemaError(f"{type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""What a folder of weights is: an adapter, a whole model or neither, and a hash that tells one from another."""
+"""Folders of weights: adapter or whole model, and a hash that identifies them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_adapter(folder: Path) -> bool:
     """Whether `folder` holds a PEFT adapter; otherwise it holds a whole model.
 
     Raises:
-        InputError: it holds neither, or only a part of one.
+        InputError: it holds neither, or an incomplete one.
     """
     if (folder / "adapter_config.json").is_file():
         if not (folder / "adapter_model.safetensors").is_file():
@@ -37,10 +37,10 @@ def is_adapter(folder: Path) -> bool:
 
 
 def check_model(model: str, revision: str | None = None) -> str | None:
-    """The commit to load a hub model at, that of `revision` (None: its main branch); None for a local folder.
+    """The commit of a hub model's `revision` (None: its main branch); None for a local folder.
 
     Raises:
-        InputError: a folder without a model or without weights, or a hub model that is not to be had.
+        InputError: a folder without a model or without weights, or a hub model that cannot be downloaded.
     """
     folder = Path(model)
     if folder.is_dir():
@@ -69,8 +69,8 @@ def check_model(model: str, revision: str | None = None) -> str | None:
 def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = (_WEIGHTS,)) -> str:
     """A hub model's name and commit, or a hash of a folder's tokenizer, configuration and weights (their patterns).
 
-    Of a file larger than 16 MiB, 256 blocks of 64 KiB, evenly spaced, and the size are hashed: a second at most, and
-    training changes the matrices as a whole.
+    Of a file larger than 16 MiB, its size and 256 evenly spaced blocks of 64 KiB are hashed, which takes a second at
+    most; training changes matrices as a whole.
     """
     if revision is not None:
         return f"{model}@{revision}"
@@ -97,7 +97,7 @@ def lora_rank(adapter: Path) -> int:
     """The largest rank in an adapter.
 
     Raises:
-        InputError: its adapter_config.json cannot be read, or is none of LoRA.
+        InputError: its adapter_config.json cannot be read, or is not for LoRA.
     """
     path = adapter / "adapter_config.json"
     try:

@@ -92,7 +92,7 @@ def generate_answers(
     planned: list[_System] = []
     for name, source in systems.items():
         if not _NAME.fullmatch(name):
-            raise InputError(f"system {one_line(name, 60)!r}: no file name; use letters, digits and . _ + - only")
+            raise InputError(f"system {one_line(name, 60)!r}: not a file name; use letters, digits and . _ + - only")
         base, adapter, weights = model.name, None, ""
         if source is not None and is_adapter(source):
             adapter, weights = str(source), adapter_identity(source)
@@ -244,14 +244,14 @@ def _on_this_machine(
         ) from error
     context = next((value for key in _CONTEXT_KEYS if isinstance(value := getattr(settings, key, None), int)), None)
     if context is not None and (config.max_model_len or 0) > context:
-        raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; set no more")
+        raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
     token_ids = sent_token_ids(tokenizer, prompts, template)
     wanted = config.max_model_len or max(map(len, token_ids)) + config.max_new_tokens
     length = min(wanted, context or wanted)
     for place, ids in enumerate(token_ids):
         if not 0 < len(ids) < length:
             raise InputError(
-                f"{_place(prompts, place)} has {len(ids)} tokens, {length} hold prompt and answer; shorten it or take "
+                f"{_place(prompts, place)} has {len(ids)} tokens, {length} hold prompt and answer; shorten it or use "
                 "a model with a longer context"
             )
     options = EngineOptions(

@@ -1,4 +1,4 @@
-"""The journal that answers are resumed from: a header line, then one line for each finished batch."""
+"""The journal from which answering resumes: a header line, then one line per finished batch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Batch(BaseModel):
 
 
 class Journal:
-    """`NAME.batches.jsonl`: what of `sizes` (prompts in each batch) is done under `fingerprint`.
+    """`NAME.batches.jsonl`: the finished batches of those in `sizes` (prompts in each), made under `fingerprint`.
 
-    A line counts once its newline is written, so a torn last line is as if it had never been begun. Lines of another
-    fingerprint are not read; they stay until `start` replaces them.
+    A line counts once its newline is written; an incomplete last line is ignored. Lines of another fingerprint are not
+    read; they stay until `start` replaces them.
     """
 
     def __init__(self, path: Path, fingerprint: str, sizes: list[int]) -> None:
@@ -61,7 +61,7 @@ class Journal:
             self._end += len(line) + 1
 
     def start(self, engine: str) -> None:
-        """Make ready for `append`. Batches of another engine, version or device go: their answers can differ."""
+        """Prepare for `append`. Batches of another engine, version or device are dropped: their answers can differ."""
         if self.engine == engine:
             with self.path.open("r+b") as file:
                 file.truncate(self._end)

@@ -62,7 +62,7 @@ def test_replies_are_found_by_prompt_or_key(write):
         ({"text": "1"}, r"replies\.jsonl, row 1: has neither key nor prompt_sha256"),
         ({"key": "k"}, r"replies\.jsonl, row 1: the key 'completion\.text' is missing"),
         ({"key": "k", "text": 1}, r"replies\.jsonl, row 1: completion\.text"),
-        ({"completions": []}, r"replies\.jsonl, row 1: completions: no object"),
+        ({"completions": []}, r"replies\.jsonl, row 1: completions: must be an object"),
         ({"completions": {"k": "text"}}, r"replies\.jsonl, row 1: completion"),
     ],
 )

@@ -231,7 +231,7 @@ def test_nobody_at_the_address_is_said_soon():
 @pytest.mark.parametrize(
     ("address", "line"),
     [
-        ("127.0.0.1:8000", "is no address"),
+        ("127.0.0.1:8000", r"must be an http\(s\) URL"),
         ("http://me:secret@127.0.0.1/v1", "leave user, password"),
         ("https://h/v1?key=secret", "and query out"),
     ],
@@ -414,7 +414,7 @@ def test_the_key_is_in_nothing_that_is_shown(fake_server, caplog, capfd):
 
 def test_a_key_that_no_header_can_hold_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nX: y")
-    with pytest.raises(InputError, match="OPENAI_API_KEY: holds what no key holds") as caught:
+    with pytest.raises(InputError, match="OPENAI_API_KEY: contains a line break") as caught:
         judge_at("http://127.0.0.1:9/v1").check()
     assert KEY not in str(caught.value)
 

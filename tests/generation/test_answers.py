@@ -195,7 +195,7 @@ def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path
         (str(other), {"base": None}, PROMPTS, CONFIG, "transformers cannot load it"),
         (str(tiny_model), {"a": tmp_path / "none"}, PROMPTS, CONFIG, "neither an adapter"),
         (str(tiny_model), {"a": tmp_path / "half"}, PROMPTS, CONFIG, "no adapter_model.safetensors"),
-        (str(tiny_model), {"../a": None}, PROMPTS, CONFIG, "no file name"),
+        (str(tiny_model), {"../a": None}, PROMPTS, CONFIG, "not a file name"),
         (str(tiny_model), {"a": None}, [], CONFIG, "no evaluation prompts"),
         (str(tiny_model), {"a": None}, PROMPTS, CONFIG.model_copy(update={"max_model_len": 999}), "reads 512 tokens"),
     ]
