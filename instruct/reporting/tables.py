@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.reporting.health import REPEATED_RULE
-from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
-from instruct.reporting.text import POLICIES, judge_warnings, number, probability, span
+from instruct.reporting.model import Comparison, Panel, Report, TallyFigures
+from instruct.reporting.text import POLICIES, number, probability, span
 
 # Text, a count, a figure, an interval, or nothing.
 Value = str | int | float | Sequence[float] | None
@@ -30,6 +30,11 @@ class Table:
     def cells(self) -> list[list[str]]:
         """The rows as text: figures to one decimal, a dash for nothing. Foreign text is not escaped."""
         return [[shown(value) for value in row] for row in self.rows]
+
+
+def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table from rows with the same keys."""
+    return Table(title, list(rows[0]) if rows else [], [list(row.values()) for row in rows])
 
 
 def shown(value: Value) -> str:
@@ -311,107 +316,3 @@ def lineage_tables(report: Report) -> list[Table]:
         Table("Made from", ["file", "SHA-256"], list(hashes.items()), left=2),
     ]
     return [table for table in tables if table.rows]
-
-
-def leading_table(comparisons: Sequence[tuple[Judge, Comparison]]) -> Table:
-    """The leading figures of comparisons by several judges."""
-    rows: list[Sequence[Value]] = []
-    for judge, each in comparisons:
-        figures = each.leading_figures
-        missing = figures.unparsed + figures.failed
-        rates = [figures.win_rate, figures.standard_error, figures.interval]
-        rows.append([judge.name, each.baseline, each.leading, figures.n_judged, missing, *rates])
-    header = ["judge", "baseline", "policy", "n", "no verdict", "win rate %", "std. error", "95 % CI"]
-    return Table("Leading figures", header, rows, left=3)
-
-
-def win_rate_tables(report: Report) -> list[Table]:
-    """For each baseline, the systems in rows and the judges in columns, win rates with standard errors in percent.
-
-    The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
-    policy, which the title names with the number of pairs.
-    """
-    baselines = dict.fromkeys(each.baseline for judge in report.judges for each in judge.comparisons)
-    return [_win_rate_table(report, baseline) for baseline in baselines]
-
-
-def _win_rate_table(report: Report, baseline: str) -> Table:
-    found: dict[str, dict[str, str | None]] = {}
-    captions: dict[str, str] = {}
-    for judge in report.judges:
-        comparisons = [each for each in judge.comparisons if each.baseline == baseline]
-        for each in comparisons:
-            found.setdefault(each.candidate, {})[judge.name] = _rate(each.leading_figures)
-        if comparisons:
-            policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
-            sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
-            captions[judge.name] = f"{judge.name}: {policies}, {sizes} pairs with a verdict"
-    rows: list[Sequence[Value]] = [
-        [candidate, *(rates.get(judge) for judge in captions)] for candidate, rates in found.items()
-    ]
-    title = f"Win rate (%) against {baseline}, ± its standard error; a tie counts as half a win"
-    return Table(title, ["System", *captions], rows, note="; ".join(captions.values()))
-
-
-def _rate(figures: TallyFigures) -> str | None:
-    if figures.win_rate is None:
-        return None
-    error = figures.standard_error
-    return number(figures.win_rate) + ("" if error is None else f" ± {number(error)}")
-
-
-def figures_table(report: Report) -> Table:
-    """Every figure of a report, a row per judge, comparison and policy.
-
-    Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
-    """
-    rows = [
-        _figures(report, judge, comparison, policy)
-        for judge in report.judges
-        for comparison in judge.comparisons
-        for policy in comparison.policies
-    ]
-    return table_of("Figures", rows)
-
-
-def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table from rows with the same keys."""
-    return Table(title, list(rows[0]) if rows else [], [list(row.values()) for row in rows])
-
-
-def _figures(report: Report, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
-    figures = comparison.policies[policy]
-    leads = policy == comparison.leading
-    spans = {"interval": figures.interval, "second_interval": figures.second_interval, "bound": figures.bounds}
-    tests, length, controlled = comparison.significance, comparison.length, comparison.length_control
-    return {
-        "run": report.run,
-        "judge": judge.name,
-        "judge_model": judge.model,
-        "candidate": comparison.candidate,
-        "baseline": comparison.baseline,
-        "policy": policy,
-        "leading": leads,
-        "kind": figures.kind,
-        **{key: getattr(figures, key) for key in ("n", "n_judged", *_COUNTS[1:])},
-        "win_rate": figures.win_rate,
-        "discrete_win_rate": figures.discrete_win_rate,
-        "standard_error": figures.standard_error,
-        "interval_method": figures.interval_method,
-        **{f"{name}_{end}": ends[i] if ends else None for name, ends in spans.items() for i, end in enumerate(_ENDS)},
-        "finding": figures.finding,
-        "sign_test_p": tests.sign_test.p if leads else None,
-        "permutation_test_p": tests.permutation_test.p if leads else None,
-        "length_adjusted_win_rate": length.adjusted.win_rate if leads and length else None,
-        "length_controlled_win_rate": controlled.win_rate if controlled else None,
-        "pairs_judged": comparison.pairs_judged,
-        "pairs_expected": comparison.pairs_expected,
-        "partial": comparison.partial,
-        "consistency": comparison.consistency,
-        "first_position_rate": comparison.first_position_rate,
-        "agreement_with_people": judge.agreement,
-        "warnings": "; ".join([*judge_warnings(judge), *comparison.warnings]),
-    }
-
-
-_ENDS = ("low", "high")

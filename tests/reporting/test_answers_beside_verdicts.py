@@ -33,12 +33,12 @@ def report_of(instruct, folder, *flags):
 
 def test_both_sides_answers_give_lengths(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json", "--reference", files / "theirs.json")
-    assert {system["name"]: system["mean_characters"] for system in report.systems} == {"ours": 5, "theirs": 3}
+    assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
 
 
 def test_one_side_alone(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json")
-    assert [system["name"] for system in report.systems] == ["ours"]
+    assert [system["name"] for system in report["systems"]] == ["ours"]
 
 
 def test_import_takes_them_too(instruct, files):
@@ -77,7 +77,7 @@ def test_other_prompts_are_refused(instruct, files, rows, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--outputs", "a.json"], "go with --annotations, a file of verdicts"),
+        (["--outputs", "a.json"], "require --annotations"),
         (["--annotations", "annotations.json", "--output", "run", "--outputs", "absent.json"], "absent.json: no such"),
         (["ours.json"], "ours.json is not a run directory"),  # answers alone, without a verdict
     ],

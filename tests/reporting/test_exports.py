@@ -16,8 +16,8 @@ from instruct.reporting.exports.csv_table import cell, csv_text
 from instruct.reporting.exports.latex import escape_latex, latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
+from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.tables import figures_table, win_rate_tables
 from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")

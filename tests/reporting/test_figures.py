@@ -250,7 +250,7 @@ def test_training_curves_are_drawn_for_what_was_logged(tmp_path):
     broken = training_of("emo", steps, ce=[None] * 59)
     draw_figures(report_of(trainings=[mle, broken.model_copy(update={"objective": "emo, paper"})]), tmp_path)
     texts = texts_of(tmp_path / "figures" / "training.svg")
-    assert {"mle (emo, official)", "cross-entropy (nats a token)", "gradient norm"} <= {*texts}
+    assert {"mle (emo, official)", "cross-entropy (nats per token)", "gradient norm"} <= {*texts}
     assert not {"transport cost", "ratio of cross-entropy to cost"} & {*texts}
 
 

@@ -113,10 +113,10 @@ def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--annotations", "a.json"], "--annotations takes no RUN but --output DIR"),
-        (["runs/x", "--annotations", "a.json", "--output", "o"], "--annotations takes no RUN but --output DIR"),
+        (["--annotations", "a.json"], "--annotations requires --output DIR"),
+        (["runs/x", "--annotations", "a.json", "--output", "o"], "--annotations requires --output DIR"),
         (["--annotations", "a.json", "--output", "o"], "a.json: no such file"),
-        (["--output", "o"], "--output, --outputs and --reference go with --annotations"),
+        (["--output", "o"], "--output, --outputs and --reference require --annotations"),
         (["--difficulty-prompts", "p.json"], "--difficulty-prompts requires --instruction-difficulty"),
         (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
     ],

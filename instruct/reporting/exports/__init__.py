@@ -10,8 +10,8 @@ from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.exports.latex import latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
+from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.model import Report
-from instruct.reporting.tables import figures_table, win_rate_tables
 from instruct.runs import RunDirectory, write_atomically
 
 
