@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov=instruct $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov=instruct --durations=15 $(PYTEST_ARGS)
 
 .PHONY: demo test test-slow test-full test-latest lint venv docs
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
