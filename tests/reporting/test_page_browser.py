@@ -85,12 +85,12 @@ def test_the_first_screen_alone_says_who_won_by_how_much_how_sure_and_how_far_to
         .filter(e => !e.children.length && e.getClientRects().length && e.getBoundingClientRect().bottom <= innerHeight)
         .map(e => e.textContent).join(' | ')"""
     text = re.sub(r"\s+", " ", page.inner_text("h1") + " | " + page.evaluate(box))
-    assert text.startswith("emo won against mle by 9.9 points over an even 50")  # the winner, the difference
-    assert "its 95 % interval, 57.3 to 62.5" in text
+    assert text.startswith("emo beats mle | ")  # the winner
+    assert "Win rate 59.9 % (95 % CI 56.5–63.2, n = 803)." in text
     assert "n = 803" in text and "with a verdict, of 805; in both orders" in text  # noqa: PT018
     assert "autoj 60.0 % of 1392" in text  # the judge's agreement with people
     assert "emo better 320" in page.inner_text(".legend") and "no verdict 2" in page.inner_text(".legend")  # noqa: PT018
-    assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): had all gone one way" in text
+    assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): worst- and best-case bounds" in text
     assert "Inconsistent: the verdict changed with the order of the answers for 161 of 803 pairs (20.0 %)" in text
     assert "The winner's answers (emo) are 76 % longer" in text
 
@@ -99,7 +99,7 @@ def test_another_comparison_shows_its_own_verdict_warning_and_pairs(visit):
     page = visit()
     page.select_option("#comparison", label="emo against mle, judged by smollm2_demo")
     assert "This judge proves the plumbing, not the models" in page.inner_text("main")
-    assert page.inner_text("h1:visible").startswith("emo won")
+    assert page.inner_text("h1:visible").startswith("emo beats mle")
     page.keyboard.press("j")
     assert page.url.endswith("#pair-1-2")
     page.click("[data-choose='0']")
