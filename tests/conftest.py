@@ -286,3 +286,31 @@ def make_model() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def make_adapter() -> Callable[..., Path]:
     return save_adapter
+
+
+@pytest.fixture(scope="session")
+def _vllm_processes() -> Iterator[dict[str, Any]]:
+    clients: dict[str, Any] = {}
+    yield clients
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture
+def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]) -> None:
+    """One vLLM process for all tests that ask it in batches with the same arguments: a start takes a minute."""
+    from instruct.engines import vllm_client
+
+    start = vllm_client.VLLMClient
+
+    class Shared:
+        def __init__(self, arguments: dict[str, Any], adapters: tuple[Path, ...] = ()) -> None:
+            key = json.dumps([arguments, list(map(str, adapters))], sort_keys=True)
+            if key not in _vllm_processes:
+                _vllm_processes[key] = start(arguments, adapters)
+            self.ask, self.name = _vllm_processes[key].ask, _vllm_processes[key].name
+
+        def close(self) -> None:
+            """It serves the next test."""
+
+    monkeypatch.setattr(vllm_client, "VLLMClient", Shared)

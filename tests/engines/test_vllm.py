@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
@@ -53,7 +54,7 @@ def writing_card() -> JudgeCard:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
+def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2, shared_vllm):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -94,7 +95,7 @@ def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smollm2, writing_card, monkeypatch):
+def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, writing_card, monkeypatch):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     slots, waiting = 3, 2
     monkeypatch.setattr(vllm, "SLOTS", slots)
@@ -127,6 +128,11 @@ def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smoll
             replies.update(portion)
             assert len(taken) - len(replies) <= slots + waiting  # taken as there is room for them
         assert portions >= 13 / slots
+        # Last, since vLLM ends with it: a schema that cannot be followed.
+        unusable = {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
+        engine._options = dataclasses.replace(engine._options, response_schema=unusable)
+        with pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"):
+            list(engine.complete([Request("key", "Which one?")]))
     finally:
         engine.close()
     assert set(replies) == set(asked)
@@ -136,18 +142,6 @@ def test_written_verdicts_come_as_they_are_finished_and_keep_to_the_schema(smoll
         assert json.loads(reply.text)["better"] in SCHEMA["properties"]["better"]["enum"]
         assert reply.finish_reason == "stop"
     assert all(replies[request] == reply for request, reply in first)
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("vllm")
-def test_a_schema_that_vllm_cannot_hold_to_is_one_line(smollm2, writing_card):
-    pytest.importorskip("vllm", reason="vLLM is not installed")
-    card = writing_card.model_copy(update={"response_schema": {"type": "object", "properties": {"a": {"$ref": "#/x"}}}})
-    with (
-        Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine,
-        pytest.raises(InputError, match=r"cannot hold its replies to this JSON schema \(.*change response_schema"),
-    ):
-        list(engine.complete([Request("key", "Which one?")]))
 
 
 def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, monkeypatch, capsys):

@@ -284,7 +284,7 @@ def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_d
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, monkeypatch, work):
+def test_the_demo_judge_repeats_its_committed_verdicts(shared_data, shared_vllm, monkeypatch, work):
     """The first pairs of both sets; a batch of another size may move near-tied log-probabilities a little."""
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     text = run(card="smollm2_demo", against="pandalm", limit=3)
