@@ -6,13 +6,13 @@ import inspect
 import re
 from pathlib import Path
 
-from instruct.reporting import lineage
+from instruct.reporting import provenance
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "reports.md").read_text(encoding="utf-8")
 
 
 def test_its_warnings_are_those_of_the_code():
-    source = inspect.getsource(lineage)
+    source = inspect.getsource(provenance)
     told = re.findall(r"^\| ((?:the answers|the weights|X answered|the judge's|alpaca-eval).*?) \|", PAGE, re.MULTILINE)
     assert len(told) == 6
     for warning in told:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.intervals import rounded_interval, win_rate_interval
+from instruct.analysis.inference import rounded_interval, win_rate_interval
 from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
 
 MODEL = (

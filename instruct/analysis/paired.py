@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.analysis.intervals import bootstrap_interval
-from instruct.analysis.significance import sign_flip_test
+from instruct.analysis.inference import bootstrap_interval, sign_flip_test
 
 
 @dataclass(frozen=True)

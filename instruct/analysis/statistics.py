@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.intervals import bootstrap_interval, win_rate_interval
-from instruct.analysis.outcomes import ShownVerdict
+from instruct.analysis.inference import bootstrap_interval, win_rate_interval
+from instruct.analysis.outcomes import PairResult, ShownVerdict
 
 # Six coin tosses all agree in 2 of 64 cases: with fewer than six pairs no result is significant at 5 %.
 LEAST_PAIRS = 6
@@ -192,4 +192,12 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
         consistent=sum(answers["first"] == answers["second"] for answers in both),
         decided=shown["first"] + shown["second"],
         first=shown["first"],
+    )
+
+
+def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
+    """The pairs' outcomes, and their scores if these are graded."""
+    scores = [pair.score for pair in pairs if pair.score is not None]
+    return tally(
+        (pair.outcome for pair in pairs), scores if any(score not in (0, 0.5, 1) for score in scores) else None
     )

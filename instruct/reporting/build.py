@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.intervals import rounded_interval
+from instruct.analysis.inference import rounded_interval
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
@@ -18,7 +18,6 @@ from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
-from instruct.reporting.lineage import lineage_warnings
 from instruct.reporting.model import (
     SCHEMA_VERSION,
     Comparison,
@@ -29,7 +28,7 @@ from instruct.reporting.model import (
     System,
     Unjudged,
 )
-from instruct.reporting.provenance import config_summary, data_hashes, phases, trainings
+from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.runs import sha256_of
 

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.analysis.intervals import rounded_interval
+from instruct.analysis.inference import power, rounded_interval, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures
-from instruct.analysis.outcomes import Policy
-from instruct.analysis.pairs import PairResult, results_by_policy, tally_pairs
-from instruct.analysis.power import power
+from instruct.analysis.outcomes import PairResult, Policy, results_by_policy
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Significance, SignTest
-from instruct.analysis.significance import sign_flip_test, sign_test
-from instruct.analysis.statistics import Tally, position_statistics
+from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures

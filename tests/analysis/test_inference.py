@@ -12,11 +12,15 @@ from scipy import stats
 from statsmodels.stats.power import zt_ind_solve_power
 from statsmodels.stats.proportion import proportion_confint
 
-from instruct.analysis import intervals as intervals_module
-from instruct.analysis import significance as significance_module
-from instruct.analysis.intervals import bootstrap_interval, wilson_interval, win_rate_interval
-from instruct.analysis.power import power
-from instruct.analysis.significance import sign_flip_test, sign_test
+from instruct.analysis import inference
+from instruct.analysis.inference import (
+    bootstrap_interval,
+    power,
+    sign_flip_test,
+    sign_test,
+    wilson_interval,
+    win_rate_interval,
+)
 from instruct.analysis.statistics import Tally
 
 counted = st.builds(Tally, *[st.integers(0, 300)] * 3)
@@ -58,8 +62,8 @@ def test_bootstrap_equals_scipy_up_to_the_draw(counts):
 def test_bootstrap_of_counts_and_of_rows_are_one_distribution(monkeypatch):
     values = Tally(win=90, tie=20, loss=60).values
     counts = bootstrap_interval(values)
-    monkeypatch.setattr(intervals_module, "_FEW_VALUES", 0)
-    monkeypatch.setattr(intervals_module, "_AT_ONCE", 100_000)
+    monkeypatch.setattr(inference, "_FEW_VALUES", 0)
+    monkeypatch.setattr(inference, "_AT_ONCE", 100_000)
     assert bootstrap_interval(values) == pytest.approx(counts, abs=0.6)
 
 
@@ -167,7 +171,7 @@ def test_flips_by_size_and_pair_by_pair_agree(monkeypatch):
     grouped, _ = sign_flip_test(differences)
     alone, _ = sign_flip_test(differences + np.linspace(0, 1e-9, 200))  # no two alike, and the same to nine digits
     assert grouped == pytest.approx(alone, abs=0.02)
-    monkeypatch.setattr(significance_module, "_ALL_FLIPS", 0)
+    monkeypatch.setattr(inference, "_ALL_FLIPS", 0)
     exact = stats.binomtest(9, 10).pvalue
     assert sign_flip_test(np.array([0.5] * 9 + [-0.5]))[0] == pytest.approx(exact, abs=0.01)
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from instruct.analysis.intervals import wilson_interval
+from instruct.analysis.inference import wilson_interval
 from instruct.analysis.lengths import by_difference, length_adjusted, length_figures
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from instruct.analysis.outcomes import outcomes
-from instruct.analysis.pairs import pair_results
+from instruct.analysis.outcomes import outcomes, pair_results
 from instruct.analysis.statistics import Tally, position_statistics, tally
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import tally_pairs

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.intervals import bootstrap_interval
+from instruct.analysis.inference import bootstrap_interval
 from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore

@@ -98,7 +98,7 @@ def test_weights_that_changed_since_they_answered(whole):
 
 
 def test_large_weights_are_not_read_again(whole, monkeypatch):
-    monkeypatch.setattr("instruct.reporting.lineage._LARGEST", 3)
+    monkeypatch.setattr("instruct.reporting.provenance._LARGEST", 3)
     write_atomically(whole.adapters / "emo" / "adapter_model.safetensors", "trained again")
     assert warnings_of(whole) == []
     change(whole, "train/emo", "results", sha256={"adapter_model.safetensors": "f" * 64})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.intervals import wilson_interval
+from instruct.analysis.inference import wilson_interval
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report

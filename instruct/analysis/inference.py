@@ -1,0 +1,187 @@
+"""What a sample of pairs says about all pairs: intervals, tests and statistical power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.results import Power
+
+RESAMPLES = 10_000
+SEED = 0
+_Z = NormalDist().inv_cdf(0.975)
+# Rows times resamples at once: 32 MB of indices.
+_AT_ONCE = 4_000_000
+# With at most this many distinct values their counts are resampled instead of rows: the same distribution, faster.
+_FEW_VALUES = 16
+
+
+def win_rate_interval(scores: NDArray[np.float64], graded: bool) -> list[float] | None:
+    """The leading 95 % interval of 100 * mean(scores), in percent.
+
+    Wilson's score interval for counted verdicts (win 1, tie 1/2, loss 0); for graded preferences the mean -/+ 1.96
+    standard errors, which is AlpacaEval's, cut to 0..100. None without scores, or with a single graded one.
+    """
+    n = len(scores)
+    if not graded:
+        return wilson_interval(float(scores.sum()), n)
+    if n < 2:
+        return None
+    rate, spread = 100 * float(scores.mean()), 196 * float(scores.std(ddof=1)) / math.sqrt(n)
+    return [max(0.0, rate - spread), min(100.0, rate + spread)]
+
+
+def bootstrap_interval(values: NDArray[np.float64]) -> list[float] | None:
+    """The percentile interval of 100 * mean(values), from 10,000 resamples of the pairs with a fixed seed.
+
+    Args:
+        values: one for each pair: scores, or differences of scores.
+
+    Returns:
+        The 2.5th and the 97.5th percentile; None with fewer than two values.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3; scipy.stats.bootstrap with
+    method="percentile" gives the same up to the draw.
+    """
+    if len(values) < 2:
+        return None
+    rng = np.random.default_rng(SEED)
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= _FEW_VALUES:
+        drawn = rng.multinomial(len(values), counts / len(values), size=RESAMPLES)
+        means = drawn @ distinct / len(values)
+    else:
+        parts = [
+            values[rng.integers(len(values), size=(rows, len(values)), dtype=np.int32)].mean(axis=1)
+            for rows in chunks(len(values))
+        ]
+        means = np.concatenate(parts)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return [100 * float(low), 100 * float(high)]
+
+
+def chunks(width: int) -> Iterator[int]:
+    """How many resamples of `width` values to draw at once, until there are RESAMPLES."""
+    rows = max(1, _AT_ONCE // width)
+    for start in range(0, RESAMPLES, rows):
+        yield min(rows, RESAMPLES - start)
+
+
+def wilson_interval(points: float, n: int) -> list[float] | None:
+    """Wilson's score interval of points / n in percent; None if n is 0.
+
+    A tie counts as half a success. Ties vary less than wins and losses with the same mean, so the interval is then
+    wider than it needs to be, never narrower.
+
+    Source: Wilson, Journal of the American Statistical Association 22 (1927).
+    """
+    if not n:
+        return None
+    share, shrink = points / n, 1 + _Z**2 / n
+    center = (share + _Z**2 / (2 * n)) / shrink
+    half = _Z / shrink * math.sqrt(max(0.0, share * (1 - share)) / n + _Z**2 / (4 * n**2))
+    return [max(0.0, 100 * (center - half)), min(100.0, 100 * (center + half))]
+
+
+def rounded_interval(interval: list[float] | tuple[float, float] | None) -> list[float] | None:
+    """To the six decimals of report.json."""
+    return None if interval is None else [round(value, 6) for value in interval]
+
+
+# 2 ** 13 flips are fewer than 10,000 resamples: all are enumerated.
+_ALL_FLIPS = RESAMPLES.bit_length() - 1
+
+
+def sign_test(wins: int, losses: int) -> float | None:
+    """The two-sided p-value of the exact sign test, ties dropped; None if only ties are left.
+
+    The hypothesis: a pair that is not a tie is as likely won as lost. With n such pairs, m of them on the side that has
+    fewer, p = min(1, 2 P(X <= m)) for X ~ Binomial(n, 1/2).
+
+    Source: Dixon and Mood, Journal of the American Statistical Association 41 (1946).
+    """
+    n, fewer = wins + losses, min(wins, losses)
+    if not n:
+        return None
+    # P(X <= m) as a multiple of P(X = m): each term is the one before it times k / (n - k + 1).
+    total, term = 1.0, 1.0
+    for k in range(fewer, 0, -1):
+        term *= k / (n - k + 1)
+        total += term
+        if term < 1e-18:
+            break
+    return min(1.0, 2 * total * (math.comb(n, fewer) / 2**n))
+
+
+def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]:
+    """The paired permutation test of mean(differences) = 0: its two-sided p-value, and the resamples it rests on.
+
+    Within each pair the two sides are swapped, which flips the sign of the difference: all 2 ** n ways if these are
+    fewer than 10,000, else 10,000 drawn with a fixed seed and p = (1 + as extreme) / (1 + 10,000), so that p is
+    never 0 (Phipson and Smyth, Statistical Applications in Genetics and Molecular Biology 9, 2010). For one system
+    against its baseline the differences are scores - 1/2.
+
+    Source: Fisher, The Design of Experiments (1935), section 21; scipy.stats.permutation_test with
+    permutation_type="samples" gives the same up to the draw.
+    """
+    if not len(differences):
+        return None, 0
+    sizes = np.abs(differences[differences != 0])  # flipping a zero changes nothing
+    # Sums in another order differ in their last digits; an equally extreme sum must not be missed for that.
+    observed = abs(float(differences.sum())) - 1e-9 * float(sizes.sum())
+    if len(sizes) <= _ALL_FLIPS:
+        ways = np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes)) & 1
+        return float(np.mean(np.abs((2 * ways - 1) @ sizes) >= observed)), len(ways)
+    rng = np.random.default_rng(SEED)
+    distinct, counts = np.unique(sizes, return_counts=True)
+    extreme = 0
+    # Equal differences are flipped together: the number that flip is binomial.
+    for rows in chunks(len(distinct)):
+        if len(distinct) < len(sizes) / 4:
+            sums = (2 * rng.binomial(counts, 0.5, size=(rows, len(counts))) - counts) @ distinct
+        else:
+            bits = np.unpackbits(rng.integers(256, size=(rows, -(-len(sizes) // 8)), dtype=np.uint8), axis=1)
+            sums = 2 * (bits[:, : len(sizes)] @ sizes) - sizes.sum()
+        extreme += int((np.abs(sums) >= observed).sum())
+    return (1 + extreme) / (1 + RESAMPLES), RESAMPLES
+
+
+# Two-sided 5 %, and 80 % power: 1.960 + 0.842 standard errors.
+_STANDARD_ERRORS = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+_FROM = "80 % power, two-sided test at 5 %, with the observed standard deviation"
+
+
+def power(values: NDArray[np.float64]) -> Power:
+    """The smallest difference from 50 % that the pairs can detect, and the pairs needed for the observed one.
+
+    With s the standard deviation (ddof=1) of the n scores and z = 1.960 + 0.842: the difference is 100 z s / sqrt(n)
+    points, and the pairs are ceil((z s / (mean - 1/2)) ** 2).
+
+    Args:
+        values: scores, 0 to 1, one for each pair with a verdict.
+
+    Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2, in the normal
+    approximation; statsmodels.stats.power.zt_ind_solve_power with ratio=0 gives the same.
+    """
+    if len(values) < 2:
+        return Power(smallest_difference=None, pairs_needed=None, note="fewer than two verdicts")
+    deviation = float(values.std(ddof=1))
+    if deviation == 0:
+        return Power(
+            smallest_difference=None, pairs_needed=None, note="all verdicts are the same, so there is no deviation"
+        )
+    smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
+    difference = abs(float(values.mean()) - 0.5)
+    if difference < 1e-9:
+        return Power(
+            smallest_difference=round(smallest, 6), pairs_needed=None, note=f"{_FROM}; there is no difference to detect"
+        )
+    return Power(
+        smallest_difference=round(smallest, 6),
+        pairs_needed=max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2)),
+        note=_FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs",
+    )
