@@ -36,7 +36,7 @@ def test_objective_speed_prints_every_ratio():
 
 
 @pytest.mark.slow
-def test_judge_speed_asks_alike_and_prints_every_ratio():
+def test_judge_speed_sends_the_same_requests_and_prints_every_ratio():
     printed = run("benchmarks.judge_speed", "--pairs", "6", "--rounds", "1", "--no-write")
     for contender in ("ours", "alpaca_eval", "alpaca_eval_64"):
         assert re.search(rf"^{contender} +6 requests", printed, re.MULTILINE)
@@ -45,7 +45,7 @@ def test_judge_speed_asks_alike_and_prints_every_ratio():
 
 
 @pytest.mark.slow
-def test_report_speed_prints_every_row_beside_its_aim():
+def test_report_speed_prints_every_row_with_its_target():
     printed = run("benchmarks.report_speed", "--pairs", "6", "--verdicts", "20", "--rounds", "1", "--no-write")
     for row in ("help", "pairs", "pairs again", "verdicts"):
         assert re.search(rf"^{row} +.*seconds [\d.]+, cpu_seconds [\d.]+, gib [\d.]+, aim", printed, re.MULTILINE)
@@ -62,7 +62,7 @@ def test_the_objective_takes_less_memory_than_the_logits_alone():
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_judging_in_vllm_is_held_to_generate_alone():
+def test_judging_in_vllm_is_compared_with_plain_generation():
     pytest.importorskip("vllm", reason="vLLM is not installed")
     printed = run("benchmarks.judge_vllm", "--pairs", "2", "--max-tokens", "4", "--rounds", "1", "--no-write")
     assert "judging/generate" in printed

@@ -93,7 +93,7 @@ def test_overrides_are_separated_from_arguments():
         ([{**GOOD, "output": " "}], "my.jsonl: all 1 responses are empty"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
+def test_rows_that_cannot_be_trained_on_are_refused(instruct, tmp_path, rows, line):
     write_lines(tmp_path / "my.jsonl", *rows)
     assert line in refused(instruct("train", "--data.files", "my.jsonl"))
     assert [path.name for path in tmp_path.iterdir()] == ["my.jsonl"]  # nothing half-written
@@ -129,19 +129,19 @@ def test_rows_that_cannot_be_trained_on(instruct, tmp_path, rows, line):
         (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
     ],
 )
-def test_wrong_calls(instruct, tmp_path, arguments, line):
+def test_a_wrong_call_is_refused_with_exit_code_2(instruct, tmp_path, arguments, line):
     assert line in refused(instruct(*arguments))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("config", ["alpaca_emo", "paper/llama2_13b_evol"])
-def test_a_gpu_config_without_a_gpu(instruct, tmp_path, config):
+def test_a_gpu_config_without_a_gpu_is_refused(instruct, tmp_path, config):
     assert "needs a GPU and this machine has none; use --config demo" in refused(instruct("train", config))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_without_an_lm_head(instruct, tmp_path, tiny_model_folder):
+def test_a_model_without_an_lm_head_is_refused(instruct, tmp_path, tiny_model_folder):
     from transformers import AutoTokenizer, T5Config
 
     folder = tmp_path / "t5"

@@ -60,7 +60,7 @@ def test_a_config_extends_another(tmp_path):
         ("lroa: null\n", r"leaf\.yaml \(extends .*base\.yaml\): unknown key 'lroa' \(nearest: lora"),
     ],
 )
-def test_a_base_that_cannot_be_extended(tmp_path, base, message):
+def test_a_base_config_that_cannot_be_extended_is_refused(tmp_path, base, message):
     (tmp_path / "base.yaml").write_text(base)
     (tmp_path / "leaf.yaml").write_text("extends: base.yaml\nname: leaf\n")
     with pytest.raises(InputError, match=message) as caught:
@@ -144,7 +144,7 @@ def test_a_missing_config_lists_the_packaged_ones():
         ("", "is not a mapping"),
     ],
 )
-def test_a_file_that_is_not_a_config(tmp_path, text, message):
+def test_a_file_that_is_not_a_config_is_refused(tmp_path, text, message):
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=message):

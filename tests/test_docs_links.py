@@ -42,7 +42,7 @@ def broken_links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_have_a_target(page):
     assert broken_links(page) == []
 
 

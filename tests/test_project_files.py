@@ -29,7 +29,7 @@ def test_make_targets_exist(page):
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_say_that_they_have_never_run(path):
+def test_workflows_state_that_they_have_never_run(path):
     text = path.read_text()
     assert text.startswith("# NEVER RUN YET")
     assert all("runs-on" in job and job["steps"] for job in yaml.safe_load(text)["jobs"].values())

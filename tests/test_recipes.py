@@ -87,7 +87,7 @@ def steps(run_folder: Path) -> dict[str, dict]:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_every_phase_ends_as_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
+def test_a_run_killed_in_every_phase_ends_like_an_undisturbed_one(tmp_path, tiny_flags, run_and_kill):
     undisturbed, killed = tmp_path / "runs" / "undisturbed", tmp_path / "runs" / "killed"
     run(recipe("undisturbed", *tiny_flags), tmp_path)
 
@@ -161,7 +161,7 @@ def test_a_dry_run_leaves_nothing(tmp_path, smollm2):
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_the_cards(tmp_path, monkeypatch):
+def test_the_wheel_contains_the_cards(tmp_path, monkeypatch):
     """Installed outside the clone, beside the dependencies and nothing else."""
     import site
 

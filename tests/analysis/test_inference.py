@@ -46,7 +46,7 @@ def test_wilson_equals_its_formula(n, share):
 @pytest.mark.parametrize(
     "counts", [Tally(win=205, tie=16, loss=584), Tally(win=6, tie=1, loss=5), weighted(120, 1), weighted(805, 2)]
 )
-def test_bootstrap_equals_scipy_up_to_the_draw(counts):
+def test_bootstrap_equals_scipy_up_to_random_draws(counts):
     values = counts.values
     low, high = bootstrap_interval(values)
     theirs = stats.bootstrap(
@@ -59,7 +59,7 @@ def test_bootstrap_equals_scipy_up_to_the_draw(counts):
     assert bootstrap_interval(values) == [low, high]
 
 
-def test_bootstrap_of_counts_and_of_rows_are_one_distribution(monkeypatch):
+def test_bootstrap_of_counts_equals_bootstrap_of_rows(monkeypatch):
     values = Tally(win=90, tie=20, loss=60).values
     counts = bootstrap_interval(values)
     monkeypatch.setattr(inference, "_FEW_VALUES", 0)
@@ -77,7 +77,7 @@ def every_interval(counts: Tally) -> dict[str, list[float] | None]:
 
 @given(counted)
 @settings(max_examples=40, deadline=None)
-def test_every_interval_holds_the_win_rate_and_mirrors(counts):
+def test_every_interval_contains_the_win_rate_and_mirrors_when_sides_swap(counts):
     found = every_interval(counts)
     other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
     assert (found["wilson"] is None) == (counts.n_judged == 0)
@@ -92,7 +92,7 @@ def test_every_interval_holds_the_win_rate_and_mirrors(counts):
         assert other[name] == pytest.approx([100 - high, 100 - low], abs=tolerance)
 
 
-def test_wilson_of_scores_is_never_narrower_than_their_spread_needs():
+def test_wilson_of_scores_is_never_narrower_than_their_variance_requires():
     for seed in range(5):
         found = every_interval(weighted(400, seed))
         wilson, spread = (found[name][1] - found[name][0] for name in ("wilson", "standard_error"))
@@ -149,7 +149,7 @@ def scipys(differences: np.ndarray, resamples: float) -> float:
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0, 0.3]), min_size=2, max_size=9))
 @settings(max_examples=50, deadline=None)
-def test_few_pairs_are_flipped_in_all_ways_as_in_scipy(differences):
+def test_few_pairs_are_permuted_exhaustively_as_in_scipy(differences):
     p, resamples = sign_flip_test(np.array(differences))
     assert p == pytest.approx(scipys(np.array(differences), math.inf))
     assert resamples == 2 ** np.count_nonzero(differences)
@@ -157,7 +157,7 @@ def test_few_pairs_are_flipped_in_all_ways_as_in_scipy(differences):
 
 @pytest.mark.parametrize("shift", [0.0, 0.03, 0.06])
 @pytest.mark.parametrize("shades", [False, True])
-def test_many_pairs_are_flipped_as_in_scipy_up_to_the_draw(shift, shades):
+def test_many_pairs_are_permuted_at_random_as_in_scipy(shift, shades):
     rng = np.random.default_rng(11)
     differences = rng.uniform(-1, 1, 300) if shades else rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], size=300)
     p, resamples = sign_flip_test(differences + shift)
@@ -166,7 +166,7 @@ def test_many_pairs_are_flipped_as_in_scipy_up_to_the_draw(shift, shades):
     assert p == pytest.approx(theirs, abs=6 * math.sqrt(max(theirs, 1e-3) / 10_000))
 
 
-def test_flips_by_size_and_pair_by_pair_agree(monkeypatch):
+def test_permutations_by_size_and_by_pair_agree(monkeypatch):
     differences = np.random.default_rng(5).choice([-1.0, -0.5, 0.5, 1.0], size=200, p=[0.2, 0.25, 0.25, 0.3])
     grouped, _ = sign_flip_test(differences)
     alone, _ = sign_flip_test(differences + np.linspace(0, 1e-9, 200))  # no two alike, and the same to nine digits
@@ -176,7 +176,7 @@ def test_flips_by_size_and_pair_by_pair_agree(monkeypatch):
     assert sign_flip_test(np.array([0.5] * 9 + [-0.5]))[0] == pytest.approx(exact, abs=0.01)
 
 
-def test_without_differences_nothing_is_shown():
+def test_sign_flips_handle_no_differences_and_equal_differences():
     assert sign_flip_test(np.array([])) == (None, 0)
     assert sign_flip_test(np.zeros(30)) == (1.0, 1)
     p, resamples = sign_flip_test(np.full(400, 0.5))
@@ -200,7 +200,7 @@ def test_power_equals_statsmodels(counts):
         assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1)
 
 
-def test_the_smallest_difference_is_found_in_four_of_five_experiments():
+def test_the_minimum_detectable_difference_is_found_in_80_percent_of_experiments():
     n, spread = 400, 0.5
     smallest = power(np.repeat([0.0, 1.0], n // 2)).smallest_difference / 100
     rng = np.random.default_rng(0)

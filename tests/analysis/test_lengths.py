@@ -29,7 +29,7 @@ def sample(n: int, seed: int, slope: float = 1.0, level: float = 0.3) -> tuple[n
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("shades", [False, True])
-def test_the_adjusted_rate_equals_a_likelihood_maximised_and_its_sandwich(seed, shades):
+def test_the_adjusted_rate_equals_a_maximized_likelihood_with_sandwich_errors(seed, shades):
     scores, difference = sample(240, seed)
     if shades:
         scores = 0.05 + 0.9 * scores
@@ -54,14 +54,14 @@ def test_the_adjusted_rate_equals_a_likelihood_maximised_and_its_sandwich(seed, 
     assert found.note is None
 
 
-def test_a_judge_that_loves_length_alone_is_brought_back_to_even():
+def test_a_judge_that_prefers_only_length_is_adjusted_to_even():
     scores, difference = sample(20_000, 3, slope=2.0, level=0.0)
     low, high = length_adjusted(scores, difference).interval
     assert 100 * scores.mean() > 57
     assert low < 50 < high
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+def test_the_interval_has_about_its_nominal_coverage():
     truth = 100 / (1 + np.exp(-0.3 * 0.9))  # a tenth are ties: near enough to the rate at equal length
     covered = [
         low <= truth <= high for low, high in (length_adjusted(*sample(200, seed)).interval for seed in range(200))
@@ -71,7 +71,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 
 @given(st.integers(0, 10_000), st.floats(-1, 1))
 @settings(max_examples=25, deadline=None)
-def test_to_swap_the_sides_mirrors_the_adjusted_rate(seed, level):
+def test_swapping_the_sides_mirrors_the_adjusted_rate(seed, level):
     scores, difference = sample(60, seed, level=level)
     one, other = length_adjusted(scores, difference), length_adjusted(1 - scores, -difference)
     assert one.note == other.note or "extrapolated" in str(one.note)
@@ -96,18 +96,18 @@ LONGER = np.arange(-20, 20)
         (np.where(LONGER == 3, 0.5, LONGER > 3), LONGER, "the length difference separates wins from losses completely"),
     ],
 )
-def test_where_there_is_no_estimate_the_note_says_why(scores, difference, note):
+def test_without_an_estimate_the_note_says_why(scores, difference, note):
     found = length_adjusted(scores, difference)
     assert (found.win_rate, found.interval, found.note) == (None, None, note)
 
 
-def test_one_pair_against_the_line_is_enough_for_an_estimate():
+def test_one_pair_against_the_trend_is_enough_for_an_estimate():
     scores = (LONGER > 3).astype(float)
     scores[5] = 1.0
     assert length_adjusted(scores, LONGER).win_rate is not None
 
 
-def test_a_rate_beyond_what_was_seen_says_so():
+def test_an_extrapolated_rate_is_marked():
     scores, _ = sample(60, 1)
     difference = np.random.default_rng(1).integers(1, 500, size=60)
     assert "every answer of the candidate is longer" in length_adjusted(scores, difference).note

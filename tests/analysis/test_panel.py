@@ -33,7 +33,7 @@ def test_kappa_equals_scikit_learn(pairs):
         assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_agreement_is_over_the_pairs_that_both_read():
+def test_agreement_covers_pairs_with_a_verdict_of_both_judges():
     one = {"a": "win", "b": "loss", "c": "tie", "d": "failed", "e": "win"}
     other = {"a": "win", "b": "win", "c": "unparsed", "d": "win"}
     (found,) = agreements({"one": one, "other": other})
@@ -42,7 +42,7 @@ def test_agreement_is_over_the_pairs_that_both_read():
     assert (nothing.n, nothing.agreement, nothing.kappa) == (0, None, None)
 
 
-def test_the_majority_over_every_vote_of_three_judges():
+def test_the_majority_is_right_for_every_combination_of_three_votes():
     readable = OUTCOMES[:3]
     for votes in itertools.product(OUTCOMES, repeat=3):
         found = majority({f"j{number}": {"pair": vote} for number, vote in enumerate(votes)})
@@ -55,5 +55,5 @@ def test_the_majority_over_every_vote_of_three_judges():
             assert outcome == (leaders[0] if len(leaders) == 1 else "tie"), votes
 
 
-def test_a_pair_that_one_judge_was_not_shown_has_the_others_votes():
+def test_a_pair_missing_for_one_judge_counts_the_votes_of_the_others():
     assert majority({"one": {"a": "win"}, "other": {"a": "win", "b": "loss"}}) == Tally(win=1, loss=1)

@@ -73,13 +73,13 @@ def test_weighted_figures_equal_alpaca_eval(found, missing):
     assert counts.bounds == pytest.approx((lost, won))
 
 
-def test_scores_without_a_verdict_each_are_refused():
+def test_scores_and_verdicts_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match="2 scores for 1 verdicts"):
         tally(["win", "failed"], [1.0, 0.5])
 
 
 @given(outcome_lists)
-def test_bounds_are_the_extremes_of_what_the_unread_pairs_could_have_been(found):
+def test_bounds_are_the_best_and_worst_case_of_the_missing_pairs(found):
     counts = tally(found)
     if not found:
         assert counts.bounds is None
@@ -93,7 +93,7 @@ def test_bounds_are_the_extremes_of_what_the_unread_pairs_could_have_been(found)
 
 
 @given(tallies)
-def test_to_swap_the_sides_mirrors_every_figure(counts):
+def test_swapping_the_sides_mirrors_every_figure(counts):
     other = Tally(counts.loss, counts.tie, counts.win, counts.unparsed, counts.failed)
     mirrored = {"candidate": "baseline", "baseline": "candidate"}
     assert other.finding == mirrored.get(counts.finding, counts.finding)
@@ -119,7 +119,7 @@ def test_to_swap_the_sides_mirrors_every_figure(counts):
         (Tally(unparsed=10), "too few", True),
     ],
 )
-def test_finding(counts, finding, reversible):
+def test_counts_give_the_finding_and_whether_it_is_reversible(counts, finding, reversible):
     assert (counts.finding, counts.reversible) == (finding, reversible)
 
 
@@ -136,7 +136,7 @@ def judgments(pairs):
     ]
 
 
-def test_policies_over_every_pair_of_verdicts_are_as_in_a_table_by_hand():
+def test_policies_on_every_pair_of_verdicts_equal_a_table_made_by_hand():
     strict = {
         # with the candidate first: with it second
         ("first", "second"): "win",
@@ -199,14 +199,14 @@ def weighted(shown):
     ]  # fmt: skip
 
 
-def test_a_preference_is_the_candidates_by_where_it_stood():
+def test_a_preference_is_converted_to_the_candidates_side():
     found = pair_results(weighted([{"first": 1.25}, {"second": 1.25}, {"second": 1.5}, {"first": None}]), "single")
     assert [(pair.outcome, pair.score) for pair in found] == [
         ("win", 0.75), ("loss", 0.25), ("tie", 0.5), ("unparsed", None)
     ]  # fmt: skip
 
 
-def test_of_both_orders_a_weighted_judge_has_the_mean():
+def test_a_weighted_judge_averages_both_orders():
     judged = weighted([{"first": 1.25, "second": 1.25}, {"first": 1.0, "second": 1.75}, {"first": 1.1, "second": None}])
     found = pair_results(judged, "strict")
     assert [(pair.outcome, pair.score) for pair in found] == [("tie", 0.5), ("win", 0.875), ("unparsed", None)]
@@ -214,19 +214,19 @@ def test_of_both_orders_a_weighted_judge_has_the_mean():
     assert [pair.score for pair in drawn[:2]] in [[a, b] for a in (0.75, 0.25) for b in (1.0, 0.75)]
 
 
-def test_without_shades_a_score_is_the_outcome():
+def test_an_unweighted_score_is_the_outcome():
     found = pair_results(judgments([("first", "second"), ("first", "first"), ("failed", "tie")]), "strict")
     assert [(pair.outcome, pair.score) for pair in found] == [("win", 1.0), ("tie", 0.5), ("failed", None)]
     plain = weighted([{"first": 1.0}, {"first": 2.0}, {"first": 1.5}])
     assert tally_pairs(pair_results(plain, "single")).scores is None
 
 
-def test_a_pair_that_a_weighted_judge_was_not_asked_about_is_a_draw():
+def test_a_pair_not_sent_to_a_weighted_judge_is_a_tie():
     asked = weighted([{"first": 1.25}])
     same = Judgment("j", "emo", "mle", 1, "prompt 1", "d", "first", "", "tie", "identical outputs")
     assert tally_pairs(pair_results([*asked, same], "single")).scores == (0.75, 0.5)
 
 
-def test_a_judge_that_always_takes_the_first_place():
+def test_a_judge_that_always_prefers_the_first_position_is_detected():
     found = position_statistics(judgments([("first", "first")] * 4))
     assert (found.consistency, found.first_position_rate) == (0, 100)

@@ -19,7 +19,7 @@ Write = Callable[[str, Any], str]
 NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))
 
 
-def test_the_cards_are_there() -> None:
+def test_the_installed_cards_are_listed() -> None:
     expected = {"alpaca_gpt4", "recycled_evol_instruct", "starter", "alpaca_eval", "alpaca_eval_2", "starter_eval"}
     assert expected <= set(NAMES)
     assert set(NAMES) <= {card.name for card in list_cards("data")}
@@ -40,7 +40,7 @@ def test_every_card_loads(name: str) -> None:
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_the_starter_set(template: Any) -> None:
+def test_the_starter_set_loads_without_duplicates(template: Any) -> None:
     card = load_dataset_card("starter")
     found = load_rows(card, template=template)
     assert len(found.rows) >= 300
@@ -101,7 +101,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_a_wrong_card_is_one_line(text: str, message: str, write: Write) -> None:
+def test_an_invalid_card_is_refused_in_one_line(text: str, message: str, write: Write) -> None:
     path = write("mine.yaml", text)
     with pytest.raises(InputError) as error:
         load_dataset_card(path)

@@ -21,7 +21,7 @@ def row(text: str, **more: Any) -> dict[str, Any]:
     return {"dataset": "mine", "instruction": text, "output": "yes", "generator": "m"} | more
 
 
-def test_the_805_prompts_and_their_baseline(shared_data: Path) -> None:
+def test_alpaca_eval_has_805_prompts_and_a_baseline(shared_data: Path) -> None:
     file = shared_data / "alpaca_eval" / "reference_text_davinci_003.json"
     found = load_eval_set("alpaca_eval", files=[str(file)])
     assert Counter(prompt.dataset for prompt in found.prompts) == {
@@ -43,12 +43,12 @@ def test_the_805_prompts_and_their_baseline(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["alpaca-7b.model_outputs.json", "gpt4.model_outputs.json", "reference_gpt4_1106_preview.json"]
 )
-def test_files_of_the_leaderboard_load_as_they_are(shared_data: Path, name: str) -> None:
+def test_leaderboard_files_load_unchanged(shared_data: Path, name: str) -> None:
     file = shared_data / "alpaca_eval" / name
     assert load_answers(file) == json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_further_fields_are_left_out_and_missing_labels_filled_in(write: Write) -> None:
+def test_extra_fields_are_dropped_and_missing_labels_filled_in(write: Write) -> None:
     bare = {"instruction": "a?", "output": "", "avg_time_per_example": 3, "datasplit": "eval"}
     assert load_answers(write("m7.model_outputs.json", [bare])) == [
         {"dataset": "unknown", "instruction": "a?", "output": "", "generator": "m7"}
@@ -68,7 +68,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("content", "message"), WRONG)
-def test_wrong_answers_are_refused_with_the_row(content: Any, message: str, write: Write) -> None:
+def test_invalid_answers_are_refused_with_the_row(content: Any, message: str, write: Write) -> None:
     file = write("answers.json", content)
     with pytest.raises(InputError) as error:
         load_answers(file)
@@ -78,7 +78,7 @@ def test_wrong_answers_are_refused_with_the_row(content: Any, message: str, writ
         load_eval_set("starter_eval", files=[file])
 
 
-def test_answers_that_are_not_json_or_not_there_are_refused(tmp_path: Path, write: Write) -> None:
+def test_missing_or_non_json_answers_are_refused(tmp_path: Path, write: Write) -> None:
     with pytest.raises(InputError, match=r"bad.json, line 1: is not JSON \(Expecting value\); fix that line"):
         load_answers(write("bad.json", "[nothing"))
     with pytest.raises(InputError, match=r"no.json: no such file; give the path"):
@@ -95,7 +95,7 @@ def test_files_may_contain_only_prompts(write: Write) -> None:
         load_eval_set("starter_eval", files=[file, again])
 
 
-def test_a_baseline_of_its_own_is_joined_by_instruction(write: Write, tmp_path: Path) -> None:
+def test_a_separate_baseline_file_is_joined_by_instruction(write: Write, tmp_path: Path) -> None:
     write("questions.json", [{"instruction": "a?"}, {"instruction": "b?"}])
     card = "name: mine\npurpose: eval\nformat: alpaca\nlicence: none\nsource: {files: [questions.json]}\n"
     card = write("mine.yaml", card + "baseline: {files: [answers.json]}\n")
@@ -115,6 +115,6 @@ def test_a_training_card_is_refused_as_an_evaluation_set() -> None:
         load_eval_set("starter")
 
 
-def test_an_evaluation_prompt_is_rendered_as_training_rows_are() -> None:
+def test_an_evaluation_prompt_is_rendered_like_a_training_row() -> None:
     assert eval_prompt("Go.", "alpaca") == alpaca_prompt("Go.")
     assert eval_prompt("Go.", "chat") == [{"role": "user", "content": "Go."}]

@@ -63,7 +63,7 @@ def test_every_format_gives_the_same_row(format: Any, write: Write) -> None:
     assert plain.rows == [{"prompt": WITHOUT_INPUT, "completion": "3"}]
 
 
-def test_the_prompts_are_stanford_alpacas() -> None:
+def test_the_prompts_equal_stanford_alpacas() -> None:
     assert alpaca_prompt("Add.", "1, 2") == WITH_INPUT
     assert alpaca_prompt("Add 1 and 2.") == WITHOUT_INPUT
     row = {"instruction": "Add.", "input": "1, 2", "output": "3"}
@@ -75,7 +75,7 @@ def test_the_prompts_are_stanford_alpacas() -> None:
 
 
 @given(st.text(), st.text(min_size=1))
-def test_text_is_put_into_the_alpaca_prompt_as_it_is(instruction: str, input: str) -> None:
+def test_text_is_inserted_verbatim_into_the_alpaca_prompt(instruction: str, input: str) -> None:
     template = WITH_INPUT.replace("Add.", "\0").replace("1, 2", "\1")
     assert alpaca_prompt(instruction, input) == "".join(
         {"\0": instruction, "\1": input}.get(part, part) for part in template
@@ -88,7 +88,7 @@ def test_placeholders_in_the_text_are_not_replaced() -> None:
     )
 
 
-def test_a_missing_or_null_input_is_no_input() -> None:
+def test_a_missing_or_null_input_counts_as_no_input() -> None:
     for row in ({"instruction": "Go.", "output": "ok"}, {"instruction": "Go.", "input": None, "output": "ok"}):
         found = to_row(RawRow("f", 1, row), "alpaca", "alpaca")
         assert found is not None
@@ -184,7 +184,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("row", "format", "message"), REFUSED)
-def test_a_row_that_does_not_fit_is_refused_in_one_line(row: Any, format: Any, message: str) -> None:
+def test_an_invalid_row_is_refused_in_one_line(row: Any, format: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
         to_row(RawRow("my.jsonl", 12, row), format, "chat")
     assert str(error.value).startswith(f"my.jsonl, row 12: {message}")
@@ -237,7 +237,7 @@ JSON = st.recursive(
     st.sampled_from(list(SAME_ROW)),
     st.sampled_from(["alpaca", "chat"]),
 )
-def test_any_row_gives_text_or_one_line(fields: Any, format: Any, template: Any) -> None:
+def test_any_row_gives_text_or_a_one_line_error(fields: Any, format: Any, template: Any) -> None:
     try:
         row = to_row(RawRow("my.jsonl", 1, fields), format, template)
     except InputError as error:

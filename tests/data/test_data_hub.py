@@ -84,7 +84,7 @@ def test_a_column_of_mappings_is_unwrapped(hub: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_pinned_revision_and_a_split_are_asked_for(hub: Any, tmp_path: Path) -> None:
+def test_a_pinned_revision_and_a_split_are_requested(hub: Any, tmp_path: Path) -> None:
     hub.repositories["me/rows"] = {"train.jsonl": jsonl(ROWS), "test.jsonl": jsonl(ROWS[:1])}
     commit = "0123456789abcdef0123456789abcdef01234567"
     rows, *_ = load(hub, tmp_path, TRAIN.format(more=f", revision: {commit}, split: test"))
@@ -100,7 +100,7 @@ def test_a_pinned_revision_and_a_split_are_asked_for(hub: Any, tmp_path: Path) -
 EVAL = "purpose: eval\nformat: alpaca\nsource: {hub: me/eval, file: questions.json}\n"
 
 
-def test_files_of_an_evaluation_set_are_fetched_by_themselves(hub: Any, tmp_path: Path) -> None:
+def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_path: Path) -> None:
     questions = [{"instruction": q, "output": "old", "generator": "davinci", "dataset": "d"} for q in ("a?", "b?")]
     answers = [{"instruction": q, "output": q + "!", "generator": "gpt4", "dataset": "d"} for q in ("b?", "a?")]
     hub.repositories["me/eval"] = {
@@ -119,7 +119,7 @@ def test_files_of_an_evaluation_set_are_fetched_by_themselves(hub: Any, tmp_path
 
 
 @pytest.mark.parametrize("file", ["", ", file: rows.json"])
-def test_a_failed_download_is_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
+def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_path: Path, file: str) -> None:
     hub.gated.add("me/gated")
     what = "data set me/{}" + (", file rows.json" if file else "") + ": "
     card = "purpose: train\nformat: alpaca\nsource: {{hub: me/{}" + file + "}}\n"

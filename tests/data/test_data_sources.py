@@ -61,12 +61,12 @@ def test_every_file_type_gives_the_same_rows(tmp_path: Path, write: Write) -> No
     assert both.sources == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
 
 
-def test_a_row_of_a_jsonl_file_is_its_line(write: Write) -> None:
+def test_rows_of_a_jsonl_file_are_numbered_by_line(write: Write) -> None:
     file = write("gaps.jsonl", "\n" + json.dumps(ROWS[0]) + "\n  \n" + json.dumps(ROWS[1]) + "\n")
     assert load_rows(None, files=[file]).sources == [f"{file}:2", f"{file}:4"]
 
 
-def test_chats_and_nulls_come_out_of_parquet(tmp_path: Path) -> None:
+def test_chats_and_nulls_are_read_from_parquet(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     rows = load_rows(None, files=[write_parquet(tmp_path / "chat.parquet", [chat])]).rows
     assert rows == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
@@ -119,7 +119,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("name", "content", "message"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
-def test_a_file_that_cannot_be_read_is_one_line(name: str, content: Any, message: str, write: Write) -> None:
+def test_an_unreadable_file_is_refused_in_one_line(name: str, content: Any, message: str, write: Write) -> None:
     file = write(name, content)
     with pytest.raises(InputError) as error:
         load_rows(None, files=[file])
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_one_line(name: str, content: Any, message
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         load_rows(None, files=[str(tmp_path / "no.jsonl")])
     assert str(error.value) == (
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=st.binary(max_size=60), name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]))
-def test_any_bytes_give_rows_or_one_line(content: bytes, name: str, tmp_path: Path) -> None:
+def test_any_bytes_give_rows_or_a_one_line_error(content: bytes, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     rows, message = [], ""
@@ -157,7 +157,7 @@ def test_any_bytes_give_rows_or_one_line(content: bytes, name: str, tmp_path: Pa
         assert all(isinstance(row.fields, dict) for row in rows)
 
 
-def test_limit_stops_at_so_many_kept_rows(write: Write) -> None:
+def test_limit_counts_kept_rows(write: Write) -> None:
     empty = {"instruction": "a", "output": ""}
     file = write("rows.jsonl", json.dumps(empty) + "\n" + LINE * 3 + "not read\n")
     found = load_rows(None, files=[file], limit=2)
@@ -165,7 +165,7 @@ def test_limit_stops_at_so_many_kept_rows(write: Write) -> None:
     assert found.sources == [f"{file}:2", f"{file}:3"]
 
 
-def test_the_hash_is_of_the_rows(write: Write) -> None:
+def test_the_hash_covers_the_rows(write: Write) -> None:
     one = load_rows(None, files=[write("one.jsonl", ROWS)])
     assert one.sha256 == load_rows(None, files=[write("extra.jsonl", [row | {"extra": 1} for row in ROWS])]).sha256
     assert one.sha256 != load_rows(None, files=[write("order.jsonl", ROWS[::-1])]).sha256

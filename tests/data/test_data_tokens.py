@@ -67,7 +67,7 @@ ANSWER = TEXT.filter(lambda text: text.strip())
 
 @settings(deadline=None)
 @given(instruction=TEXT, input=TEXT, answer=ANSWER, template=st.sampled_from(["alpaca", "chat"]), data=st.data())
-def test_the_mask_covers_the_answer_and_its_end_token_and_nothing_else(
+def test_the_mask_covers_only_the_answer_and_its_end_token(
     smollm2_tokenizer: Any, instruction: str, input: str, answer: str, template: Any, data: Any
 ) -> None:
     tokenizer = smollm2_tokenizer
@@ -98,7 +98,7 @@ def test_the_mask_covers_the_answer_and_its_end_token_and_nothing_else(
 
 @settings(deadline=None)
 @given(instruction=TEXT)
-def test_a_prompt_has_the_tokenizers_own_tokens(smollm2_tokenizer: Any, instruction: str) -> None:
+def test_prompt_tokens_equal_the_tokenizers(smollm2_tokenizer: Any, instruction: str) -> None:
     chat = eval_prompt(instruction, "chat")
     own = smollm2_tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert prompt_token_ids(smollm2_tokenizer, chat) == own
@@ -107,7 +107,9 @@ def test_a_prompt_has_the_tokenizers_own_tokens(smollm2_tokenizer: Any, instruct
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_real_rows_have_the_prompts_of_generation(smollm2_tokenizer: Any, shared_data: Path, template: Any) -> None:
+def test_training_prompts_equal_those_of_generation_on_real_rows(
+    smollm2_tokenizer: Any, shared_data: Path, template: Any
+) -> None:
     rows = load_rows(None, files=[str(shared_data / "alpaca_gpt4" / "alpaca_gpt4.jsonl")], template=template)
     encoded = encode_rows(smollm2_tokenizer, rows, 512)
     assert len(encoded.encoded) == 2036
@@ -125,14 +127,14 @@ def test_real_rows_have_the_prompts_of_generation(smollm2_tokenizer: Any, shared
             assert answer.startswith(text_of(smollm2_tokenizer, found.input_ids[len(prompt) :]).rstrip("\ufffd"))
 
 
-def test_what_follows_the_end_token_is_dropped(smollm2_tokenizer: Any) -> None:
+def test_text_after_the_end_token_is_dropped(smollm2_tokenizer: Any) -> None:
     encoded = encode_row(smollm2_tokenizer, HELLO, None)
     assert text_of(smollm2_tokenizer, encoded.input_ids).endswith("<|im_start|>assistant\nhello there<|im_end|>")
     assert responses(smollm2_tokenizer, HELLO) == "hello there<|im_end|>"
     assert responses(smollm2_tokenizer, PLAIN) == "hello there<|im_end|>"
 
 
-def test_a_plain_prompt_begins_as_the_tokenizer_begins_and_does_not_end() -> None:
+def test_a_plain_prompt_gets_the_start_token_but_no_end_token() -> None:
     begins = small_tokenizer(before="<s>")
     assert text_of(begins, prompt_token_ids(begins, "hi")) == "<s>hi"
     ends = small_tokenizer(before="<s>", after="</s>")
@@ -168,7 +170,7 @@ THINKS = CHATML.replace(
         (THINKS, "  hello there\n<|im_end|>"),
     ],
 )
-def test_the_answer_is_learned_as_the_template_writes_it(template: str, expected: str) -> None:
+def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expected: str) -> None:
     tokenizer = small_tokenizer(template)
     row = {"prompt": USER, "completion": [{"role": "assistant", "content": "  hello there\n"}]}
     assert responses(tokenizer, row) == expected
@@ -199,7 +201,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("template", "message"), REFUSED)
-def test_a_template_that_cannot_serve_is_refused_in_one_line(template: str | None, message: str) -> None:
+def test_an_unusable_template_is_refused_in_one_line(template: str | None, message: str) -> None:
     with pytest.raises(InputError) as error:
         encode_row(small_tokenizer(template), HELLO, None)
     assert str(error.value).startswith(message)
@@ -207,7 +209,7 @@ def test_a_template_that_cannot_serve_is_refused_in_one_line(template: str | Non
     assert "template: alpaca" in str(error.value)
 
 
-def test_a_template_that_rewrites_some_row_is_refused_with_the_row(write: Write) -> None:
+def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) -> None:
     cuts = CHATML.replace("m.content", "m.content.split('</think>')[-1]")
     chats = [{"messages": [*USER, {"role": "assistant", "content": text}]} for text in ("fine", "so </think> this")]
     rows = load_rows(None, files=[write("chats.jsonl", chats)])
@@ -224,7 +226,7 @@ def test_a_template_that_rewrites_some_row_is_refused_with_the_row(write: Write)
         encode_rows(small_tokenizer(forgets), rows, 100)
 
 
-def test_no_end_token_is_refused() -> None:
+def test_a_tokenizer_without_an_end_token_is_refused() -> None:
     with pytest.raises(InputError, match="the tokenizer has no end token, so the model could not learn to stop"):
         encode_row(small_tokenizer(eos=None), PLAIN, None)
     # A chat template brings its own.
@@ -264,7 +266,7 @@ def test_every_row_is_counted(write: Write) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), TEXT, ANSWER), min_size=1, max_size=8))
-def test_a_batch_is_its_rows(rows: list[tuple[bool, str, str]]) -> None:
+def test_a_batch_is_encoded_like_its_single_rows(rows: list[tuple[bool, str, str]]) -> None:
     tokenizer = small_tokenizer(before="<s>")
     made = [
         {"prompt": [{"role": "user", "content": p}], "completion": [{"role": "assistant", "content": c}]}

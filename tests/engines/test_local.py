@@ -38,7 +38,7 @@ def test_a_reply_ends_before_its_first_stop_token(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
 @pytest.mark.parametrize("model", ["tiny_model", "smollm2"])
-def test_the_token_that_training_ends_an_answer_with_stops_generation(
+def test_generation_stops_at_the_end_token_of_training(
     request: pytest.FixtureRequest, model: str, template: Any
 ) -> None:
     folder = request.getfixturevalue(model)
@@ -50,7 +50,7 @@ def test_the_token_that_training_ends_an_answer_with_stops_generation(
     assert not set(row.input_ids[row.prompt_length : -1]) & set(stops)
 
 
-def test_settings_that_change_replies_are_part_of_the_identity(tiny_model: Path) -> None:
+def test_settings_that_affect_replies_are_part_of_the_identity(tiny_model: Path) -> None:
     plain = VLLMEngine(options_of(tiny_model)).identity
     assert set(plain) == {"engine", "model", "revision"}
     assert VLLMEngine(options_of(tiny_model, tensor_parallel_size=2)).identity == {**plain, "tensor_parallel_size": 2}

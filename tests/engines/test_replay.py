@@ -66,6 +66,6 @@ def test_replies_are_found_by_prompt_or_key(write):
         ({"completions": {"k": "text"}}, r"replies\.jsonl, row 1: completion"),
     ],
 )
-def test_a_line_that_is_not_as_it_should_be_is_named(write, row, line):
+def test_an_invalid_line_is_named(write, row, line):
     with pytest.raises(InputError, match=line):
         ReplayEngine(write(row))

@@ -87,7 +87,7 @@ def sent(requests, text: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("fault", FAILS)
-def test_a_fault_for_ever_is_a_failure_with_its_reason(server, fault):
+def test_a_permanent_fault_is_a_failure_with_its_reason(server, fault):
     url, requests = server
     reason, times = FAILS[fault]
     engine = judge_at(url, timeout=1.5 if fault in ENDLESS else 60)
@@ -101,7 +101,7 @@ def test_a_fault_for_ever_is_a_failure_with_its_reason(server, fault):
     assert replies[2].text.endswith("### Reference: none")
 
 
-def test_a_fault_that_passes_is_asked_again_and_nothing_is_lost(server):
+def test_a_temporary_fault_is_retried_and_nothing_is_lost(server):
     url, requests = server
     prompts = ["all is well", "<many>", *(f"<{fault} once>" for fault in PASSES)]
     engine = judge_at(url, timeout=3)
@@ -118,7 +118,7 @@ def test_a_fault_that_passes_is_asked_again_and_nothing_is_lost(server):
 @pytest.mark.parametrize(
     ("prompt", "least", "most"), [("<seconds>", 0.6, 1.5), ("<date>", 0.9, 3.5), ("<soon>", 0, 0.6)]
 )
-def test_retry_after_is_honoured(server, prompt, least, most):
+def test_retry_after_is_honored(server, prompt, least, most):
     """Seconds; an HTTP date, which has whole seconds; what is neither is waited out as if it was not there."""
     url, requests = server
     engine = judge_at(url)
@@ -138,7 +138,7 @@ def test_retry_after_is_capped(server, monkeypatch):
     assert len(sent(requests, "<an hour>")) == 2
 
 
-def test_waits_grow_to_a_cap_and_are_spread():
+def test_waits_grow_up_to_a_cap_with_jitter():
     from instruct.engines.server import LONGEST_WAIT, _wait
 
     spread = [[_wait(attempt, Fault("HTTP 500")) for _ in range(50)] for attempt in (1, 2, 3, 30)]
@@ -147,7 +147,7 @@ def test_waits_grow_to_a_cap_and_are_spread():
     assert LONGEST_WAIT / 2 <= min(spread[3]) <= max(spread[3]) <= LONGEST_WAIT
 
 
-def test_a_status_of_any_kind_is_one_of_four_things():
+def test_every_error_status_has_one_of_four_outcomes():
     options = engine_options(load_judge_card("alpaca_eval_gpt4"))
     kinds = {}
     for status in range(400, 600):
@@ -162,7 +162,7 @@ def test_a_status_of_any_kind_is_one_of_four_things():
 
 
 @pytest.mark.parametrize("status", ["401", "403", "404"])
-def test_no_access_ends_the_work_at_once_and_names_endpoint_model_and_remedy(fake_server, status):
+def test_denied_access_stops_at_once_and_names_endpoint_model_and_remedy(fake_server, status):
     url, requests = fake_server({"": status})
     engine = judge_at(url)
     with pytest.raises(InputError) as caught:
@@ -177,7 +177,7 @@ def test_no_access_ends_the_work_at_once_and_names_endpoint_model_and_remedy(fak
 
 
 @pytest.mark.parametrize("card", ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"])
-def test_a_model_that_is_gone_says_what_to_use(fake_server, card):
+def test_a_retired_model_is_refused_with_an_alternative(fake_server, card):
     url, _ = fake_server({"": "404"})
     engine = judge_at(url, card)
     with pytest.raises(InputError, match=r"gpt-4.* shut down \(2026-10-23\): --judge-model M asks another model"):
@@ -185,7 +185,7 @@ def test_a_model_that_is_gone_says_what_to_use(fake_server, card):
     engine.close()
 
 
-def test_a_quota_that_is_used_up_stops_the_work(fake_server):
+def test_an_exhausted_quota_stops_the_work(fake_server):
     url, requests = fake_server({"": "quota"})
     engine = judge_at(url)
     with pytest.raises(StoppedError, match="quota is used up") as caught:
@@ -195,7 +195,7 @@ def test_a_quota_that_is_used_up_stops_the_work(fake_server):
     assert len(requests()) <= CONCURRENCY
 
 
-def test_many_failures_in_a_row_stop_the_work_and_what_was_answered_is_kept(fake_server):
+def test_many_failures_in_a_row_stop_the_work_and_keep_the_replies(fake_server):
     url, requests = fake_server({"bad": "400"})
     engine = judge_at(url, concurrency=4)
     prompts = ["good"] * 6 + ["bad"] * 100
@@ -221,7 +221,7 @@ def test_failures_between_replies_do_not_stop_the_work(fake_server):
     assert sum(isinstance(reply, Failure) for reply in replies.values()) == 2 * (FAILURES_IN_A_ROW - 1)
 
 
-def test_nobody_at_the_address_is_said_soon():
+def test_an_unreachable_address_is_reported_quickly():
     engine = judge_at("http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
         ask(engine, ["Q"] * 100)
@@ -236,13 +236,13 @@ def test_nobody_at_the_address_is_said_soon():
         ("https://h/v1?key=secret", "and query out"),
     ],
 )
-def test_an_address_that_cannot_be_asked_is_refused(address, line):
+def test_an_invalid_url_is_refused(address, line):
     with pytest.raises(InputError, match=f"--base-url: .*{line}") as caught:
         judge_at(address)
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_under_way_is_bounded_and_taken_as_there_is_room(fake_server):
+def test_requests_in_flight_are_bounded_and_taken_lazily(fake_server):
     url, requests = fake_server(delay=0.05)
     engine = judge_at(url, concurrency=5)
     taken, kept = [], []
@@ -260,7 +260,7 @@ def test_what_is_under_way_is_bounded_and_taken_as_there_is_room(fake_server):
     assert 1 < max(each["at_once"] for each in requests()) <= 5
 
 
-def test_leaving_early_hangs_up_and_leaves_nothing_behind(fake_server, caplog):
+def test_closing_early_cancels_requests_and_leaks_nothing(fake_server, caplog):
     url, requests = fake_server({"slow": "hang"})
     engine = judge_at(url)
     started = time.monotonic()
@@ -276,7 +276,7 @@ def test_leaving_early_hangs_up_and_leaves_nothing_behind(fake_server, caplog):
 
 
 @pytest.mark.parametrize("left_early", [False, True])
-def test_no_connection_outlives_an_engine_that_is_not_closed(fake_server, caplog, left_early):
+def test_an_engine_that_is_not_closed_leaves_no_connection(fake_server, caplog, left_early):
     """aiohttp logs a client session that is collected unclosed as an error."""
     url, _ = fake_server({"slow": "hang"})
     engine = judge_at(url)
@@ -311,7 +311,7 @@ def test_an_interrupt_ends_the_wait(fake_server):
     assert time.monotonic() - started < 20
 
 
-def test_what_a_text_judge_makes_of_odd_replies(server):
+def test_a_text_judge_reads_unusual_replies(server):
     url, _ = server
     engine = judge_at(url)
     blank, cut, odd, thought = ask(engine, ["<blank>", "<truncated>", "<unicode>", "<long_thought>"]).values()
@@ -324,7 +324,7 @@ def test_what_a_text_judge_makes_of_odd_replies(server):
     assert blank.prompt_tokens == 2
 
 
-def test_a_refusal_is_not_asked_again(server):
+def test_a_refusal_is_not_retried(server):
     url, requests = server
     engine = judge_at(url, "alpaca_eval_gpt4")
     (reply,) = ask(engine, [[{"role": "user", "content": "<refusal>"}]]).values()
@@ -339,7 +339,7 @@ def test_a_refusal_is_not_asked_again(server):
     ids=["1 MB", "emoji, right to left, NUL", "surrogates", "JSON"],
 )
 @pytest.mark.parametrize("form", ["text", "chat"])
-def test_any_text_goes_through(fake_server, answer, form):
+def test_any_text_is_sent_unchanged(fake_server, answer, form):
     """To the letter, but for a lone surrogate, which no UTF-8 can hold: it is shown as U+FFFD."""
     url, requests = fake_server()
     engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
@@ -352,7 +352,7 @@ def test_any_text_goes_through(fake_server, answer, form):
     assert shown == answer.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
 
 
-def test_log_probabilities_that_are_missing(server, fake_server):
+def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
     """NaN is missing, never a number; a server that gives none is refused at once, unless it gave some before."""
     url, _ = server
     engine = judge_at(url, "smollm2_demo")
@@ -375,7 +375,7 @@ def test_log_probabilities_that_are_missing(server, fake_server):
     assert len(requests()) <= 2 * CONCURRENCY
 
 
-def test_the_choice_is_kept_as_alpaca_eval_keeps_it(server):
+def test_the_stored_choice_has_the_layout_of_alpaca_eval(server):
     url, _ = server
     engine = judge_at(url, "weighted_alpaca_eval_gpt4_turbo")
     prompts = [[{"role": "user", "content": content}] for content in ("well", "<nan>", "<blank>")]
@@ -387,7 +387,7 @@ def test_the_choice_is_kept_as_alpaca_eval_keeps_it(server):
     assert (blank["message"]["content"], blank["text"]) == ("", " ")
 
 
-def test_replies_that_were_paid_for_in_vain_are_counted(server):
+def test_the_cost_of_unusable_replies_is_recorded(server):
     url, _ = server
     engine = judge_at(url)
     once, failed, unsent = ask(engine, ["<null twice>", "<null> in vain", "<400>"], usd=0.25).values()
@@ -397,7 +397,7 @@ def test_replies_that_were_paid_for_in_vain_are_counted(server):
     assert unsent.usd == 0.0
 
 
-def test_the_key_is_in_nothing_that_is_shown(fake_server, caplog, capfd):
+def test_the_key_is_never_shown(fake_server, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     url, _ = fake_server({"bad": "500", "Q": "401"})
     engine = judge_at(url)
@@ -412,14 +412,14 @@ def test_the_key_is_in_nothing_that_is_shown(fake_server, caplog, capfd):
     assert not [text for text in shown if KEY in text]
 
 
-def test_a_key_that_no_header_can_hold_is_refused(monkeypatch):
+def test_a_key_that_is_invalid_in_a_header_is_refused(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\nX: y")
     with pytest.raises(InputError, match="OPENAI_API_KEY: contains a line break") as caught:
         judge_at("http://127.0.0.1:9/v1").check()
     assert KEY not in str(caught.value)
 
 
-def test_the_endpoint_is_the_one_that_is_asked(monkeypatch):
+def test_the_identity_names_the_endpoint_in_use(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
     card = load_judge_card("pandalm")
     assert ServerEngine(engine_options(card), None).identity == {

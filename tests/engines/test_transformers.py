@@ -62,7 +62,7 @@ def replies(engine: Any, prompts: list[Any]) -> list[Any]:
     return [found[request.key] for request in requests]
 
 
-def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
+def test_pandalm_is_decoded_as_by_its_authors(wide_model, make_card):
     """Four beams, early stopping, a repetition penalty of 1.2, ids 0, 1, 2 (pandalm/utils/pandalm_inference.py)."""
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(wide_model)
@@ -90,7 +90,7 @@ def test_pandalm_is_decoded_as_its_authors_do(wide_model, make_card):
     assert expected != greedy
 
 
-def test_label_logprobs_are_those_of_the_model(wide_model, make_card):
+def test_label_logprobs_equal_those_of_the_model(wide_model, make_card):
     card = make_card("smollm2_demo", wide_model)
     done = replies(TransformersEngine(engine_options(card)), PROMPTS)
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
@@ -104,7 +104,7 @@ def test_label_logprobs_are_those_of_the_model(wide_model, make_card):
         assert (reply.prompt_tokens, reply.completion_tokens) == (len(tokenizer(prompt)["input_ids"]), 1)
 
 
-def test_a_reply_depends_on_its_own_prompt_alone(wide_model, make_card):
+def test_a_reply_depends_only_on_its_own_prompt(wide_model, make_card):
     for decoding in ({"max_tokens": 12}, {"max_tokens": 12, "temperature": 1.0}):
         card = make_card("autoj", wide_model, decoding)
         together = replies(TransformersEngine(engine_options(card)), PROMPTS)
@@ -113,7 +113,7 @@ def test_a_reply_depends_on_its_own_prompt_alone(wide_model, make_card):
         assert len({reply.text for reply in together}) == len(PROMPTS)
 
 
-def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_card):
+def test_a_too_long_prompt_is_measured_in_rendered_tokens(wide_model, make_card):
     card = make_card("autoj", wide_model, {"max_tokens": 8}, prompt_form="chat", context_length=64)
     chats = [[{"role": "user", "content": text}] for text in ("Hi.", "word " * 30)]
     engine = TransformersEngine(engine_options(card))
@@ -123,7 +123,7 @@ def test_what_is_too_long_is_told_in_the_tokens_that_are_asked(wide_model, make_
     assert long == Failure("too long: 154 tokens and 8 to answer exceed 64")
 
 
-def test_the_engine_is_in_every_key_and_greedy_in_place_of_beams_is_said(wide_model, make_card):
+def test_keys_depend_on_the_engine_and_greedy_decoding_is_noted(wide_model, make_card):
     card = make_card("pandalm", wide_model)
     beams, greedy = TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))
     assert beams.identity != greedy.identity
@@ -133,14 +133,14 @@ def test_the_engine_is_in_every_key_and_greedy_in_place_of_beams_is_said(wide_mo
     assert VLLMEngine(engine_options(make_card("autoj", wide_model))).notes == []
 
 
-def test_a_schema_that_is_not_held_to_is_said(wide_model, make_card):
+def test_an_ignored_json_schema_is_noted(wide_model, make_card):
     card = make_card("autoj", wide_model, response_schema={"type": "object"})
     assert TransformersEngine(engine_options(card)).notes == [
         "asked without its JSON schema, which transformers cannot hold replies to"
     ]
 
 
-def test_what_needs_a_server_is_refused(wide_model, make_card):
+def test_cards_and_options_that_need_a_server_are_refused(wide_model, make_card):
     with pytest.raises(InputError, match=r"judge alpaca_eval_gpt4: an annotator of alpaca-eval needs a server"):
         Judge(JudgeOptions(card="alpaca_eval_gpt4", engine="transformers")).check()
     card = make_card("autoj", wide_model, {"extra": {"tools": []}})
@@ -160,7 +160,7 @@ def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
         replies(TransformersEngine(engine_options(card)), PROMPTS)
 
 
-def test_a_pickle_is_read_only_where_the_card_says_so(pickled_model_folder, tiny_model_folder, make_card):
+def test_a_pickle_is_read_only_if_the_card_allows_it(pickled_model_folder, tiny_model_folder, make_card):
     for engine in ("vllm", "transformers"):
         with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
             Judge(
@@ -182,7 +182,7 @@ class _Touch:
         return Path.touch, (Path(self._path),)
 
 
-def test_a_pickle_that_would_run_code_runs_none(pickled_model_folder, make_card, tmp_path, monkeypatch):
+def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, monkeypatch):
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
     ran = tmp_path / "ran"
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
@@ -195,7 +195,7 @@ def test_a_pickle_that_would_run_code_runs_none(pickled_model_folder, make_card,
     assert not list((tmp_path / "cache").glob("models/*"))
 
 
-def test_a_folder_without_weights_or_tokenizer_is_told(tiny_model_folder, make_card, tmp_path):
+def test_a_folder_without_weights_or_tokenizer_is_refused(tiny_model_folder, make_card, tmp_path):
     (tmp_path / "config.json").write_bytes((tiny_model_folder / "config.json").read_bytes())
     with pytest.raises(InputError, match=r"has no weights \(\*\.safetensors\); save it with save_pretrained"):
         Judge(JudgeOptions(card="smollm2_demo"), make_card("smollm2_demo", tmp_path)).check()

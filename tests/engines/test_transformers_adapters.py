@@ -70,7 +70,7 @@ def most_likely(model: Path, adapter: Path | None, ids: list[int], stops: tuple[
     return answer
 
 
-def test_adapters_take_turns_on_one_base_and_leave_it_unchanged(
+def test_adapters_share_one_base_and_leave_it_unchanged(
     engine: TransformersEngine, tiny_model: Path, tiny_adapters: dict[str, Path]
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
@@ -89,7 +89,7 @@ def test_adapters_take_turns_on_one_base_and_leave_it_unchanged(
     assert len({tuple(each.text for each in done) for done in answers.values()}) == 3
 
 
-def test_samples_repeat_with_their_seeds_whatever_was_sampled_before(tiny_model: Path) -> None:
+def test_samples_depend_only_on_their_seeds(tiny_model: Path) -> None:
     engine = TransformersEngine(options(tiny_model, temperature=1.0))
     first, second = (complete(engine, tiny_model, None, first=index) for index in (0, 3))
     assert first != second
@@ -100,7 +100,7 @@ def test_samples_repeat_with_their_seeds_whatever_was_sampled_before(tiny_model:
     engine.close()
 
 
-def test_the_weights_have_the_dtype_that_is_asked_for(tiny_model: Path) -> None:
+def test_the_weights_have_the_requested_dtype(tiny_model: Path) -> None:
     for dtype, expected in [(None, torch.bfloat16), ("float32", torch.float32), ("auto", torch.bfloat16)]:
         engine = TransformersEngine(options(tiny_model, dtype=dtype))
         engine.start()

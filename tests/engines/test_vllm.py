@@ -54,7 +54,7 @@ def writing_card() -> JudgeCard:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_label_logprobs_are_those_of_the_model_and_the_engines_agree(smollm2, shared_vllm):
+def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, shared_vllm):
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

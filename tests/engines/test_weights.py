@@ -14,7 +14,9 @@ from instruct.engines.weights import adapter_identity, check_model, is_adapter, 
 from instruct.errors import InputError
 
 
-def test_adapter_and_model_are_told_apart(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
+def test_adapters_and_models_are_distinguished(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
     assert is_adapter(tiny_adapters["mle"])
     assert not is_adapter(tiny_model)
     with pytest.raises(InputError, match="neither an adapter"):
@@ -32,13 +34,13 @@ def test_a_model_without_config_or_weights_is_refused(tmp_path: Path) -> None:
         check_model(str(tmp_path))
 
 
-def test_an_unknown_hub_name_is_one_line() -> None:
+def test_an_unknown_hub_name_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="no such folder, and the hub does not give it") as caught:
         check_model("nobody/no-such-model-here")
     assert "\n" not in str(caught.value)
 
 
-def test_a_hub_model_is_known_by_its_commit(tmp_path: Path) -> None:
+def test_a_hub_model_is_identified_by_its_commit(tmp_path: Path) -> None:
     commits = {"main": "0123456789abcdef0123456789abcdef01234567", "v2": "89abcdef0123456789abcdef0123456789abcdef"}
     repository = tmp_path / "hub" / "models--someone--something"
     (repository / "refs").mkdir(parents=True)
@@ -58,7 +60,7 @@ check_model("someone/something", "v3")
     assert "InputError: model someone/something: no such folder, and the hub" in result.stderr.splitlines()[-1]
 
 
-def test_the_hash_sees_one_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path: Path) -> None:
+def test_the_hash_changes_with_any_byte_of_a_small_file_and_any_matrix_of_a_large_one(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     (tmp_path / "config.json").write_text("{}")
     small = bytearray(range(256)) * 64
@@ -81,7 +83,7 @@ def test_the_hash_sees_one_byte_of_a_small_file_and_any_matrix_of_a_large_one(tm
     assert model_identity(str(tmp_path), None) != first
 
 
-def test_an_adapters_hash_sees_both_files(tmp_path: Path) -> None:
+def test_an_adapters_hash_covers_both_files(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
     first = adapter_identity(tmp_path)

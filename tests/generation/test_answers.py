@@ -75,7 +75,7 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
     assert (tmp_path / "base.json").read_bytes() == written
 
 
-def test_stats_are_of_all_answers_of_the_journal(tiny_model: Path, tmp_path: Path) -> None:
+def test_stats_cover_all_answers_in_the_journal(tiny_model: Path, tmp_path: Path) -> None:
     def answer() -> AnswerStats:
         return generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)[
             "base"
@@ -92,7 +92,9 @@ def test_stats_are_of_all_answers_of_the_journal(tiny_model: Path, tmp_path: Pat
     assert answer() == AnswerStats(n=7, truncated=3, mean_tokens=5.0, engine=str(header["engine"]), minutes=3.0)
 
 
-def test_what_changes_answers_starts_anew(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
+def test_a_change_that_affects_answers_starts_from_scratch(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
     adapter = tmp_path / "adapter"
     shutil.copytree(tiny_adapters["mle"], adapter)
 
@@ -111,7 +113,7 @@ def test_what_changes_answers_starts_anew(tiny_model: Path, tiny_adapters: dict[
     assert len(set(seen)) == len(seen)
 
 
-def test_a_whole_model_is_a_system(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_full_model_can_be_a_system(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
     tuned = make_model(tmp_path / "tuned", seed=5)
     for path in tuned.glob("*token*"):  # its base's tokenizer serves
         path.unlink()
@@ -127,7 +129,7 @@ def test_a_whole_model_is_a_system(tiny_model: Path, make_model: Callable[..., P
     assert outputs(direct, "base") == outputs(tmp_path, "tuned")
 
 
-def test_greedy_unless_asked_and_samples_follow_the_seed(tiny_model: Path, tmp_path: Path) -> None:
+def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model: Path, tmp_path: Path) -> None:
     def answers(folder: str, **changes: float) -> list[str]:
         config = CONFIG.model_copy(update=changes)
         generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", config, tmp_path / folder)
@@ -140,7 +142,7 @@ def test_greedy_unless_asked_and_samples_follow_the_seed(tiny_model: Path, tmp_p
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_journal_cut_anywhere_ends_with_the_same_answers(
+def test_a_journal_cut_anywhere_resumes_to_the_same_answers(
     tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path, temperature: float
 ) -> None:
     config = CONFIG.model_copy(update={"temperature": temperature})
@@ -163,9 +165,7 @@ def test_a_journal_cut_anywhere_ends_with_the_same_answers(
         assert path.read_bytes()[:kept] == whole[:kept]
 
 
-def test_near_the_contexts_end_the_answer_is_cut_and_past_it_the_prompt_is_named(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_answers_are_cut_at_the_context_length_and_too_long_prompts_are_named(tiny_model: Path, tmp_path: Path) -> None:
     prompts = [PROMPTS[0], EvalPrompt("x" * 440, "long"), EvalPrompt("x" * 460, "long")]
     config = CONFIG.model_copy(update={"max_new_tokens": 100})
     generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
@@ -179,7 +179,7 @@ def test_near_the_contexts_end_the_answer_is_cut_and_past_it_the_prompt_is_named
     assert len(outputs(tmp_path, "base")) == 3  # a call that fails takes nothing away
 
 
-def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_wrong_call_is_refused_in_one_line(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
     torn = tmp_path / "torn"
     shutil.copytree(tiny_model, torn)
     (torn / "model.safetensors").write_bytes((torn / "model.safetensors").read_bytes()[:1000])
@@ -207,7 +207,7 @@ def test_bad_calls_are_one_line(tiny_model: Path, make_model: Callable[..., Path
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_an_adapter_of_another_base_is_refused(
+def test_an_adapter_of_a_different_base_model_is_refused(
     tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
 ) -> None:
     settings = json.loads((tiny_adapters["mle"] / "adapter_config.json").read_text()) | {"r": 8}
@@ -218,7 +218,7 @@ def test_an_adapter_of_another_base_is_refused(
         generate_answers(ModelOptions(name=str(tiny_model)), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
 
 
-def test_a_killed_call_ends_with_the_same_bytes(
+def test_a_killed_call_resumes_to_the_same_bytes(
     tiny_model: Path,
     tiny_adapters: dict[str, Path],
     tmp_path: Path,

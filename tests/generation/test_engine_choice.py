@@ -22,7 +22,7 @@ def test_seeds_differ_by_prompt_and_by_run() -> None:
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_without_vllm_auto_is_transformers_and_vllm_is_refused(
+def test_without_vllm_auto_selects_transformers_and_vllm_is_refused(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
@@ -35,7 +35,7 @@ def test_without_vllm_auto_is_transformers_and_vllm_is_refused(
     assert stats["base"].engine.startswith("transformers ")
 
 
-def test_auto_answers_for_a_4bit_model_with_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_transformers_for_a_4bit_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM cannot quantize with bitsandbytes."""
     monkeypatch.setattr("instruct.generation.answers.vllm_is_installed", lambda: True)
     plain, quantized = ModelOptions(), ModelOptions(quantization="4bit")

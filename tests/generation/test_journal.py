@@ -33,7 +33,7 @@ def written(path: Path, fingerprint: str, engine: str, lines: list[Batch]) -> by
 
 @settings(deadline=None, max_examples=50)  # it waits for the disk
 @given(texts=st.lists(TEXTS, min_size=5, max_size=5), cut=st.floats(0, 1), noise=st.binary(max_size=8))
-def test_a_journal_cut_anywhere_goes_on_to_the_same_bytes(texts: list[str], cut: float, noise: bytes) -> None:
+def test_a_journal_cut_anywhere_resumes_to_the_same_bytes(texts: list[str], cut: float, noise: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path, lines = Path(folder) / "a.batches.jsonl", batches(texts)
         whole = written(path, "f", "vllm 1 cpu", lines)
@@ -45,7 +45,7 @@ def test_a_journal_cut_anywhere_goes_on_to_the_same_bytes(texts: list[str], cut:
         assert written(path, "f", "vllm 1 cpu", lines) == whole
 
 
-def test_another_fingerprint_is_left_alone_until_the_start(tmp_path: Path) -> None:
+def test_a_journal_with_a_different_fingerprint_is_kept_until_start(tmp_path: Path) -> None:
     path = tmp_path / "a.batches.jsonl"
     old = written(path, "old", "vllm 1 cpu", batches(list("abcde")))
     journal = Journal(path, "new", SIZES)
@@ -56,7 +56,7 @@ def test_another_fingerprint_is_left_alone_until_the_start(tmp_path: Path) -> No
     assert Journal(path, "old", SIZES).batches == []
 
 
-def test_another_engine_or_version_starts_anew(tmp_path: Path) -> None:
+def test_a_different_engine_or_version_starts_from_scratch(tmp_path: Path) -> None:
     path = tmp_path / "a.batches.jsonl"
     written(path, "f", "vllm 1 cpu", batches(list("abcde")))
     journal = Journal(path, "f", SIZES)
@@ -65,7 +65,7 @@ def test_another_engine_or_version_starts_anew(tmp_path: Path) -> None:
     assert journal.batches == []
 
 
-def test_a_batch_that_does_not_fit_ends_what_is_read(tmp_path: Path) -> None:
+def test_reading_stops_at_the_first_invalid_batch(tmp_path: Path) -> None:
     path = tmp_path / "a.batches.jsonl"
     lines = written(path, "f", "e", batches(list("abcde"))).splitlines(keepends=True)
     for bad in (b"{}\n", b"[1]\n", b"\xff\n", lines[1], lines[3], lines[2].replace(b'"stop",', b"")):

@@ -64,7 +64,7 @@ def smollm2_words(smollm2: str, tokenizer: Any, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("template", ["alpaca", "chat"])
-def test_an_engine_is_sent_the_prompts_of_training(
+def test_engines_receive_the_prompts_of_training(
     smollm2_words: Path, tokenizer: Any, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[list[int]] = []

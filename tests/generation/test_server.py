@@ -31,7 +31,7 @@ def journal_lines(folder: Path, name: str) -> list[dict]:
     return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
 
 
-def test_the_template_decides_what_is_asked_and_adapters_are_model_names(
+def test_the_template_decides_the_request_and_adapters_are_model_names(
     fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
 ) -> None:
     url, requests = fake_server()
@@ -90,7 +90,7 @@ def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tm
     assert len(healthy_requests()) - before == 3
 
 
-def test_a_model_the_server_does_not_have_is_one_line(
+def test_a_model_missing_on_the_server_is_refused_in_one_line(
     fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
 ) -> None:
     url, _ = fake_server({"": "404"})

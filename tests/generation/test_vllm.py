@@ -33,7 +33,7 @@ BATCHES = 4  # of each system
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("vllm")
-def test_vllm_serves_base_and_adapter_from_one_start_and_goes_on_after_a_kill(
+def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill(
     smollm2: str,
     make_adapter: Callable[..., Path],
     tmp_path: Path,

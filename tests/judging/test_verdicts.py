@@ -44,7 +44,7 @@ from instruct.judging.verdicts import (
         ("", "unparsed"),
     ],
 )
-def test_autoj(text, verdict):
+def test_autoj_verdicts_are_read(text, verdict):
     assert autoj(text) == verdict
 
 
@@ -52,7 +52,7 @@ def test_autoj(text, verdict):
     ("text", "rating"),
     [("Rating: [[5]]", 5.0), ("Rating: [[3]] … Rating: [[7.5]]", 7.5), ("Rating: 5", None), ("", None)],
 )
-def test_autoj_rating(text, rating):
+def test_autoj_ratings_are_read(text, rating):
     assert autoj_rating(text) == rating
 
 
@@ -64,7 +64,7 @@ def test_autoj_rating(text, rating):
         ("Response 1", "unparsed"), ("12", "unparsed"), ("", "unparsed"),
     ],
 )  # fmt: skip
-def test_pandalm(text, verdict):
+def test_pandalm_verdicts_are_read(text, verdict):
     assert pandalm(text) == verdict
 
 
@@ -103,7 +103,7 @@ JSON = {"json_field": "winner", "words": AB}
         ({"1": math.inf, "2": -0.1}, "unparsed"),
     ],
 )  # fmt: skip
-def test_labels(logprobs, verdict):
+def test_labels_are_read(logprobs, verdict):
     rule = {"labels": {"first": "1", "second": "2"}, "tie_margin": 0.1}
     reading = read_verdict(card(verdict=rule), Completion("whatever was said", logprobs))
     assert reading.verdict == verdict
@@ -137,7 +137,7 @@ def test_labels(logprobs, verdict):
         ({"regex": "(m|M)$", "words": {"first": "m", "second": "M"}}, "M", "second", None),
     ],
 )
-def test_words_a_regular_expression_and_a_json_field(rule, text, verdict, reason):
+def test_verdicts_are_read_by_words_regular_expression_or_json_field(rule, text, verdict, reason):
     assert read(rule, text) == Reading(verdict, reason=reason)
 
 
@@ -182,7 +182,7 @@ def test_thinking_is_ignored():
         ({"parser": "autoj_rating"}, "Rating: 5", "stop", None, NO_VERDICT),
     ],
 )
-def test_ratings(rule, text, finish, rating, reason):
+def test_ratings_are_read(rule, text, finish, rating, reason):
     reading = read_rating(single(**rule), Completion(text, finish_reason=finish))
     assert (reading.rating, reading.reason) == (rating, reason)
 
@@ -323,7 +323,7 @@ def test_swapping_the_roles_swaps_the_outcome(first, second, policy):
         ("failed", "unparsed", "failed", "failed"),
     ],
 )
-def test_both_orders(first, second, strict, pandalm_upstream):
+def test_two_orders_are_combined_by_policy(first, second, strict, pandalm_upstream):
     pair = [judged("first", first), judged("second", second)]
     assert outcomes(pair, "strict") == {"i": strict}
     assert outcomes(pair, "upstream", "pandalm") == {"i": pandalm_upstream}

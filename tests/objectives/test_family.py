@@ -117,7 +117,7 @@ class Frozen:
 
 
 @pytest.mark.parametrize("objective", FAMILY, ids=str)
-def test_gradients_are_finite_differences_of_the_loss_with_its_weights_frozen(objective):
+def test_gradients_equal_finite_differences_of_the_loss_with_frozen_weights(objective):
     """And the cost's table is no variable: the live head is detached there."""
     hidden, weight, labels = example(tokens=5, vocabulary=7)
     bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
@@ -134,7 +134,7 @@ def test_gradients_are_finite_differences_of_the_loss_with_its_weights_frozen(ob
 
 @pytest.mark.parametrize("objective", ENGINE, ids=str)
 @pytest.mark.parametrize("vocabulary", [2, 7, 97, 1031])
-def test_vocabularies_that_are_multiples_of_nothing(objective, vocabulary):
+def test_odd_vocabulary_sizes_equal_the_reference(objective, vocabulary):
     hidden, weight, labels = example(vocabulary=vocabulary)
     assert_equals_the_reference(hidden, weight, labels, objective, EXACT)
 
@@ -145,7 +145,7 @@ def test_vocabularies_that_are_multiples_of_nothing(objective, vocabulary):
     [[5], [0], [VOCABULARY - 1], [5] * 9, [0] * 4 + [VOCABULARY - 1] * 4, [VOCABULARY - 1, 3, 0, 3, VOCABULARY - 1]],
     ids=["one", "first", "last", "one-distinct", "first-and-last", "mixed"],
 )
-def test_few_tokens_and_labels_at_the_ends_of_the_vocabulary(objective, labels):
+def test_few_tokens_and_labels_at_the_ends_of_the_vocabulary_equal_the_reference(objective, labels):
     hidden, weight, _ = example(tokens=len(labels))
     assert_equals_the_reference(hidden, weight, torch.tensor(labels), objective, EXACT)
 
@@ -163,7 +163,7 @@ def test_a_batch_without_response_tokens_is_zero_and_connected(objective):
 
 
 @pytest.mark.parametrize("objective", FAMILY, ids=str)
-def test_rows_of_norm_zero_in_the_head(objective):
+def test_zero_rows_in_the_head_equal_the_reference(objective):
     """Vocabulary padding, as a distractor and as the target itself."""
     hidden, weight, labels = example()
     padded = weight.detach().clone()
@@ -182,7 +182,7 @@ def test_a_confident_and_a_hopeless_token_stay_finite(objective):
     assert all(torch.isfinite(grad).all() for grad in torch.autograd.grad(loss, [hidden, weight]))
 
 
-def test_the_weights_of_the_cross_entropy_family_at_round_numbers():
+def test_the_cross_entropy_family_has_the_weights_of_its_formulas():
     """From the formulae with q_y = 0.5 and 0.01, by hand."""
     q = torch.tensor([0.5, 0.01], dtype=torch.float64)
     token = TokenStatistics(ce=-q.log(), q_target=q, error_norm=torch.tensor([0.6, 1.35], dtype=torch.float64))
@@ -202,7 +202,7 @@ def test_the_weights_of_the_cross_entropy_family_at_round_numbers():
         assert torch.allclose(weighting.value, weighting.a * token.ce)
 
 
-def test_the_ends_of_gamma():
+def test_gamma_0_and_1_give_the_limiting_objectives():
     q = torch.tensor([1.0, 0.3, 1e-30, 0.0])
     token = TokenStatistics(ce=torch.tensor([0.0, 1.2, 69.0, 200.0]), q_target=q)
     one = torch.ones(4)
@@ -213,7 +213,7 @@ def test_the_ends_of_gamma():
     assert torch.equal(TaiLr(0.0, "official").weigh(token).a, q.clamp(min=0.2))
 
 
-def test_error_norm_truncation_drops_the_confidently_wrong_and_keeps_the_uncertain():
+def test_error_norm_truncation_drops_confident_errors_and_keeps_uncertain_tokens():
     """Both targets have the same probability, and so the same cross-entropy; only the other tokens' shares differ."""
     wrong = torch.full((101,), 0.009 / 99, dtype=torch.float64)
     wrong[:2] = torch.tensor([0.001, 0.99])
@@ -242,6 +242,6 @@ def test_error_norm_truncation_drops_the_confidently_wrong_and_keeps_the_uncerta
         (lambda: ErrorNormTruncation(math.nan), "threshold is nan"),
     ],
 )
-def test_a_wrong_choice_is_refused(make, message):
+def test_an_invalid_option_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -32,7 +32,7 @@ def tokens(rows: int, length: int, seed: int = 0, vocabulary: int = 128_000) -> 
 
 
 @pytest.mark.parametrize(("k", "context"), [(3, 13), (4, 4), (2, 1), (32, 7)])
-def test_it_is_the_authors_code(k, context):
+def test_the_mask_equals_the_authors_code(k, context):
     """Products of 13 token ids overflow 64 bits: the same wrap-around and the same sign of the remainder."""
     input_ids = tokens(3, 60)
     mask = goldfish_mask(input_ids, k, context)
@@ -80,7 +80,7 @@ def test_packed_rows_lose_the_same_tokens_as_padded_ones():
         assert torch.equal(found[index], expected[index, :length])
 
 
-def test_a_window_with_token_0_is_always_dropped_up_to_k_4_and_never_beyond():
+def test_windows_with_token_0_are_always_dropped_for_k_up_to_4_and_never_above():
     input_ids = tokens(1, 200)
     input_ids[0, 100] = 0
     assert goldfish_mask(input_ids, 4, 13)[0, 100:113].all()
@@ -91,6 +91,6 @@ def test_a_window_with_token_0_is_always_dropped_up_to_k_4_and_never_beyond():
     ("k", "context", "message"),
     [(1, 13, "k is 1"), (0, 13, "k is 0"), (-4, 13, "k is -4"), (4, 0, "context is 0"), (4, 33, "context is 33")],
 )
-def test_nonsense_is_refused(k, context, message):
+def test_invalid_parameters_are_refused(k, context, message):
     with pytest.raises(ValueError, match=message):
         goldfish_mask(tokens(1, 20), k, context)

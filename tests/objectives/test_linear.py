@@ -76,7 +76,7 @@ def test_emo_equals_the_authors_package(variant, emphasis, mode, scale):
         assert relative_error(found, wanted) <= 1e-5
 
 
-def test_paper_variant_equals_the_authors_package_where_its_clamp_is_idle():
+def test_the_paper_variant_equals_the_authors_package_if_its_clamp_is_inactive():
     """With every ratio under 3, `paper` and `pypi` are one objective, and EMOLoss the witness of both."""
     vocabulary = 12  # cross-entropy near log 12 = 2.5, cost near 1
     hidden, weight, labels = example(scale=0.02)
@@ -97,7 +97,7 @@ def test_paper_variant_equals_the_authors_package_where_its_clamp_is_idle():
 
 
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-def test_the_result_does_not_depend_on_the_chunk(objective, monkeypatch):
+def test_the_result_does_not_depend_on_the_chunk_size(objective, monkeypatch):
     hidden, weight, labels = example()
     whole, _ = linear_objective_loss(hidden, weight, labels, objective)
     whole_grads = torch.autograd.grad(whole, [hidden, weight])
@@ -125,7 +125,7 @@ def test_a_label_may_end_anywhere_in_a_chunk_and_a_block(distinct, chunk, block,
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_narrow_operands_stay_near_the_reference(dtype):
+def test_low_precision_operands_stay_near_the_reference(dtype):
     hidden, weight, labels = example(dtype, scale=0.5)
     loss, _ = linear_objective_loss(hidden, weight, labels, EMO())
     expected = reference_token_loss(hidden, weight, labels, EMO()).mean()
@@ -206,7 +206,7 @@ def test_num_items_divides_the_sum():
     assert divided.item() == pytest.approx(mean.item() * TOKENS / 10, rel=1e-6)
 
 
-def test_reported_values_are_those_of_the_released_code():
+def test_reported_values_equal_those_of_the_released_code():
     token = TokenStatistics(
         ce=torch.tensor([0.5, 4.0]), q_target=torch.tensor([0.6, 0.02]), cost=torch.tensor([0.3, 0.5])
     )
@@ -228,12 +228,12 @@ def test_reported_values_are_those_of_the_released_code():
         (lambda: TaiLr(-0.1), "gamma is -0.1"),
     ],
 )
-def test_a_wrong_choice_is_refused(make, message):
+def test_an_invalid_option_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_shapes_and_vocabularies_that_do_not_fit_are_refused():
+def test_mismatched_shapes_and_vocabularies_are_refused():
     hidden, weight, labels = example()
     with pytest.raises(ValueError, match="must be"):
         linear_objective_loss(hidden, weight, labels[:-1], MLE())
@@ -242,7 +242,7 @@ def test_shapes_and_vocabularies_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("num_items", [1, 2**17])
-def test_under_fp16_loss_scale_and_items_meet_the_gradient_in_float32(num_items):
+def test_under_fp16_loss_scale_and_item_count_are_applied_in_float32(num_items):
     """Neither a loss scale of 2**17 nor 2**17 items is a float16 number; the scaled gradient is."""
     hidden, weight, labels = example(torch.float16, scale=0.5)
     weight = weight.detach() / 64

@@ -35,7 +35,7 @@ def off_label(rows: Tensor, labels: Tensor) -> Tensor:
     [(torch.float64, 1e-14), (torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 1.2e-2)],
     ids=str,
 )
-def test_rows_are_the_dense_cosine_cost_in_the_tables_dtype(dtype, tolerance):
+def test_rows_equal_the_dense_cosine_cost_in_the_tables_dtype(dtype, tolerance):
     embeddings = table(dtype=dtype)
     labels = torch.tensor([0, 7, 7, VOCABULARY - 1])
     rows = CosineCost(embeddings).rows(labels)
@@ -74,7 +74,7 @@ def test_rows_of_any_norm_are_finite(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_equal_embeddings_never_cost_less_than_nothing(dtype):
+def test_equal_embeddings_never_have_a_negative_cost(dtype):
     """Reserved tokens share one embedding. A cost rounded below 0 would free EMO's ratio from its bound."""
     embeddings = table(rows=1, dtype=dtype).expand(VOCABULARY, WIDTH).clone()
     embeddings *= torch.linspace(0.5, 2, VOCABULARY)[:, None].to(dtype)
@@ -90,7 +90,7 @@ def test_equal_embeddings_never_cost_less_than_nothing(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_an_external_table_of_a_different_width(dtype):
+def test_an_external_table_may_have_a_different_width(dtype):
     head, external = table(dtype=dtype), table(width=5, seed=2, dtype=dtype)
     hidden = table(rows=20, seed=3, dtype=dtype).mul(0.3).requires_grad_()
     labels = torch.arange(20)
@@ -154,7 +154,7 @@ def dense_numeric_cost(embeddings: Tensor, values: Tensor) -> Tensor:
     return cost
 
 
-def test_numbers_cost_their_distance_and_words_their_cosine():
+def test_number_tokens_cost_their_distance_and_words_their_cosine():
     embeddings, values = table(), numbers_and_words()
     labels = torch.tensor([0, 12, 30, 12, VOCABULARY - 1])
     rows = NumericCost(CosineCost(embeddings), values).rows(labels)
@@ -181,7 +181,7 @@ def test_emo_with_a_numeric_cost_equals_the_reference(objective):
     assert (found - wanted).norm() <= 1e-5 * wanted.norm()
 
 
-def test_among_numbers_alone_the_expected_cost_is_the_number_token_loss():
+def test_with_only_number_tokens_the_expected_cost_is_the_number_token_loss():
     """Theirs renormalizes over the number tokens; where there are no others the two are one, up to the scale."""
     values = torch.tensor([0.0, 1.0, 2.0, 5.0, 9.0])
     logits = table(rows=6, width=5, seed=4)
@@ -206,7 +206,7 @@ def test_unusable_numeric_values_are_refused(values, message):
         NumericCost(CosineCost(table()), values)
 
 
-def test_number_values_are_read_off_the_tokens():
+def test_number_values_are_read_from_the_tokens():
     """As byte-level tokenizers write them: a leading space is part of the token."""
     pieces = ["<s>", "7", "Ġ7", "42", "Ġ042", "x7", "7.5", "-3", "Â²", "Ù£", "1e3", "Ġ", "nan", "1_0"]
     inner = Tokenizer(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, unk_token="<s>"))
@@ -225,7 +225,7 @@ LLAMA = {
 
 @pytest.mark.parametrize("shards", [1, 3], ids=["one-file", "sharded"])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_the_table_of_a_model_folder_is_its_head(tmp_path, tied, shards):
+def test_the_table_is_read_from_the_head_of_a_model_folder(tmp_path, tied, shards):
     model = LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=tied)).to(torch.bfloat16)
     model.save_pretrained(tmp_path, max_shard_size="100GB" if shards == 1 else "5KB")
     assert (tmp_path / "model.safetensors.index.json").exists() == (shards > 1)
@@ -242,14 +242,14 @@ def test_only_the_heads_file_is_read(tmp_path):
     assert load_cost_table(tmp_path).shape == (VOCABULARY, 16)
 
 
-def test_the_table_of_a_tied_gpt2(tmp_path):
+def test_the_table_is_read_from_a_tied_gpt2(tmp_path):
     config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=1, n_head=2, n_positions=32)
     model = GPT2LMHeadModel(config)
     model.save_pretrained(tmp_path)
     assert torch.equal(load_cost_table(tmp_path), model.lm_head.weight)
 
 
-def test_a_table_from_a_file(tmp_path):
+def test_the_table_is_read_from_a_file(tmp_path):
     embeddings = table()
     alone, among = tmp_path / "table.safetensors", tmp_path / "several.safetensors"
     save_file({"anything": embeddings, "length": torch.ones(3)}, alone)

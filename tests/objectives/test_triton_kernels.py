@@ -29,7 +29,7 @@ def test_the_kernels_equal_the_dense_reference():
     assert " passed" in done.stdout
 
 
-def test_on_a_cpu_triton_is_never_imported():
+def test_triton_is_never_imported_on_a_cpu():
     code = """
 import sys, torch, instruct
 from instruct.objectives import EMO, linear_objective_loss

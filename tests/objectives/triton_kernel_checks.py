@@ -94,7 +94,7 @@ def test_the_gradient_equals_the_reference(objective, with_bias, logit_scale, so
 @pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("pypi", "emo")], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("rows_dtype", [None, torch.float32], ids=str)
-def test_narrow_logits_keep_their_dtype_and_stay_near_the_reference(objective, dtype, rows_dtype):
+def test_low_precision_logits_keep_their_dtype_and_stay_near_the_reference(objective, dtype, rows_dtype):
     logits, labels = example(dtype)
     bias = torch.linspace(-1, 1, VOCABULARY, device=DEVICE, dtype=dtype)
     _, gradient = run_kernels(logits, labels, objective, rows_dtype, bias=bias, softcap=20.0)
@@ -105,7 +105,7 @@ def test_narrow_logits_keep_their_dtype_and_stay_near_the_reference(objective, d
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("vocabulary", [2, 128, 4097, 5000])
-def test_any_vocabulary(objective, dtype, vocabulary):
+def test_any_vocabulary_size_equals_the_reference(objective, dtype, vocabulary):
     logits, labels = example(dtype, tokens=4, vocabulary=vocabulary)
     _, gradient = run_kernels(logits, labels, objective)
     assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= TOLERANCE[dtype]
@@ -113,7 +113,7 @@ def test_any_vocabulary(objective, dtype, vocabulary):
 
 @pytest.mark.parametrize("vocabulary", [1001, 1024])
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-def test_a_target_in_any_block(objective, vocabulary, monkeypatch):
+def test_a_target_in_any_block_equals_the_reference(objective, vocabulary, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 1024)
     monkeypatch.setattr(triton_kernels, "GRADIENT_BLOCK", 128)
     logits, _ = example(tokens=8, vocabulary=vocabulary)
@@ -156,7 +156,7 @@ def test_statistics_that_are_not_requested_are_none():
 
 
 @pytest.mark.parametrize("in_flight", [128, 2**14], ids=["many blocks", "one block"])
-def test_of_equal_logits_the_first_is_the_prediction(in_flight, monkeypatch):
+def test_the_first_of_equal_logits_is_the_prediction(in_flight, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", in_flight)
     logits = torch.zeros(5, VOCABULARY, device=DEVICE)
     logits[:, [40, 45, 100]] = 2.0
@@ -166,7 +166,7 @@ def test_of_equal_logits_the_first_is_the_prediction(in_flight, monkeypatch):
 
 @pytest.mark.parametrize("objective", [MLE(), EMO("paper"), EMO("official", "emo")], ids=str)
 @pytest.mark.parametrize("margin", [12.0, -15.0, -25.0, -60.0, -85.0, 0.0])
-def test_a_target_far_above_or_below_the_others(objective, margin):
+def test_a_target_far_above_or_below_the_others_equals_the_reference(objective, margin):
     """All logits equal where the margin is 0."""
     labels = torch.tensor([70], device=DEVICE)
     logits = torch.full((1, VOCABULARY), 5.0, device=DEVICE)
@@ -192,7 +192,7 @@ def test_a_confident_target_keeps_its_precision():
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 @pytest.mark.parametrize("margin", [300.0, -300.0])
-def test_beyond_the_range_of_float32_all_is_finite(objective, margin):
+def test_values_beyond_the_range_of_float32_stay_finite(objective, margin):
     labels = torch.tensor([70], device=DEVICE)
     logits = torch.zeros(1, VOCABULARY, device=DEVICE)
     logits[0, 70] = margin
@@ -203,7 +203,7 @@ def test_beyond_the_range_of_float32_all_is_finite(objective, margin):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_broken_logit_is_not_hidden(value):
+def test_a_nan_or_infinite_logit_gives_a_nan_loss(value):
     logits, labels = example()
     logits[0, 11] = value
     ce = token_statistics(logits, labels).ce
@@ -211,7 +211,7 @@ def test_a_broken_logit_is_not_hidden(value):
     assert torch.isfinite(ce[1:]).all()
 
 
-def test_a_vocabulary_entry_of_logit_minus_infinity_has_no_probability():
+def test_a_logit_of_minus_infinity_has_zero_probability():
     logits, labels = example()
     bias = torch.zeros(VOCABULARY, device=DEVICE)
     bias[20:40] = -float("inf")
@@ -228,20 +228,20 @@ def test_a_vocabulary_entry_of_logit_minus_infinity_has_no_probability():
 
 
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
-def test_one_token(objective):
+def test_one_token_equals_the_reference(objective):
     logits, labels = example(tokens=1)
     _, gradient = run_kernels(logits, labels, objective)
     assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= 1e-5
 
 
-def test_no_token():
+def test_no_token_gives_empty_results():
     logits, labels = torch.zeros(0, VOCABULARY, device=DEVICE), torch.zeros(0, dtype=torch.long, device=DEVICE)
     statistics, gradient = run_kernels(logits, labels, EMO())
     assert statistics.ce.shape == (0,)
     assert gradient.shape == (0, VOCABULARY)
 
 
-def test_one_distinct_label():
+def test_one_distinct_label_equals_the_reference():
     logits, labels = example()
     labels[:] = 17
     _, gradient = run_kernels(logits, labels, EMO())
@@ -258,7 +258,7 @@ def test_nothing_beyond_the_chunk_is_written():
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="2^31 numbers need a GPU")
-def test_more_than_2_to_the_31_logits():
+def test_more_than_2_to_the_31_logits_are_supported():
     tokens, vocabulary = 2**15 + 9, 2**16
     logits = torch.randn(1, vocabulary, device=DEVICE, dtype=torch.bfloat16).repeat(tokens, 1)
     labels = torch.full((tokens,), 12345, device=DEVICE)
@@ -268,7 +268,7 @@ def test_more_than_2_to_the_31_logits():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
-def test_the_whole_loss_by_these_kernels_equals_the_reference(objective, monkeypatch):
+def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, monkeypatch):
     """linear_objective_loss as on a GPU, in chunks of several cost rows and tokens, with a head that trains."""
     monkeypatch.setattr(linear, "_weigher_class", lambda hidden: triton_kernels.TritonWeigher)
     monkeypatch.setattr(linear, "_chunk_rows", lambda weight: 4)

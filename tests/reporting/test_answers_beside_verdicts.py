@@ -31,23 +31,23 @@ def report_of(instruct, folder, *flags):
     return json.loads((folder / "run" / "report" / "report.json").read_text())
 
 
-def test_both_sides_answers_give_lengths(instruct, files):
+def test_answers_of_both_sides_give_length_figures(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json", "--reference", files / "theirs.json")
     assert {system["name"]: system["mean_characters"] for system in report["systems"]} == {"ours": 5, "theirs": 3}
 
 
-def test_one_side_alone(instruct, files):
+def test_answers_of_one_side_are_accepted(instruct, files):
     report = report_of(instruct, files, "--outputs", files / "ours.json")
     assert [system["name"] for system in report["systems"]] == ["ours"]
 
 
-def test_import_takes_them_too(instruct, files):
+def test_import_accepts_answers_too(instruct, files):
     flags = ["--output", files / "run", "--outputs", files / "ours.json"]
     assert instruct("import", files / "annotations.json", *flags)[0] == 0
     assert json.loads((files / "run" / "outputs" / "ours.json").read_text())[0]["output"] == "fives"
 
 
-def test_other_answers_than_the_judged_ones_are_refused(instruct, files):
+def test_answers_that_differ_from_the_judged_ones_are_refused(instruct, files):
     rows = json.loads((files / "annotations.json").read_text())
     rows[1]["output_2"] = "judged"
     write_atomically(files / "annotations.json", json.dumps(rows))
@@ -65,7 +65,7 @@ def test_other_answers_than_the_judged_ones_are_refused(instruct, files):
         (["p 0", "p 1", "p 2", "p 3"], "1 prompts of the other file are missing, first 'p 3'"),
     ],
 )
-def test_other_prompts_are_refused(instruct, files, rows, message):
+def test_answers_to_different_prompts_are_refused(instruct, files, rows, message):
     answers = [{"instruction": prompt, "output": "o"} for prompt in rows]
     write_atomically(files / "ours.json", json.dumps(answers))
     flags = ["--output", files / "run", "--outputs", files / "ours.json"]
@@ -82,7 +82,7 @@ def test_other_prompts_are_refused(instruct, files, rows, message):
         (["ours.json"], "ours.json is not a run directory"),  # answers alone, without a verdict
     ],
 )
-def test_wrong_calls_get_one_line(instruct, files, flags, message):
+def test_a_wrong_call_is_refused_in_one_line(instruct, files, flags, message):
     code, _, stderr = instruct("report", *flags)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr

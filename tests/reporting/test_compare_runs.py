@@ -58,7 +58,7 @@ def warnings_of(two) -> list[str]:
     return second.warnings
 
 
-def test_the_same_judges_figures_side_by_side_with_the_paired_difference(two):
+def test_figures_of_a_common_judge_have_a_paired_difference(two):
     first, second = compare_runs([run.folder for run in two])
     assert [row.entry.run for row in (first, second)] == ["small", "second"]
     assert (first.against, first.difference, first.warnings) == (None, None, [])
@@ -75,7 +75,7 @@ def test_the_same_judges_figures_side_by_side_with_the_paired_difference(two):
     assert found.p == pytest.approx(test.pvalue)
 
 
-def test_table_markdown_and_csv_say_the_same(two, tmp_path):
+def test_table_markdown_and_csv_have_the_same_content(two, tmp_path):
     rows = compare_runs([run.folder for run in two])
     table, markdown = render_table(rows), render_markdown(rows)
     assert table.split("\n")[3].split()[:7] == ["j", "second", "emo", "mle", "strict", "19", "76.3"]
@@ -95,29 +95,29 @@ def test_table_markdown_and_csv_say_the_same(two, tmp_path):
     assert "secret" not in table + markdown + (tmp_path / "c.csv").read_text()
 
 
-def test_other_prompts_are_named_and_give_no_paired_difference(two):
+def test_different_prompts_are_reported_and_give_no_paired_difference(two):
     store_verdicts(two[0], [WIN] * 22)  # two more than the other
     _, second = compare_runs([run.folder for run in two])
     assert second.difference is None
     assert "different prompts: 20 and 22, 20 in common; no paired difference" in second.warnings
 
 
-def test_other_answers_of_the_baseline_are_named(two):
+def test_different_baseline_answers_are_reported(two):
     rewrite(two[1].outputs / "mle.json", lambda rows: rows[3].update(output="another"))
     assert warnings_of(two) == ["different answers of the baseline to 1 of 20 prompts"]
 
 
-def test_the_same_answers_in_another_file_are_the_same(two):
+def test_equal_answers_in_different_files_give_no_warning(two):
     rewrite(two[1].outputs / "mle.json", lambda rows: [row.update(generator="x") for row in rows])
     assert warnings_of(two) == []
 
 
-def test_answers_that_are_not_at_hand_are_said_to_be_unknown(two):
+def test_missing_baseline_answers_are_reported(two):
     (two[1].outputs / "mle.json").unlink()
     assert warnings_of(two) == ["the baseline's answers are missing, so they may differ"]
 
 
-def test_another_version_of_the_judges_card_is_named(two):
+def test_a_different_version_of_the_judge_card_is_reported(two):
     rewrite(two[1].manifest_path, lambda m: m["steps"]["judge/j/emo_vs_mle"]["inputs"].update(card="f" * 64))
     assert any(
         warning.startswith("different version of the judge's card: ffffffffffff") for warning in warnings_of(two)
@@ -126,7 +126,7 @@ def test_another_version_of_the_judges_card_is_named(two):
     assert warnings_of(two) == ["the version of the judge's card is known for only one of the two"]
 
 
-def test_another_policy_and_an_unfinished_judging_are_named(two):
+def test_a_different_policy_and_unfinished_judging_are_reported(two):
     two[1].store.unlink()
     with JudgmentStore(two[1].store) as store:
         store.add_judgments(
@@ -138,7 +138,7 @@ def test_another_policy_and_an_unfinished_judging_are_named(two):
     assert "judging has not finished" in found
 
 
-def test_a_judge_that_the_first_run_does_not_have_is_shown_and_said(two, card):
+def test_a_judge_missing_from_the_first_run_is_shown_and_reported(two, card):
     card("only")
     store_verdicts(two[1], [WIN] * 20, judge="only")
     rows = compare_runs([run.folder for run in two])
@@ -147,7 +147,7 @@ def test_a_judge_that_the_first_run_does_not_have_is_shown_and_said(two, card):
     assert alone.difference is None
 
 
-def test_foreign_names_do_nothing(two):
+def test_hostile_names_are_escaped(two):
     name = "=x|[red]\x1b[31m<b>"
     with JudgmentStore(two[1].store) as store:
         store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
@@ -157,7 +157,7 @@ def test_foreign_names_do_nothing(two):
     assert "<b>" not in render_markdown(rows)
 
 
-def test_the_command_prints_writes_and_names_what_it_wrote(instruct, two, tmp_path):
+def test_the_command_prints_the_table_and_names_the_files_it_writes(instruct, two, tmp_path):
     files = [tmp_path / "c.md", tmp_path / "c.csv"]
     flags = [flag for file in files for flag in ("--output", file)]
     code, out, stderr = instruct("compare", *(run.folder for run in two), *flags)
@@ -178,20 +178,20 @@ def test_the_command_prints_writes_and_names_what_it_wrote(instruct, two, tmp_pa
         (["runs/small", "runs/second", "--train.epochs", "3"], "unexpected argument '--train.epochs'"),
     ],
 )
-def test_wrong_calls_get_one_line(instruct, two, arguments, message):
+def test_a_wrong_call_is_refused_in_one_line(instruct, two, arguments, message):
     code, _, stderr = instruct("compare", *arguments)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
 
 
-def test_runs_without_a_judge_in_common_are_refused(two):
+def test_runs_without_a_common_judge_are_refused(two):
     two[1].store.unlink()
     store_verdicts(two[1], [WIN], judge="another")
     with pytest.raises(InputError, match=r"no judge has judged in two of these runs \(j, another\)"):
         compare_runs([run.folder for run in two])
 
 
-def test_a_p_value_that_is_tiny_is_not_zero(two):
+def test_a_tiny_p_value_is_not_shown_as_zero(two):
     store_verdicts(two[0], [LOSS] * 20)
     store_verdicts(two[1], [WIN] * 20)
     rows = compare_runs([run.folder for run in two])

@@ -36,7 +36,7 @@ def judged(run, card, write_answers, judge_pairs):
     return run
 
 
-def test_a_report_has_its_exports_and_they_are_the_same_again(judged):
+def test_a_report_writes_its_exports_reproducibly(judged):
     write_report(judged.folder)
     folder = judged.report / "exports"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -90,7 +90,7 @@ def test_no_cell_is_a_formula(text, shown):
     assert cell(text) == shown
 
 
-def test_foreign_names_do_nothing_in_any_export(run, card, judge_pairs):
+def test_hostile_names_are_escaped_in_every_export(run, card, judge_pairs):
     name = "=cmd|'/c calc'!A1\n\\input{/etc/passwd} <script> a_b & 100% #1 $x$"
     card("j")
     judge_pairs([WIN, LOSS], candidate=name)
@@ -107,7 +107,7 @@ def test_foreign_names_do_nothing_in_any_export(run, card, judge_pairs):
     assert metadata["model-index"][0]["name"] == name.replace("\n", " ")
 
 
-def test_latex_has_the_systems_in_rows_and_the_judges_in_columns(judged):
+def test_latex_has_a_row_per_system_and_a_column_per_judge(judged):
     text = latex_tables(win_rate_tables(build_report(judged.folder)))
     assert "System & j & k \\\\\n\\midrule\nemo & 71.4 $\\pm$ 14.9 & 100.0 $\\pm$ 0.0 \\\\\n\\bottomrule" in text
     assert "against mle" in text
@@ -115,7 +115,7 @@ def test_latex_has_the_systems_in_rows_and_the_judges_in_columns(judged):
     assert text.count(r"\begin{tabular}{lrr}") == text.count(r"\end{tabular}") == 1
 
 
-def test_latex_of_a_system_that_a_judge_has_not_read(judged, judge_pairs):
+def test_latex_shows_a_system_that_a_judge_has_not_judged(judged, judge_pairs):
     judge_pairs([UNREAD, UNREAD], judge="k", candidate="third")
     judge_pairs([WIN], judge="j", candidate="third", baseline="other")
     text = latex_tables(win_rate_tables(build_report(judged.folder)))
@@ -123,14 +123,14 @@ def test_latex_of_a_system_that_a_judge_has_not_read(judged, judge_pairs):
     assert text.count(r"\begin{table}") == 2  # a table per baseline
 
 
-def test_every_special_character_of_latex_is_set_as_itself():
+def test_latex_special_characters_are_escaped():
     escaped = escape_latex("\\ & % $ # _ { } ~ ^ < > | \" ` ' - [ ]")
     bare = re.sub(r"\\(text\w+\{\}|[&%$#_{}])|\{[-\[\]]\}", "", escaped)
     assert bare.split() == []
     assert escape_latex("a\nb\x00c") == "a b c"
 
 
-def test_the_leaderboard_row_is_the_published_one(shared_data, tmp_path):
+def test_the_leaderboard_row_equals_the_published_one(shared_data, tmp_path):
     from alpaca_eval import constants
 
     folder = shared_data / "alpaca_eval"
@@ -156,7 +156,7 @@ def test_the_leaderboard_row_is_the_published_one(shared_data, tmp_path):
         assert ours[""] == "alpaca-7b"
 
 
-def test_an_adapters_model_card_gets_its_evaluation(judged):
+def test_the_evaluation_is_added_to_an_adapters_model_card(judged):
     readme = (
         "---\nbase_model: m\ntags: [instruct]\n---\n\n# small/emo\n\nText.\n\n"
         "## Evaluation\n\nOld.\n\n## Limits\n\nSome.\n"
@@ -189,14 +189,14 @@ def test_an_adapters_model_card_gets_its_evaluation(judged):
     assert evaluated_model_cards(judged, report)["emo"] == text
 
 
-def test_a_card_whose_metadata_is_broken_gives_the_section_alone(judged):
+def test_a_card_with_broken_metadata_gives_only_the_section(judged):
     write_atomically(judged.adapters / "emo" / "README.md", "---\n{a: [\n---\ntext\n")
     text = evaluated_model_cards(judged, build_report(judged.folder))["emo"]
     assert text.startswith("---\nmodel-index:")
     assert "## Evaluation" in text
 
 
-def test_without_a_rate_there_is_no_metric(run, card, judge_pairs):
+def test_no_metric_is_written_without_a_rate(run, card, judge_pairs):
     card("j")
     judge_pairs([UNREAD])
     text = evaluated_model_cards(run, build_report(run.folder))["emo"]

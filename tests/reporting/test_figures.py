@@ -93,7 +93,7 @@ def png_of(path):
         return image.convert("RGB")
 
 
-def test_every_figure_that_is_listed_is_drawn_in_both_forms(tmp_path):
+def test_every_listed_figure_is_drawn_as_png_and_svg(tmp_path):
     report = whole_report()
     draw_figures(report, tmp_path)
     listed = figures(report)
@@ -113,7 +113,7 @@ def test_every_figure_that_is_listed_is_drawn_in_both_forms(tmp_path):
     )
 
 
-def test_foreign_names_only_show(tmp_path):
+def test_hostile_names_appear_as_plain_text(tmp_path):
     each = [whole_report(name) for name in HOSTILE]
     report = report_of(
         *(judge for one in each for judge in one.judges),
@@ -129,12 +129,12 @@ def test_foreign_names_only_show(tmp_path):
         png_of(tmp_path / figure.png)
 
 
-def test_a_judges_name_cannot_take_another_figures_file():
+def test_a_judge_name_cannot_overwrite_another_figure():
     report = report_of(*(judge_of_tallies(Tally(1), name=name) for name in ("Training", "win_rates", "../x", "..x")))
     assert [drawing.name for drawing in drawings(report)] == ["Training-1", "win_rates-2", "x", "x-4", "win_rates"]
 
 
-def test_what_there_is_no_data_for_is_not_drawn():
+def test_figures_without_data_are_not_drawn():
     judge = judge_of_tallies(Tally(1))
     judge.comparisons[0].length = None
     without_log = Training.model_construct(system="emo", objective="mle", log=None)
@@ -142,7 +142,7 @@ def test_what_there_is_no_data_for_is_not_drawn():
     assert [drawing.name for drawing in drawings(report)] == ["j", "win_rates"]
 
 
-def test_the_outcomes_are_bars_with_the_counts_inside(tmp_path):
+def test_outcome_bars_contain_their_counts(tmp_path):
     draw_figures(report_of(judge_of_tallies(Tally(41, 13, 27, 3, 1), Tally(8, 0, 92))), tmp_path)
     colours = {colour for _, colour in png_of(tmp_path / "figures" / "j.png").getcolors(1 << 24)}
     assert {(0x00, 0x72, 0xB2), (0xDD, 0xDD, 0xDD), (0xE6, 0x9F, 0x00), (0x77, 0x77, 0x77)} <= colours
@@ -151,7 +151,7 @@ def test_the_outcomes_are_bars_with_the_counts_inside(tmp_path):
     assert texts.count("0") == 1  # the axis: no part of a bar is labelled with none
 
 
-def test_the_warning_and_a_partial_comparison_are_on_the_outcomes(tmp_path):
+def test_the_outcomes_figure_shows_the_warning_and_partial_comparisons(tmp_path):
     judge = judge_of(comparison_of({"strict": Tally(3, 2, 1)}, partial=True), warning="proves the plumbing")
     draw_figures(report_of(judge), tmp_path)
     texts = texts_of(tmp_path / "figures" / "j.svg")
@@ -171,7 +171,7 @@ def test_lopsided_counts_are_drawn(tmp_path, counts):
     assert ("no verdict" in forest) == (not counts.n_judged)
 
 
-def test_the_forest_names_every_judge_comparison_and_policy(tmp_path):
+def test_the_forest_plot_names_every_judge_comparison_and_policy(tmp_path):
     policies = {"strict": Tally(50, 20, 30), "single": Tally(60, 0, 40)}
     judges = [
         judge_of(comparison_of(policies), comparison_of({"single": Tally(20, 0, 80)}, "mle", "base"), name=name)
@@ -185,7 +185,7 @@ def test_the_forest_names_every_judge_comparison_and_policy(tmp_path):
     assert texts.count("20.0 (13.3–28.9), n = 100") == 2  # Wilson's
 
 
-def test_the_forest_says_what_its_rates_cannot(tmp_path):
+def test_the_forest_plot_marks_warnings_small_samples_and_partial_comparisons(tmp_path):
     comparison = comparison_of({"strict": Tally(2), "single": Tally(2, 0, 0, 0, 9)}, partial=True)
     draw_figures(report_of(judge_of(comparison, warning="proves the plumbing")), tmp_path)
     texts = texts_of(tmp_path / "figures" / "win_rates.svg")
@@ -193,7 +193,7 @@ def test_the_forest_says_what_its_rates_cannot(tmp_path):
     assert texts.count("100.0, too few, n = 2, PARTIAL") == 2
 
 
-def test_spikes_of_the_gradient_norm_leave_the_rest_to_be_seen(tmp_path):
+def test_gradient_norm_spikes_give_a_logarithmic_axis(tmp_path):
     curve = [1.0 + step / 100 for step in range(60)]
     log = training_of("emo", list(range(60)), ce=curve, grad_norm=[*curve[:-1], 900.0])
     draw_figures(report_of(trainings=[log]), tmp_path)
@@ -201,14 +201,14 @@ def test_spikes_of_the_gradient_norm_leave_the_rest_to_be_seen(tmp_path):
     assert {"1", "10", "100"} <= {*texts}
 
 
-def test_names_are_cut_only_where_both_are_too_long(tmp_path):
+def test_names_are_shortened_only_if_both_are_too_long(tmp_path):
     names = [("a", "b" * 29), ("c" * 9, "d" * 99)]
     draw_figures(report_of(judge_of(*(comparison_of({"single": Tally(7, 0, 3)}, *each) for each in names))), tmp_path)
     texts = texts_of(tmp_path / "figures" / "win_rates.svg")
     assert {f"a vs {'b' * 29}", f"{'c' * 9} vs {'d' * 15}…"} <= {*texts}
 
 
-def test_a_forest_of_very_many_is_of_the_leading_policies():
+def test_a_large_forest_plot_shows_only_the_leading_policies():
     policies = {"strict": Tally(5, 2, 3), "single": Tally(6, 0, 4), "upstream": Tally(6, 1, 3)}
     judges = [judge_of(*[comparison_of(policies)] * 10, name=str(number)) for number in range(3)]
     (forest,) = (drawing for drawing in drawings(report_of(*judges)) if drawing.name == "win_rates")
@@ -216,7 +216,7 @@ def test_a_forest_of_very_many_is_of_the_leading_policies():
     assert {row["policy"] for row in forest.data} == {"strict"}
 
 
-def test_win_rates_stand_over_the_differences_in_length(tmp_path):
+def test_win_rates_are_drawn_by_length_difference(tmp_path):
     bins = [bin_of(-812, -5, n=33), bin_of(0, 7, n=34), bin_of(8, 1200, n=32)]
     draw_figures(report_of(judge_of(comparison_of({"strict": Tally(50, 20, 29)}, bins=bins))), tmp_path)
     texts = texts_of(tmp_path / "figures" / "length_difference.svg")
@@ -226,7 +226,7 @@ def test_win_rates_stand_over_the_differences_in_length(tmp_path):
     }
 
 
-def test_of_many_comparisons_the_first_panels_are_drawn_and_the_figure_says_so(tmp_path):
+def test_only_the_first_of_many_panels_are_drawn_and_the_figure_says_so(tmp_path):
     comparisons = [comparison_of({"strict": Tally(5, 2, 3)}, f"s{number}", bins=[bin_of(0, 9)]) for number in range(13)]
     draw_figures(report_of(judge_of(*comparisons)), tmp_path)
     texts = texts_of(tmp_path / "figures" / "length_difference.svg")
@@ -234,7 +234,7 @@ def test_of_many_comparisons_the_first_panels_are_drawn_and_the_figure_says_so(t
     assert ("s11 vs mle" in texts, "s12 vs mle" in texts) == (True, False)
 
 
-def test_the_lengths_share_an_axis_and_the_longest_a_bar(tmp_path):
+def test_length_histograms_share_an_axis_and_group_the_longest_answers(tmp_path):
     lengths = {"emo": [10] * 90 + [250] * 200 + [9000], "mle": [300] * 300}
     edges = histogram_edges(itertools.chain(*lengths.values()))
     assert edges[-1] == 9001
@@ -244,7 +244,7 @@ def test_the_lengths_share_an_axis_and_the_longest_a_bar(tmp_path):
     assert f"Dashed: the median. Pale: {edges[-2]} characters and more, up to 9000." in texts
 
 
-def test_training_curves_are_drawn_for_what_was_logged(tmp_path):
+def test_training_curves_are_drawn_for_logged_values(tmp_path):
     steps = list(range(1, 60))
     mle = training_of("mle", steps, ce=[2.0] * 59, grad_norm=[0.5] * 59)
     broken = training_of("emo", steps, ce=[None] * 59)
@@ -254,13 +254,13 @@ def test_training_curves_are_drawn_for_what_was_logged(tmp_path):
     assert not {"transport cost", "ratio of cross-entropy to cost"} & {*texts}
 
 
-def test_the_settings_of_the_caller_stay(tmp_path):
+def test_matplotlib_settings_of_the_caller_are_unchanged(tmp_path):
     before = dict(mpl.rcParams)
     draw_figures(whole_report(), tmp_path)
     assert dict(mpl.rcParams) == before
 
 
-def test_what_is_drawn_already_is_left_and_what_changed_is_drawn_again(tmp_path):
+def test_only_changed_figures_are_redrawn(tmp_path):
     draw_figures(whole_report(), tmp_path)
     files = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / "figures").iterdir()}
     report = whole_report()
@@ -274,7 +274,7 @@ def test_what_is_drawn_already_is_left_and_what_changed_is_drawn_again(tmp_path)
     assert {path: path.read_bytes() for path in files} == {path: data for path, (_, data) in files.items()}
 
 
-def test_the_report_lists_draws_and_shows_them(run, card, judge_pairs, write_answers):
+def test_the_report_lists_draws_and_embeds_the_figures(run, card, judge_pairs, write_answers):
     card("j")
     for name in ("emo", "mle"):
         write_answers(name, 40)

@@ -38,7 +38,7 @@ def judged(run, card, write_answers, judge_pairs):
         (["100"], 4),
     ],
 )
-def test_the_exit_code_says_whether_every_leading_figure_reaches_it(instruct, judged, flags, code):
+def test_the_exit_code_tells_whether_every_leading_figure_passes(instruct, judged, flags, code):
     found, out, stderr = instruct("report", judged.folder, "--fail-under", *flags)
     assert found == code
     assert f"report: {judged.report / 'report.md'}" in out  # the report is there, whatever the gate says
@@ -48,7 +48,7 @@ def test_the_exit_code_says_whether_every_leading_figure_reaches_it(instruct, ju
     assert ("is at least" in out) == (code == 0)
 
 
-def test_what_is_below_is_named_with_its_figure(instruct, judged):
+def test_each_failing_comparison_is_named_with_its_figure(instruct, judged):
     _, _, stderr = instruct("report", judged.folder, "--fail-under", "60")
     assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
 
@@ -62,7 +62,7 @@ def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):
         assert (code, stderr) == (4, f"instruct: below --fail-under 0: j on emo against mle: {metric} is undefined\n")
 
 
-def test_one_graded_pair_has_no_interval_and_so_no_lower_end(instruct, run, card, write_answers, judge_showings):
+def test_one_graded_pair_has_no_interval_and_no_lower_bound(instruct, run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
@@ -72,7 +72,7 @@ def test_one_graded_pair_has_no_interval_and_so_no_lower_end(instruct, run, card
     assert instruct("report", run.folder, "--fail-under", "0", "--metric", "win_rate_low")[0] == 4
 
 
-def test_the_lower_end_of_one_counted_pair_is_low(instruct, run, card, write_answers, judge_pairs):
+def test_the_lower_bound_of_one_counted_pair_is_low(instruct, run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 1)
     judge_pairs([WIN])
@@ -81,7 +81,7 @@ def test_the_lower_end_of_one_counted_pair_is_low(instruct, run, card, write_ans
     assert instruct("report", run.folder, "--fail-under", "21", "--metric", "win_rate_low")[0] == 4
 
 
-def test_a_comparison_that_is_not_finished_fails_however_good_it_looks(instruct, run, card, write_answers, judge_pairs):
+def test_an_unfinished_comparison_fails_whatever_its_rate(instruct, run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 10)
     judge_pairs([WIN] * 5)
@@ -89,7 +89,7 @@ def test_a_comparison_that_is_not_finished_fails_however_good_it_looks(instruct,
     assert (code, "judging has not finished" in stderr) == (4, True)
 
 
-def test_a_comparison_that_the_config_names_and_nobody_judged_fails(instruct, judged):
+def test_a_configured_comparison_without_verdicts_fails(instruct, judged):
     config = judged.config() | {"comparisons": [["emo", "mle"]], "judges": [{"card": "j"}, {"card": "absent"}]}
     write_atomically(judged.folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     code, _, stderr = instruct("report", judged.folder, "--fail-under", "10")
@@ -110,20 +110,20 @@ def test_a_comparison_that_the_config_names_and_nobody_judged_fails(instruct, ju
         (["--fail-under", "5", "--candidate", "mle"], "select no comparison"),
     ],
 )
-def test_wrong_calls_get_one_line(instruct, judged, flags, message):
+def test_a_wrong_call_is_refused_in_one_line(instruct, judged, flags, message):
     code, _, stderr = instruct("report", judged.folder, *flags)
     assert (code, stderr.count("\n")) == (2, 1)
     assert message in stderr
 
 
 @pytest.mark.parametrize("flags", [["--fail-under", "much"], ["--fail-under", "5", "--metric", "bleu"]])
-def test_what_is_no_number_and_no_metric_is_refused(instruct, judged, flags):
+def test_invalid_thresholds_and_metrics_are_refused(instruct, judged, flags):
     code, out, stderr = instruct("report", judged.folder, *flags)
     assert (code, out) == (2, "")
     assert "error: argument" in stderr
 
 
-def test_the_gate_holds_verdicts_from_elsewhere(instruct, tmp_path):
+def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
     rows = [
         {
             "instruction": f"p {n}", "dataset": "d", "annotator": "a", "preference": 2 if n else 1,

@@ -33,7 +33,7 @@ def warnings_on(finding="candidate", a=None, b=None, n=100):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_repeated_fraction_is_that_of_the_paper(seed):
+def test_the_repeated_fraction_follows_the_paper(seed):
     words = [f"w{number}" for number in np.random.default_rng(seed).integers(0, 2 + seed, 60)]
     assert repeated_fraction(" ".join(words)) == pytest.approx(repeats(words))
     assert repeated_fraction("\n".join(words), 2) == pytest.approx(repeats(words, 2))
@@ -52,11 +52,11 @@ def test_the_repeated_fraction_is_that_of_the_paper(seed):
         ("\x00\ud800 \u202e a", ["\x00", "\ud800", "\u202e", "a"]),
     ],
 )
-def test_words_marks_and_unspaced_characters_are_what_repeats(text, tokens):
+def test_repetition_counts_words_punctuation_and_unspaced_characters(text, tokens):
     assert repeated_fraction(text) == pytest.approx(repeats(tokens))
 
 
-def test_a_system_is_counted_answer_by_answer():
+def test_health_counts_each_answer_of_a_system():
     outputs = ["", " \n", "again and again and " * 30, "an answer like any other", "x" * 1000]
     health = answers_health(outputs, [0, 100, 500, 1001], {"truncated": 3, "mean_tokens": 70.25})
     assert (health.empty, health.repeated, health.truncated, health.mean_tokens) == (2, 1, 3, 70.25)
@@ -72,7 +72,7 @@ def test_a_system_is_counted_answer_by_answer():
     "lengths",
     [[0], [1, 1], [5] * 100, range(1000), [10] * 990 + [10**7] * 10, [30], [60, 61], [59, 0], [299, 300, 301]],
 )
-def test_every_answer_has_its_bar_and_the_bars_one_width(lengths):
+def test_every_answer_is_in_a_bin_and_all_bins_have_one_width(lengths):
     edges = histogram_edges(lengths)
     widths = np.diff(edges)
     beyond = sum(length >= edges[-2] for length in lengths)
@@ -86,7 +86,7 @@ def test_every_answer_has_its_bar_and_the_bars_one_width(lengths):
     assert edges[-1] > max(lengths)
 
 
-def test_the_histogram_is_numpys(shared_data):
+def test_the_histogram_equals_numpys(shared_data):
     rows = load_answers(shared_data / "alpaca_eval" / "alpaca-7b.model_outputs.json")
     lengths = [len(row["output"]) for row in rows]
     health = answers_health([row["output"] for row in rows], histogram_edges(lengths), {})
@@ -96,14 +96,14 @@ def test_the_histogram_is_numpys(shared_data):
     assert health.median_characters == np.median(lengths)
 
 
-def test_what_the_rule_calls_repeated_of_published_answers_is_little(shared_data):
+def test_few_published_answers_count_as_repeated(shared_data):
     """The threshold is for loops: good answers repeat a phrase, or a table's marks, and are not to be counted."""
     for name, repeated in {"gpt4.model_outputs.json": 2, "reference_text_davinci_003.json": 5}.items():
         outputs = [row["output"] for row in load_answers(shared_data / "alpaca_eval" / name)]
         assert answers_health(outputs, [0, 10**6], {}).repeated == repeated
 
 
-def test_a_win_by_verbosity_is_a_warning():
+def test_a_win_by_verbosity_gives_a_warning():
     longer, shorter = {"mean_characters": 900.4}, {"mean_characters": 600.0}
     said = "50 % longer than those of b (mean 900 and 600 characters)"
     assert warnings_on("candidate", longer, shorter) == [
@@ -116,7 +116,7 @@ def test_a_win_by_verbosity_is_a_warning():
     assert len(warnings_on("candidate", {"mean_characters": 720.0}, shorter)) == 1
 
 
-def test_empty_answers_have_a_length_too():
+def test_empty_answers_count_in_the_length_warning():
     nothing = {"mean_characters": 0.0, "empty": 100}
     assert warnings_on("candidate", {}, nothing) == [
         "the answers of b: 100 of 100 (100 %) are empty",
@@ -127,7 +127,7 @@ def test_empty_answers_have_a_length_too():
     assert len(warnings_on("too few", nothing, nothing)) == 2
 
 
-def test_faults_are_warnings_from_one_answer_in_twenty():
+def test_faults_in_5_percent_of_the_answers_give_a_warning():
     faults = {"empty": 5, "truncated": 48, "repeated": 4}
     assert warnings_on(a=faults) == [
         "the answers of a: 5 of 100 (5 %) are empty, 48 of 100 (48 %) are cut off at the length limit"
@@ -136,14 +136,14 @@ def test_faults_are_warnings_from_one_answer_in_twenty():
     assert warnings_on(a={"empty": 4, "truncated": 4, "repeated": 4}) == []
 
 
-def test_answers_that_are_not_at_hand_warn_of_nothing():
+def test_missing_answers_give_no_warning():
     assert health_warnings("a", "b", "candidate", {}) == []
     assert health_warnings("a", "b", "candidate", {"a": system("a", 10, empty=10)}) == [
         "the answers of a: 10 of 10 (100 %) are empty"
     ]
 
 
-def test_the_report_holds_shows_and_warns_of_it(run, card, judge_pairs, write_answers, add_step):
+def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs, write_answers, add_step):
     card("j")
     write_answers("mle", 20, "short")
     path = write_answers("emo", 20, "again and again and " * 20)
@@ -169,7 +169,7 @@ def test_the_report_holds_shows_and_warns_of_it(run, card, judge_pairs, write_an
     assert "4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)" in markdown
 
 
-def test_the_training_log_is_thinned_and_json(run, card, judge_pairs, write_answers):
+def test_the_training_log_is_downsampled_and_valid_json(run, card, judge_pairs, write_answers):
     card("j")
     judge_pairs([("first", "second")])
     write_answers("emo", 1)

@@ -59,11 +59,11 @@ def at(report: Any, path: tuple[str | int, ...]) -> Any:
     return report
 
 
-def test_the_file_is_what_the_types_say(validator):
+def test_the_schema_file_matches_the_model(validator):
     assert validator.schema == report_schema(), "write it again: python -m instruct.reporting.model"
 
 
-def test_a_report_with_everything_in_it_is_valid(validator, written):
+def test_a_complete_report_is_valid(validator, written):
     validator.validate(written)
     assert written["panels"]
     assert any(comparison["ratings"] for judge in written["judges"] for comparison in judge["comparisons"])
@@ -73,7 +73,7 @@ def test_a_report_with_everything_in_it_is_valid(validator, written):
 _OPEN = {"policies", "config", "machine", "versions", "sha256", "human_agreement", "measured"}
 
 
-def test_a_key_too_many_or_too_few_is_refused_wherever_it_is(validator, written):
+def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
     held = [path for path in records(written) if not _OPEN & {path[-1] if path else ""}]
     held = [path for path in held if "human_agreement" not in path and "machine" not in path]
     assert len(held) > 40
@@ -99,14 +99,12 @@ def test_a_key_too_many_or_too_few_is_refused_wherever_it_is(validator, written)
         (("systems",), {}),
     ],
 )
-def test_another_type_or_version_is_refused(validator, written, path, value):
+def test_a_different_type_or_version_is_invalid(validator, written, path, value):
     at(written, path[:-1])[path[-1]] = value
     assert not validator.is_valid(written)
 
 
-def test_reports_of_verdicts_from_elsewhere_and_of_none_are_valid(
-    validator, run, card, add_step, shared_data, tmp_path
-):
+def test_reports_of_imported_or_missing_verdicts_are_valid(validator, run, card, add_step, shared_data, tmp_path):
     file = shared_data / "alpaca_eval" / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
     validator.validate(build_report(import_into_run(file, tmp_path / "published").folder).model_dump())
     card("j")

@@ -93,7 +93,7 @@ def joined(tmp_path, gamed):
     return write(tmp_path / "joined.csv", [row | {"instruction": PROMPTS[row["index"]]} for row in gamed])
 
 
-def test_in_the_leaderboards_order_it_is_the_packages_rate(rows, hub_cache, joined, tmp_path):
+def test_the_rate_equals_the_packages_in_leaderboard_order(rows, hub_cache, joined, tmp_path):
     found = length_controlled_win_rate(rows, joined)
     assert (found.win_rate, found.standard_error) == pytest.approx(packages_own(rows), rel=1e-12)
     assert found.standard_error > 1
@@ -110,7 +110,7 @@ def test_the_order_of_the_rows_does_not_matter(rows, hub_cache, joined):
     assert abs(packages_own(shuffled)[0] - packages_own(rows)[0]) > 0.1
 
 
-def test_a_plain_file_gives_a_rate_that_is_not_the_leaderboards(rows, gamed, tmp_path):
+def test_a_plain_file_gives_a_rate_marked_as_not_the_leaderboards(rows, gamed, tmp_path):
     plain = [
         {"instruction": prompt, "instruction_difficulty": row["instruction_difficulty"]}
         for prompt, row in zip(PROMPTS, gamed, strict=False)
@@ -121,7 +121,7 @@ def test_a_plain_file_gives_a_rate_that_is_not_the_leaderboards(rows, gamed, tmp
     assert length_controlled_win_rate(rows[::-1], write(tmp_path / "plain.csv", plain)) == found
 
 
-def test_what_the_lengths_explain_is_taken_out(joined, rows):
+def test_the_effect_of_length_is_removed(joined, rows):
     """A judge that only looks at the length sees no difference once that is taken out."""
     by_length = [row | {"preference": 2.0 if len(row["output_2"]) > len(row["output_1"]) else 1.0} for row in rows]
     longer = [row | {"preference": 2.0, "output_2": row["output_1"] + "y" * (n + 1)} for n, row in enumerate(rows)]
@@ -129,7 +129,7 @@ def test_what_the_lengths_explain_is_taken_out(joined, rows):
     assert length_controlled_win_rate(longer, joined).win_rate < 100
 
 
-def test_too_little_to_fit_is_said(joined, rows):
+def test_data_that_cannot_be_fitted_is_reported(joined, rows):
     none = [row | {"preference": None} for row in rows[:40]] + rows[:4]
     assert length_controlled_win_rate(none, joined).win_rate is None
     same = [row | {"output_2": row["output_1"] + "y"} for row in rows]
@@ -156,7 +156,7 @@ def test_too_little_to_fit_is_said(joined, rows):
         ),
     ],
 )
-def test_a_file_that_is_not_as_it_should_be_is_refused(rows, gamed, tmp_path, change, message):
+def test_an_invalid_file_is_refused(rows, gamed, tmp_path, change, message):
     table = [row | {"instruction": PROMPTS[row["index"]]} for row in gamed]
     change(table)
     if "instruction" not in table[0]:
@@ -171,7 +171,7 @@ def test_an_index_beyond_the_prompts_is_refused(rows, gamed, tmp_path):
         length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", gamed), prompts)
 
 
-def test_an_answer_that_is_missing_is_named(rows, joined):
+def test_a_missing_answer_is_named(rows, joined):
     with pytest.raises(InputError, match="no output_1 to 'Prompt 0"):
         length_controlled_win_rate([{k: v for k, v in row.items() if k != "output_1"} for row in rows], joined)
 

@@ -52,11 +52,11 @@ def warnings_of(run: RunDirectory) -> list[str]:
     return comparison.warnings
 
 
-def test_what_fits_together_is_not_warned_of(whole):
+def test_a_consistent_run_gives_no_warning(whole):
     assert warnings_of(whole) == []
 
 
-def test_the_report_names_the_hashes_that_it_rests_on(whole):
+def test_the_report_lists_the_hashes_of_its_inputs(whole):
     report = build_report(whole.folder)
     weights = {name: sha256_of(whole.adapters / name / "adapter_model.safetensors") for name in ("emo", "mle")}
     expected = {"evaluation prompts": "e" * 64, "judge card of j/emo_vs_mle": load_judge_card("j").sha256()}
@@ -70,23 +70,23 @@ def test_the_report_names_the_hashes_that_it_rests_on(whole):
     assert report.versions == {"instruct": "0.1.0", "torch": "2.13.0"}
 
 
-def test_answers_that_changed_since_they_were_judged(whole, write_answers):
+def test_answers_changed_after_judging_give_a_warning(whole, write_answers):
     write_answers("emo", 4, output="public answer")
     assert warnings_of(whole) == ["the answers of emo have changed since they were judged; judge again"]
 
 
-def test_answers_that_the_run_did_not_generate(whole, write_answers):
+def test_answers_not_generated_by_the_run_give_a_warning(whole, write_answers):
     answers = {"emo": sha256_of(write_answers("emo", 4, "public answer")), "mle": sha256_of(whole.outputs / "mle.json")}
     change(whole, "judge/j/emo_vs_mle", "inputs", answers=answers)
     assert warnings_of(whole) == ["the answers of emo are not those that this run generated"]
 
 
-def test_answers_made_with_another_template_than_the_training(whole):
+def test_different_templates_in_training_and_generation_give_a_warning(whole):
     change(whole, "train/mle", "inputs", template="chat")
     assert warnings_of(whole) == ["mle answered with the template alpaca but was trained with chat"]
 
 
-def test_weights_that_changed_since_they_answered(whole):
+def test_weights_changed_after_generation_give_a_warning(whole):
     warning = "the weights of emo have changed since it answered; generate and judge again"
     file = whole.adapters / "emo" / "adapter_model.safetensors"
     write_atomically(file, "trained again")
@@ -97,7 +97,7 @@ def test_weights_that_changed_since_they_answered(whole):
     assert warnings_of(whole) == [warning]
 
 
-def test_large_weights_are_not_read_again(whole, monkeypatch):
+def test_large_weights_are_not_hashed_again(whole, monkeypatch):
     monkeypatch.setattr("instruct.reporting.provenance._LARGEST", 3)
     write_atomically(whole.adapters / "emo" / "adapter_model.safetensors", "trained again")
     assert warnings_of(whole) == []
@@ -105,12 +105,12 @@ def test_large_weights_are_not_read_again(whole, monkeypatch):
     assert len(warnings_of(whole)) == 1
 
 
-def test_another_version_of_the_judges_card(whole):
+def test_a_changed_judge_card_gives_a_warning(whole):
     write_atomically(Path("judges/j/prompt.txt"), "another {prompt}")
     assert warnings_of(whole) == ["the judge's card has changed since these verdicts were made; judge again"]
 
 
-def test_another_alpaca_eval_than_when_its_annotator_judged(run, write_answers, judge_pairs, add_step):
+def test_a_different_alpaca_eval_version_gives_a_warning(run, write_answers, judge_pairs, add_step):
     import importlib.metadata
 
     name = "alpaca_eval_gpt4"
@@ -125,7 +125,7 @@ def test_another_alpaca_eval_than_when_its_annotator_judged(run, write_answers, 
         ]
 
 
-def test_a_step_records_the_packages_that_were_replaced_since_the_run_began(run):
+def test_a_step_records_packages_replaced_since_the_run_began(run):
     from instruct.runs import versions
 
     with run.step("some", {}):
@@ -139,7 +139,7 @@ def test_a_step_records_the_packages_that_were_replaced_since_the_run_began(run)
     assert "versions" not in fresh.manifest()["steps"]["some"]
 
 
-def test_answers_from_elsewhere_have_no_training_to_fit(whole, tmp_path):
+def test_external_answers_are_not_compared_with_the_training(whole, tmp_path):
     path = tmp_path / "theirs.json"
     path.write_bytes((whole.outputs / "mle.json").read_bytes())
     answers = {"emo": sha256_of(whole.outputs / "emo.json"), str(path): sha256_of(path)}
@@ -151,7 +151,7 @@ def test_answers_from_elsewhere_have_no_training_to_fit(whole, tmp_path):
     assert warnings_of(whole) == ["the answers of theirs have changed since they were judged; judge again"]
 
 
-def test_the_difficulty_file_is_named_by_its_hash(whole, tmp_path):
+def test_the_difficulty_file_is_identified_by_its_hash(whole, tmp_path):
     file, prompts = tmp_path / "difficulty.csv", tmp_path / "prompts.json"
     file.write_text("a")
     prompts.write_text("b")

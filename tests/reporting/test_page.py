@@ -63,7 +63,7 @@ def judged(run, card, write_answers, judge_pairs):
     return run
 
 
-def test_the_policy_allows_the_pages_own_blocks_and_nothing_else(judged):
+def test_the_content_security_policy_allows_only_the_pages_own_blocks(judged):
     report = build_report(judged.folder)
     text = render_page(report, {}, pairs_of(judged))
     outline = Outline(text)
@@ -96,14 +96,14 @@ def test_names_and_warnings_are_escaped(judged):
     assert "secret" not in text  # without the pairs there is no prompt and no answer
 
 
-def test_a_page_without_pairs_has_neither_their_section_nor_a_link_to_it(judged):
+def test_a_page_without_pairs_has_no_pairs_section_and_no_link_to_it(judged):
     outline = Outline(render_page(build_report(judged.folder), {}, None))
     assert "pairs" not in {attrs.get("id") for _, attrs in outline.tags}
     assert "#pairs" not in {attrs.get("href") for _, attrs in outline.tags}
     assert not [attrs for tag, attrs in outline.tags if attrs.get("type") == "application/json"]
 
 
-def test_the_pairs_are_those_of_the_store_under_the_leading_policy(judged):
+def test_the_pairs_are_read_from_the_store_under_the_leading_policy(judged):
     report = build_report(judged.folder)
     found = unpacked(pairs_of(judged))
     (comparison,) = found["comparisons"]
@@ -120,7 +120,7 @@ def test_the_pairs_are_those_of_the_store_under_the_leading_policy(judged):
     assert comparison["pairs"][0]["l"] == [13, 13]
 
 
-def test_single_ratings_and_both_replies_go_along(run, card, write_answers, judge_showings):
+def test_rated_pairs_include_both_ratings_and_both_replies(run, card, write_answers, judge_showings):
     card("j", protocol="single", verdict={"parser": "autoj_rating"}, leading_policy="single", order_policy="one")
     for name in ("emo", "mle"):
         write_answers(name, 1)
@@ -133,7 +133,7 @@ def test_single_ratings_and_both_replies_go_along(run, card, write_answers, judg
     assert [found["texts"][number] for number in verdict["w"]] == ["words on one", "words on two"]
 
 
-def test_a_pair_that_is_not_judged_in_full_is_said_to_be_open(run, card, write_answers, judge_showings):
+def test_a_partly_judged_pair_is_marked_as_open(run, card, write_answers, judge_showings):
     card("j")
     for name in ("emo", "mle"):
         write_answers(name, 2)
@@ -143,13 +143,13 @@ def test_a_pair_that_is_not_judged_in_full_is_said_to_be_open(run, card, write_a
     assert [pair["o"] for pair in found["comparisons"][0]["pairs"]] == ["win", "open"]
 
 
-def test_beyond_so_many_pairs_the_rest_is_counted(judged, monkeypatch):
+def test_pairs_beyond_the_limit_are_counted(judged, monkeypatch):
     monkeypatch.setattr(page_pairs, "MOST_PAIRS", 2)
     (comparison,) = unpacked(pairs_of(judged))["comparisons"]
     assert (len(comparison["pairs"]), comparison["more"]) == (2, 1)
 
 
-def test_805_pairs_of_long_answers_and_replies_stay_below_three_megabytes_and_cuts_are_counted(tmp_path):
+def test_805_pairs_of_long_texts_stay_below_3_mb_and_cuts_are_counted(tmp_path):
     run = pages.write_run(tmp_path / "run")
     rng = random.Random(0)
 
@@ -193,7 +193,7 @@ def test_the_same_run_gives_the_same_page(judged):
         ([("first", "second"), ("second", "first")] * 9, "No difference shown between", None),
     ],
 )  # fmt: skip
-def test_each_finding_has_its_sentence(run, card, write_answers, judge_pairs, verdicts, opening, warning):
+def test_the_heading_states_each_finding(run, card, write_answers, judge_pairs, verdicts, opening, warning):
     card("j")
     for name in ("emo", "mle"):
         write_answers(name, len(verdicts))
@@ -213,7 +213,7 @@ def rates(value: object) -> Iterator[float]:
             yield from rates(each)
 
 
-def test_every_number_of_the_comparisons_stands_in_a_table(tmp_path):
+def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
     report = build_report(pages.write_run(tmp_path / "run").folder)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", render_page(report, {}, None))
     shown = set(re.findall(r"-?[\d.]+", " ".join(cells)))
@@ -231,7 +231,7 @@ def test_every_number_of_the_comparisons_stands_in_a_table(tmp_path):
     assert "Panel: emo against mle, majority" in titles
 
 
-def test_a_page_is_made_of_report_json_alone(judged):
+def test_a_page_can_be_built_from_report_json_alone(judged):
     """As of a report that was published without its pairs."""
     report = Report.model_validate_json(build_report(judged.folder).to_json())
     assert "<h1>" in render_page(report, {}, None)

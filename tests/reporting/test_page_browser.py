@@ -79,7 +79,7 @@ def numbers(page: sync_api.Page) -> list[int]:
     ]
 
 
-def test_the_first_screen_alone_says_who_won_by_how_much_how_sure_and_how_far_to_trust_it(visit):
+def test_the_first_screen_shows_winner_rate_interval_and_judge_agreement(visit):
     page = visit()
     box = """[...document.querySelectorAll('main *')]
         .filter(e => !e.children.length && e.getClientRects().length && e.getBoundingClientRect().bottom <= innerHeight)
@@ -95,7 +95,7 @@ def test_the_first_screen_alone_says_who_won_by_how_much_how_sure_and_how_far_to
     assert "The winner's answers (emo) are 76 % longer" in text
 
 
-def test_another_comparison_shows_its_own_verdict_warning_and_pairs(visit):
+def test_each_comparison_shows_its_own_verdict_warning_and_pairs(visit):
     page = visit()
     page.select_option("#comparison", label="emo against mle, judged by smollm2_demo")
     assert "This judge proves the plumbing, not the models" in page.inner_text("main")
@@ -138,7 +138,7 @@ def test_pairs_are_filtered_searched_and_sorted(visit):
     assert page.inner_text("#list .badge >> nth=0") == "win"
 
 
-def test_both_orders_verdicts_and_words_stand_beside_both_answers(visit):
+def test_verdicts_and_replies_of_both_orders_are_shown_with_both_answers(visit):
     page = visit("#pair-0-105")
     text = page.inner_text("#pair")
     assert "candidate, 840 characters" in text and "baseline, " in text  # noqa: PT018
@@ -148,7 +148,7 @@ def test_both_orders_verdicts_and_words_stand_beside_both_answers(visit):
     assert "inconsistent" in page.inner_text("#pair .head")
 
 
-def test_keys_step_through_what_the_filters_leave(visit):
+def test_keys_step_through_the_filtered_pairs(visit):
     page = visit()
     page.select_option("#outcome", "loss")
     page.click("#pairs h2")
@@ -175,7 +175,7 @@ def test_keys_step_through_what_the_filters_leave(visit):
     assert page.inner_text("#page") == f"{first} to {first + 49} of 805"
 
 
-def test_a_link_leads_to_its_pair_whatever_was_filtered(visit):
+def test_a_link_opens_its_pair_whatever_the_filters(visit):
     page = visit("#pair-1-700")
     assert page.inner_text("#pair .head h3") == "Pair 700"
     assert page.input_value("#comparison") == "1"
@@ -202,7 +202,7 @@ def test_dark_mode_follows_the_system_and_the_switch(visit):
     assert paper(visit(color_scheme="light")) > 600
 
 
-def test_a_narrow_screen_scrolls_down_only(visit):
+def test_a_narrow_screen_scrolls_only_vertically(visit):
     page = visit("#pair-0-13", viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     lefts = page.eval_on_selector_all("#pair .two .box", "all => all.map(e => e.getBoundingClientRect().left)")
@@ -210,7 +210,7 @@ def test_a_narrow_screen_scrolls_down_only(visit):
 
 
 @pytest.mark.parametrize("number", range(len(pages.HOSTILE)))
-def test_hostile_texts_are_shown_to_the_letter(visit, number):
+def test_hostile_texts_are_shown_verbatim(visit, number):
     page = visit(f"#pair-0-{number + 1}")
     shown = page.eval_on_selector_all(
         "#pair .box.candidate .text, #pair .box.baseline .text", "all => all.map(e => e.textContent)"
@@ -229,7 +229,7 @@ def test_an_answer_of_a_megabyte_is_cut_and_counted(visit):
     )
 
 
-def test_a_reader_without_a_mouse_finds_names_and_landmarks(visit):
+def test_controls_have_accessible_names_and_the_page_has_landmarks(visit):
     page = visit()
     unnamed = page.evaluate(
         "[...document.querySelectorAll('button, select, input, section, nav, svg[role], img')].filter(e => "
@@ -245,7 +245,7 @@ def test_a_reader_without_a_mouse_finds_names_and_landmarks(visit):
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
-def test_the_readmes_picture_is_made_by_its_command(address, tmp_path):
+def test_the_readme_screenshot_is_made_by_its_command(address, tmp_path):
     run = Path(unquote(urlparse(address).path)).parent.parent
     output = tmp_path / "report.png"
     subprocess.run([sys.executable, ROOT / "docs" / "screenshot.py", run, "--output", output], check=True)
@@ -254,7 +254,7 @@ def test_the_readmes_picture_is_made_by_its_command(address, tmp_path):
         assert image.height > 1200
 
 
-def test_the_chosen_colours_are_kept_for_the_next_visit(visit):
+def test_the_chosen_color_scheme_is_remembered(visit):
     page = visit(color_scheme="light")
     page.click("#theme")
     page.reload()

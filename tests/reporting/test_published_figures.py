@@ -22,7 +22,9 @@ from instruct.reporting.report import build_report
         ("alpaca-7b.weighted_alpaca_eval_gpt4_turbo", "weighted", (17, 3, 785), 2.591451, 0.487086, 2.298137),
     ],
 )
-def test_alpaca_eval(shared_data, tmp_path, file, kind, counts, win_rate, standard_error, discrete):
+def test_alpaca_eval_verdicts_give_the_published_figures(
+    shared_data, tmp_path, file, kind, counts, win_rate, standard_error, discrete
+):
     run = import_into_run(shared_data / "alpaca_eval" / f"{file}.annotations.json", tmp_path / "published")
     report = build_report(run.folder)
     (judge,) = report.judges
@@ -47,7 +49,7 @@ def test_alpaca_eval(shared_data, tmp_path, file, kind, counts, win_rate, standa
     assert comparison.notes == ["these verdicts were read from a file, not made in this run"]
 
 
-def test_the_parts_and_lengths_of_the_published_verdicts(shared_data, tmp_path):
+def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tmp_path):
     run = import_into_run(
         shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json", tmp_path / "published"
     )

@@ -41,7 +41,7 @@ def only_comparison(run):
     return comparison
 
 
-def test_the_counts_of_every_policy_sum_up(judged):
+def test_the_counts_of_every_policy_add_up(judged):
     comparison = only_comparison(judged)
     assert list(comparison.policies) == ["strict", "single", "upstream"]
     assert comparison.leading == "strict"
@@ -60,7 +60,7 @@ def test_the_counts_of_every_policy_sum_up(judged):
     assert comparison.warnings == []
 
 
-def test_the_judge_that_the_card_names_counts_as_its_authors_do(run, card, write_answers, judge_pairs):
+def test_a_card_can_count_verdicts_as_its_authors_do(run, card, write_answers, judge_pairs):
     card("j", verdict={"parser": "pandalm"}, leading_policy="upstream")
     write_answers("emo", 2)
     judge_pairs([("first", "tie"), ("tie", "second")])
@@ -70,7 +70,7 @@ def test_the_judge_that_the_card_names_counts_as_its_authors_do(run, card, write
     assert [getattr(policies["strict"], key) for key in ("win", "tie", "loss")] == [0, 2, 0]
 
 
-def test_one_order_leaves_the_policies_of_two_out_and_says_so(run, card, write_answers, judge_pairs):
+def test_policies_that_need_both_orders_are_left_out_with_a_warning(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 3)
     judge_pairs(["first", "second", "unparsed"])
@@ -95,7 +95,7 @@ def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, j
     assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in render_summary(build_report(run.folder))
 
 
-def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step, tmp_path):
+def test_configured_comparisons_without_verdicts_are_named(judged, add_step, tmp_path):
     by_path = str(tmp_path / "judges" / "j")
     add_step("judge/j/emo_vs_mle", inputs={"answers": {}, "judge": {"card": by_path}})
     config = judged.config()
@@ -112,12 +112,12 @@ def test_comparisons_of_the_config_without_a_verdict_are_named(judged, add_step,
 
 
 @pytest.mark.parametrize("status", ["started", "done"])
-def test_a_judge_that_did_not_finish_is_partial_whatever_stands_in_the_store(judged, add_step, status):
+def test_unfinished_judging_is_partial_whatever_the_store_contains(judged, add_step, status):
     add_step("judge/j/emo_vs_mle", status=status)
     assert only_comparison(judged).partial == (status == "started")
 
 
-def test_answers_that_changed_since_are_named(judged, add_step, write_answers):
+def test_changed_answers_are_named(judged, add_step, write_answers):
     digests = {name: sha256_of(judged.outputs / f"{name}.json") for name in ("emo", "mle")}
     add_step("judge/j/emo_vs_mle", inputs={"answers": digests, "judge": {"card": "j"}})
     assert only_comparison(judged).warnings == []
@@ -125,7 +125,7 @@ def test_answers_that_changed_since_are_named(judged, add_step, write_answers):
     assert only_comparison(judged).warnings == ["the answers of mle have changed since they were judged; judge again"]
 
 
-def test_verdicts_on_prompts_that_are_gone_are_named(run, card, write_answers, judge_pairs):
+def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
     judge_pairs([WIN] * 5)
@@ -134,7 +134,9 @@ def test_verdicts_on_prompts_that_are_gone_are_named(run, card, write_answers, j
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (2, 2, False)
 
 
-def test_answers_from_elsewhere_and_a_card_by_path(run, card, write_answers, judge_pairs, add_step, tmp_path):
+def test_external_answers_and_a_card_given_by_path_are_reported(
+    run, card, write_answers, judge_pairs, add_step, tmp_path
+):
     card("j")
     (tmp_path / "judges").rename(tmp_path / "elsewhere")
     write_answers("emo", 4)
@@ -147,7 +149,7 @@ def test_answers_from_elsewhere_and_a_card_by_path(run, card, write_answers, jud
     assert [system.name for system in report.systems] == ["emo", "theirs"]
 
 
-def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judged, add_step, write_answers):
+def test_systems_have_the_length_and_truncation_of_their_answers(judged, add_step, write_answers):
     path = write_answers("emo", len(ALL_PAIRS), output="four")
     made = {"n": 25, "truncated": 3, "mean_tokens": 91.5, "engine": "vllm 0", "minutes": 2.0}
     add_step("answers", inputs={"prompts": "e" * 64}, results={"emo": {**made, "sha256": sha256_of(path)}})
@@ -158,7 +160,7 @@ def test_systems_carry_length_and_truncation_of_the_answers_that_were_made(judge
     assert build_report(judged.folder).systems[0].mean_tokens is None
 
 
-def test_the_report_says_what_the_run_was_made_from(judged, add_step):
+def test_the_report_names_the_inputs_of_the_run(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
     assert report.schema_version == 4
@@ -190,7 +192,7 @@ def test_the_report_says_what_the_run_was_made_from(judged, add_step):
     assert "A &lt;b&gt;CPU&lt;/b&gt;, 2 cores, 23.5 GiB, no GPU" in text
 
 
-def test_the_files_are_whole_and_the_same_each_time(judged):
+def test_the_files_are_complete_and_reproducible(judged):
     path = write_report(judged.folder).path
     assert path == judged.report / "report.md"
     files = sorted(file for file in judged.report.rglob("*") if file.is_file())
@@ -208,13 +210,13 @@ def test_the_files_are_whole_and_the_same_each_time(judged):
     assert {file: file.read_bytes() for file in judged.report.rglob("*") if file.is_file()} == before
 
 
-def test_no_prompt_and_no_answer_stands_in_any_file(judged):
+def test_no_file_contains_a_prompt_or_an_answer(judged):
     write_report(judged.folder)
     found = [file for file in judged.report.rglob("*") if file.is_file() and b"secret" in file.read_bytes()]
     assert found == []
 
 
-def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, judge_pairs):
+def test_a_judges_warning_precedes_every_figure(run, card, write_answers, judge_pairs):
     card("plain")
     card("demo", warning="proves the plumbing, not the models")
     write_answers("emo", 8)
@@ -233,7 +235,7 @@ def test_a_judges_warning_stands_before_every_figure(run, card, write_answers, j
     assert b"proves the plumbing" not in (run.report / "figures" / "plain.svg").read_bytes()
 
 
-def test_the_agreement_with_people_or_its_absence_is_said(run, card, write_answers, judge_pairs):
+def test_agreement_with_human_labels_or_its_absence_is_reported(run, card, write_answers, judge_pairs):
     card("plain")
     card("measured", human_agreement={"pandalm": {"pairs": 999, "accuracy": 66.766767, "kappa": 0.4123}})
     write_answers("emo", 1)
@@ -244,7 +246,7 @@ def test_the_agreement_with_people_or_its_absence_is_said(run, card, write_answe
     assert "Judge measured (nobody/judge-1b); agreement with people: pandalm 66.8 % of 999 (kappa 0.41)." in text
 
 
-def test_judges_whose_names_come_down_to_one_file_name_keep_their_figures(run, card, write_answers, judge_pairs):
+def test_judges_whose_names_give_the_same_file_name_keep_separate_figures(run, card, write_answers, judge_pairs):
     write_answers("emo", 1)
     for judge in ("a b", "a-b", "A b"):
         card(judge)
@@ -254,7 +256,7 @@ def test_judges_whose_names_come_down_to_one_file_name_keep_their_figures(run, c
     assert names == {"a-b.png", "a-b-2.png", "a-b-3.png"}
 
 
-def test_a_run_without_verdicts_is_an_error_in_one_line(run):
+def test_a_run_without_verdicts_is_refused_in_one_line(run):
     with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; .*instruct judge"):
         write_report(run.folder)
     assert not run.store.exists()
@@ -265,12 +267,12 @@ def test_a_run_without_verdicts_is_an_error_in_one_line(run):
     assert not run.report.exists()
 
 
-def test_no_run_is_an_error_in_one_line(tmp_path):
+def test_a_missing_run_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="is not a run directory"):
         build_report(tmp_path / "nothing")
 
 
-def test_a_judge_whose_card_is_gone_is_reported_with_a_warning(run, write_answers, judge_pairs):
+def test_a_judge_without_its_card_is_reported_with_a_warning(run, write_answers, judge_pairs):
     write_answers("emo", 3)
     judge_pairs([WIN, WIN, ("first", "first")], judge="gone")
     report = build_report(run.folder)
@@ -283,7 +285,7 @@ def test_a_judge_whose_card_is_gone_is_reported_with_a_warning(run, write_answer
     assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).path.read_text("utf-8")
 
 
-def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):
+def test_a_changed_card_is_named(judged, add_step, card, tmp_path):
     (tmp_path / "judges" / "j" / "prompt.txt").write_text("{instruction} {first} {second}")
     inputs = {"answers": {}, "judge": {"card": "j"}, "card": load_judge_card("j").sha256()}
     add_step("judge/j/emo_vs_mle", inputs=inputs)
@@ -300,7 +302,7 @@ def test_a_card_that_changed_since_is_named(judged, add_step, card, tmp_path):
     assert "prompt.txt: no such prompt file" in warning
 
 
-def test_a_config_that_trains_the_whole_model(judged):
+def test_full_fine_tuning_is_reported(judged):
     config = judged.config()
     config["lora"] = None
     config["systems"]["mix"] = {"objective": "mixce", "gamma": 0.8}
@@ -317,7 +319,7 @@ def test_reporting_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pairs, add_step):
+def test_comparisons_are_in_the_order_of_judging(run, judge_pairs, add_step):
     for candidate, baseline in (("mle", "baseline"), ("emo", "mle")):
         judge_pairs([WIN] * 4, candidate=candidate, baseline=baseline)
         comparison = Comparison("j", candidate, baseline)
@@ -326,7 +328,7 @@ def test_comparisons_stand_in_the_order_in_which_they_were_judged(run, judge_pai
     assert [(each.candidate, each.baseline) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]
 
 
-def test_the_report_says_what_the_steps_ran_with_not_what_the_config_planned(run, card, write_answers, judge_pairs):
+def test_the_report_shows_the_recorded_settings_of_the_steps(run, card, write_answers, judge_pairs):
     card("j")
     judge_pairs([WIN] * 6)
     answers = {"eval_set": "alpaca_eval", "generation": {"max_new_tokens": 9, "temperature": 0.7}}

@@ -68,7 +68,7 @@ def reported(run, verb, *flags):
 
 
 @pytest.mark.parametrize("verb", ["report", "judge"])
-def test_a_complete_run_is_reported_without_a_request_and_without_heavy_packages(complete_run, verb):
+def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run, verb):
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]
     # Nothing that could ask anybody, and nothing that takes seconds to import.
@@ -87,7 +87,7 @@ def annotations(path, annotator="nobody_knows", **changes):
     return path
 
 
-def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tmp_path):
+def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, tmp_path):
     file = annotations(tmp_path / "annotations.json")
     code, out, _ = instruct("report", "--annotations", file, "--output", tmp_path / "imported")
     assert code == 0
@@ -121,7 +121,7 @@ def test_verdicts_of_an_unknown_annotator_make_a_run_and_its_report(instruct, tm
         (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
     ],
 )
-def test_wrong_calls_get_one_line(instruct, run, card, write_answers, judge_showings, arguments, message):
+def test_a_wrong_call_is_refused_in_one_line(instruct, run, card, write_answers, judge_showings, arguments, message):
     card("j", order_policy="one", leading_policy="single")
     for name in ("emo", "mle"):
         write_answers(name, 1)

@@ -56,7 +56,7 @@ def test_missing_verdicts_are_counted_with_their_reasons(run, card, write_answer
     assert "<b>" not in markdown
 
 
-def test_every_missing_verdict_is_counted_however_many_reasons_there_are(run, card, write_answers, judge_showings):
+def test_every_missing_verdict_is_counted_even_with_many_reasons(run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 40)
     judge_showings(*[{"verdict": "failed", "reason": f"reason {number}"} for number in range(40)])
@@ -67,7 +67,7 @@ def test_every_missing_verdict_is_counted_however_many_reasons_there_are(run, ca
     assert "\n  37 more without a verdict; report.md lists the reasons\n" in texts(run)[1]
 
 
-def test_trimmed_pairs_are_counted_and_announced(run, card, write_answers, judge_showings):
+def test_trimmed_pairs_are_counted_and_reported(run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 3)
     judge_showings({"verdict": "first", "trimmed": True}, {"verdict": "tie", "trimmed": True}, {"verdict": "second"})
@@ -76,7 +76,7 @@ def test_trimmed_pairs_are_counted_and_announced(run, card, write_answers, judge
     assert comparison.warnings == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
 
 
-def test_what_stopped_the_judging_stands_in_the_report(run, card, write_answers, judge_pairs, add_step):
+def test_the_report_says_what_stopped_the_judging(run, card, write_answers, judge_pairs, add_step):
     card("j")
     write_answers("emo", 10)
     judge_pairs([WIN] * 4)
@@ -92,7 +92,7 @@ def test_what_stopped_the_judging_stands_in_the_report(run, card, write_answers,
     assert "  note: greedy (x)" in terminal
 
 
-def test_what_was_stopped_before_its_first_verdict_is_reported(run, card, write_answers, add_step):
+def test_judging_stopped_before_its_first_verdict_is_reported(run, card, write_answers, add_step):
     card("j")
     with JudgmentStore(run.store):
         pass
@@ -107,7 +107,7 @@ def test_what_was_stopped_before_its_first_verdict_is_reported(run, card, write_
     assert terminal == "NOT JUDGED YET: j@m/x: emo against theirs (no money)\n"
 
 
-def test_money_is_told_by_judge(run, card, write_answers, judge_pairs):
+def test_costs_are_reported_by_judge(run, card, write_answers, judge_pairs):
     write_answers("emo", 2)
     for judge in ("dear", "free"):
         card(judge)
@@ -125,7 +125,7 @@ def test_money_is_told_by_judge(run, card, write_answers, judge_pairs):
     assert "\nSpent on judging: 2.00 USD (dear 1.75)\n" in terminal
 
 
-def test_single_ratings_have_means_and_no_position(run, card, write_answers, judge_showings, tmp_path):
+def test_single_ratings_have_means_and_no_position_statistics(run, card, write_answers, judge_showings, tmp_path):
     card(
         "j", protocol="single", order_policy="one", leading_policy="single",
         verdict={"regex": "([0-9]+)", "rating": {"low": 1, "high": 10}},
@@ -146,7 +146,7 @@ def test_single_ratings_have_means_and_no_position(run, card, write_answers, jud
     assert "| emo | mle | 7.00 | 5.00 | 3 |" in texts(run)[0]
 
 
-def test_a_weighted_judge_has_both_rates(run, card, write_answers, judge_showings):
+def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     for name in ("emo", "mle"):
         write_answers(name, 8)
@@ -173,7 +173,7 @@ def test_a_weighted_judge_has_both_rates(run, card, write_answers, judge_showing
     assert "Weighted judges grade their preference: the win rate is the mean grade" in markdown
 
 
-def test_a_judge_without_shades_has_no_word_on_weights_or_length(run, card, write_answers, judge_pairs):
+def test_an_unweighted_judge_has_no_text_on_weights_or_length_control(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
     judge_pairs([WIN] * 2)
@@ -193,7 +193,7 @@ def test_length_control_needs_the_answers_of_both_sides(run, card, write_answers
     assert note == "no length-controlled rate: the answers of mle are missing"
 
 
-def test_the_length_controlled_rate_of_a_difficulty_file(run, card, judge_showings, tmp_path):
+def test_a_difficulty_file_gives_a_length_controlled_rate(run, card, judge_showings, tmp_path):
     card("j", order_policy="one", leading_policy="single")
     rows = [(f"secret prompt {number}", 1.1 if number % 3 else 1.95, number % 3 + number % 5) for number in range(60)]
     for name, length in (("emo", 3), ("mle", 5)):
@@ -217,7 +217,7 @@ def test_the_length_controlled_rate_of_a_difficulty_file(run, card, judge_showin
     assert "difficulties from difficulty.csv, joined on the instruction" in found.note
 
 
-def test_another_model_under_the_same_prompt_is_another_judge(
+def test_a_different_model_with_the_same_prompt_is_a_separate_judge(
     run, card, write_answers, judge_pairs, add_step, tmp_path
 ):
     card("j", human_agreement={"pandalm": {"pairs": 999, "accuracy": 66.8}})
@@ -233,7 +233,7 @@ def test_another_model_under_the_same_prompt_is_another_judge(
     assert (run.report / "figures" / "j-org-other-model.png").is_file()
 
 
-def test_agreement_with_people_is_told_as_measured(run, card, write_answers, judge_pairs, tmp_path):
+def test_agreement_with_human_labels_is_reported_as_measured(run, card, write_answers, judge_pairs, tmp_path):
     write_atomically(tmp_path / "judges" / "j" / "prompt.txt", PROMPT)
     card("j")
     digest = load_judge_card("j").sha256()
@@ -248,7 +248,7 @@ def test_agreement_with_people_is_told_as_measured(run, card, write_answers, jud
         assert words in text
 
 
-def test_figures_that_show_the_same_are_not_drawn_again(run, card, write_answers, judge_pairs):
+def test_unchanged_figures_are_not_redrawn(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 3)
     judge_pairs([WIN] * 2)
@@ -269,9 +269,7 @@ def test_figures_that_show_the_same_are_not_drawn_again(run, card, write_answers
 
 
 @pytest.mark.parametrize("damage", ["judge.yaml", "prompt.txt"])
-def test_a_judge_whose_card_broke_since_does_not_stop_the_report(
-    run, card, write_answers, judge_pairs, tmp_path, damage
-):
+def test_an_invalid_judge_card_does_not_stop_the_report(run, card, write_answers, judge_pairs, tmp_path, damage):
     write_atomically(tmp_path / "judges" / "j" / "prompt.txt", PROMPT)
     card("j", human_agreement={"s": {"pairs": 9, "judge": "0" * 12}})
     write_answers("emo", 2)

@@ -14,7 +14,7 @@ from instruct.reporting.report import build_report, write_report
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 
 
-def test_two_systems_with_one_baseline_are_compared_on_the_prompts_of_both(run, card, write_answers, judge_pairs):
+def test_systems_with_a_common_baseline_are_compared_on_common_prompts(run, card, write_answers, judge_pairs):
     card("j")
     for name in ("emo", "mix", "mle", "other"):
         write_answers(name, 40)
@@ -36,7 +36,7 @@ def test_two_systems_with_one_baseline_are_compared_on_the_prompts_of_both(run, 
     assert found.interval == pytest.approx([100 * low, 100 * high], abs=1.5)
 
 
-def test_parts_add_up_to_the_whole_and_the_leading_policy_is_tested(run, card, write_answers, judge_showings):
+def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     for name in ("emo", "mle"):
         write_answers(name, 9)
@@ -55,7 +55,7 @@ def test_parts_add_up_to_the_whole_and_the_leading_policy_is_tested(run, card, w
     assert significance.permutation_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
 
 
-def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
+def test_lengths_cover_pairs_with_a_verdict_and_both_answers(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 12, output="a longer answer")
     write_answers("mle", 10, output="short")
@@ -71,7 +71,7 @@ def test_lengths_are_of_the_pairs_with_a_verdict_and_both_answers(run, card, wri
     assert comparison.length is None
 
 
-def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs):
+def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
     write_answers("emo", 8)
     win, loss, unread = ("first", "second"), ("second", "first"), ("unparsed", "unparsed")
     for judge, pairs in {
@@ -105,7 +105,7 @@ def test_the_panel_stands_in_every_report(run, card, write_answers, judge_pairs)
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
 
 
-def test_one_judge_is_no_panel(run, card, write_answers, judge_pairs):
+def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
     write_answers("emo", 6)
     card("j")
     judge_pairs([("first", "second")] * 6)

@@ -32,7 +32,7 @@ MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethro
 @given(st.text(max_size=80) | st.text(alphabet="\\`*_[]()<>&|~$#!{}-+.:/@wW aé1\n", max_size=80))
 @example(HOSTILE[0])
 @example(HOSTILE[3])
-def test_escaped_text_renders_as_itself(text):
+def test_escaped_text_renders_unchanged(text):
     escaped = escape_markdown(text)
     assert html.unescape(MARKDOWN.renderInline(escaped)) == one_line(text, 200)
     assert "<" not in MARKDOWN.renderInline(escaped)
@@ -57,7 +57,7 @@ def hostile_run(run, card, write_answers, judge_pairs):
     return run
 
 
-def test_hostile_names_do_nothing_in_the_report(hostile_run):
+def test_hostile_names_are_escaped_in_the_report(hostile_run):
     text = write_report(hostile_run.folder).path.read_text(encoding="utf-8")
     page = MARKDOWN.render(text)
     tags = set(re.findall(r"<[^>]*>", re.sub(r' style="[^"]*"', "", page)))
@@ -73,7 +73,7 @@ def test_hostile_names_do_nothing_in_the_report(hostile_run):
     assert "\u202e" not in text
 
 
-def test_hostile_names_do_nothing_on_the_terminal(hostile_run):
+def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
     text = render_summary(build_report(hostile_run.folder))
     assert all(character.isprintable() or character == "\n" for character in text)
     assert "[" not in text
@@ -95,7 +95,7 @@ def test_hostile_names_do_nothing_on_the_terminal(hostile_run):
          "j: mle beats emo: weighted win rate 82.0 % (95 % CI 66.3–97.7, discrete 90.0 %, n = 10)"),
     ],
 )  # fmt: skip
-def test_headline(counts, sentence):
+def test_the_headline_states_the_finding(counts, sentence):
     comparison = Comparison.model_construct(
         candidate="emo", baseline="mle", leading="strict", policies={"strict": tally_figures(counts)}
     )

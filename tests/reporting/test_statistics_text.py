@@ -10,7 +10,7 @@ from instruct.runs import write_atomically
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 
 
-def test_the_figures_stand_in_report_and_terminal(run, card, write_answers, judge_pairs):
+def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("mle", 40, output="short")
     for name in ("emo", "mix"):
@@ -50,7 +50,7 @@ def test_the_figures_stand_in_report_and_terminal(run, card, write_answers, judg
     assert all(f"| {each.low} to {each.high} | {each.n} |" in markdown for each in comparison.length.by_difference)
 
 
-def test_foreign_names_and_parts_are_shown_and_do_nothing(run, card, write_answers, judge_showings):
+def test_hostile_names_and_parts_are_shown_escaped(run, card, write_answers, judge_showings):
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 8)
     datasets = ["<b>a|b</b>", "[red]plain"]
@@ -60,7 +60,7 @@ def test_foreign_names_and_parts_are_shown_and_do_nothing(run, card, write_answe
     assert "\\[red\\]plain" in markdown
 
 
-def test_without_a_verdict_nothing_is_said(run, card, write_answers, judge_pairs):
+def test_no_statistics_are_shown_without_a_verdict(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)
     judge_pairs([("failed", "failed")] * 2)
@@ -69,7 +69,7 @@ def test_without_a_verdict_nothing_is_said(run, card, write_answers, judge_pairs
     assert "Sign test" not in render_summary(report)
 
 
-def test_a_p_value_is_never_nothing():
+def test_a_p_value_is_never_shown_as_zero():
     assert [probability(p) for p in (None, 1e-9, 0.00099, 0.001, 0.0456, 1.0)] == [
         "-", "< 0.001", "< 0.001", "0.001", "0.046", "1.000"
     ]  # fmt: skip

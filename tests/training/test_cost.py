@@ -147,7 +147,7 @@ def test_a_trained_models_folder_has_its_own_head_as_the_fixed_cost(tmp_path):
     assert not torch.equal(table, tiny_model().lm_head.weight)
 
 
-def test_a_table_from_elsewhere(tmp_path):
+def test_an_external_table_is_used_as_the_cost(tmp_path):
     """A file of any width, and another model's folder: what is trained on is the cosine of their rows."""
     table = torch.randn(VOCABULARY, 7, generator=torch.Generator().manual_seed(3))
     save_file({"table": table}, tmp_path / "table.safetensors")
@@ -195,7 +195,7 @@ def test_a_numeric_cost_takes_number_tokens_by_their_values(tmp_path):
         make_trainer(tmp_path, transport_cost="numeric")  # w0, w1, ...
 
 
-def test_under_fp16_the_division_by_the_items_comes_in_float32():
+def test_under_fp16_the_division_by_the_item_count_is_in_float32():
     """A million items: divided in fp16, every gradient would vanish. What a scaler multiplies is what comes out."""
     model, items, scale = tiny_model(), 10**6, 2.0**14
     input_ids = torch.randint(3, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(2))

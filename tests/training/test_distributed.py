@@ -126,7 +126,7 @@ def assert_the_same(found, expected, resumed: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("distributed")
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in PARITY.items() for name in names])
-def test_two_processes_train_as_one_does(one_process, two_processes, mode, name):
+def test_two_processes_train_like_one(one_process, two_processes, mode, name):
     found = torch.load(two_processes / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
 
@@ -134,7 +134,7 @@ def test_two_processes_train_as_one_does(one_process, two_processes, mode, name)
 @pytest.mark.full
 @pytest.mark.xdist_group("distributed")
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, names in ZERO_PARITY.items() for name in names])
-def test_deepspeed_trains_as_one_process_does(one_process, two_deepspeed_processes, mode, name):
+def test_deepspeed_trains_like_one_process(one_process, two_deepspeed_processes, mode, name):
     found = torch.load(two_deepspeed_processes / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
 

@@ -30,7 +30,7 @@ def test_the_models_own_forward_is_unchanged():
     assert before.loss == after.loss
 
 
-def test_mle_is_trls_own_loss_and_gradients(tmp_path):
+def test_mle_equals_trls_loss_and_gradients(tmp_path):
     theirs = captured_gradients(make_trainer(tmp_path / "trl", tiny_model(), SFTTrainer))
     ours = captured_gradients(make_trainer(tmp_path / "ours", tiny_model(), objective="mle"))
     assert_same_gradients(ours, theirs, 1e-5)
@@ -88,7 +88,7 @@ def test_emo_lowers_its_own_loss(tmp_path):
     assert history[-1]["cost"] < history[0]["cost"]
 
 
-def test_a_trl_user_changes_the_class_and_nothing_else(tmp_path):
+def test_a_trl_user_only_changes_the_class(tmp_path):
     arguments = SFTConfig(str(tmp_path), max_steps=1, report_to=[], use_cpu=True, bf16=False, save_strategy="no")
     trainer = EMOTrainer(
         model=tiny_model(), args=arguments, train_dataset=tiny_rows(), processing_class=tiny_tokenizer()
@@ -105,7 +105,7 @@ def test_lora_trains_the_adapter_alone(tmp_path):
     assert all("lora_" in name for name in gradients)
 
 
-def test_a_fixed_cost_is_the_head_as_it_was_an_adaptive_one_as_it_is(tmp_path):
+def test_a_fixed_cost_uses_the_initial_head_and_an_adaptive_cost_the_current_one(tmp_path):
     histories = {}
     for kind in ("fixed", "adaptive"):
         trainer = make_trainer(tmp_path / kind, tiny_model(), max_steps=6, learning_rate=1e-2, transport_cost=kind)

@@ -55,7 +55,7 @@ def conversations() -> Dataset:
     ],
     ids=lambda arguments: "-".join(arguments) or "as-it-comes",
 )
-def test_arguments(tmp_path, arguments):
+def test_arguments_train_like_trl(tmp_path, arguments):
     assert_like_trl(tmp_path, **arguments)
 
 
@@ -80,19 +80,19 @@ def test_bf16_autocast_over_float32_weights(tmp_path):
     assert_same_gradients({last: rounded[last]}, {last: exact[last]}, 2e-2)
 
 
-def test_a_compiled_model(tmp_path):
+def test_a_compiled_model_has_the_gradients_of_an_eager_one(tmp_path):
     eager = captured_gradients(make_trainer(tmp_path / "eager"))
     compiled = make_trainer(tmp_path / "compiled", torch_compile=True, torch_compile_backend="aot_eager")
     assert_same_gradients(captured_gradients(compiled), eager, 1e-5)
 
 
 @pytest.mark.parametrize("arguments", [{"gradient_checkpointing": True}, {"padding_free": True, "max_length": None}])
-def test_emo_itself_is_unchanged_by_what_saves_memory(tmp_path, arguments):
+def test_memory_saving_options_do_not_change_emo(tmp_path, arguments):
     plain = captured_gradients(make_trainer(tmp_path / "plain"))
     assert_same_gradients(captured_gradients(make_trainer(tmp_path / "saving", **arguments)), plain, 1e-5)
 
 
-def test_saved_tensors_that_are_moved_away_and_back(tmp_path):
+def test_saved_tensors_may_be_moved_away_and_back(tmp_path):
     """What activation offloading does on a GPU: all that backward needs leaves the device in between."""
     plain = captured_gradients(make_trainer(tmp_path / "plain"))
     moved = make_trainer(tmp_path / "moved")
@@ -106,7 +106,7 @@ def test_saved_tensors_that_are_moved_away_and_back(tmp_path):
     assert_same_gradients(captured_gradients(moved), plain, 1e-6)
 
 
-def test_arguments_by_position_as_sfttrainer_takes_them(tmp_path):
+def test_positional_arguments_work_as_in_sfttrainer(tmp_path):
     from trl import SFTConfig
 
     from instruct import EMOTrainer

@@ -71,12 +71,12 @@ def lora(**arguments: Any) -> LoraConfig:
     ],
     ids=["lora", "dora", "head", "head-embedding", "tied-embedding", "lora-embedding", "prompt", "prefix"],
 )
-def test_adapters(tmp_path, tied, peft_config):
+def test_adapters_train_like_trl(tmp_path, tied, peft_config):
     assert_like_trl(tmp_path, lambda: tiny_model(tied=tied), peft_config=peft_config)
 
 
 @pytest.mark.parametrize("peft_config", [lora(), lora(use_dora=True), lora(modules_to_save=["lm_head"])])
-def test_qlora(tmp_path, peft_config):
+def test_qlora_trains_like_trl(tmp_path, peft_config):
     """4-bit layers under an unquantised head; bitsandbytes, of the GPU requirements, has CPU code too."""
     pytest.importorskip("bitsandbytes")
     from transformers import BitsAndBytesConfig, LlamaConfig
@@ -101,7 +101,7 @@ def test_qlora(tmp_path, peft_config):
         make_trainer(tmp_path / "head", make(llm_int8_skip_modules=["none"]), peft_config=lora())
 
 
-def test_a_vision_language_model(tmp_path):
+def test_a_vision_language_model_trains_like_trl(tmp_path):
     import numpy
     from PIL import Image
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor

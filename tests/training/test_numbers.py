@@ -37,7 +37,7 @@ def plain_means(trainer, rows: Dataset) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])
-def test_evaluation_is_one_mean_over_all_tokens_whatever_the_batches(tmp_path, batch):
+def test_evaluation_is_a_mean_over_all_tokens_whatever_the_batches(tmp_path, batch):
     trainer = make_trainer(tmp_path, objective="mle", per_device_eval_batch_size=batch)
     metrics = trainer.evaluate(uneven_rows())
     expected = plain_means(trainer, uneven_rows())
@@ -70,7 +70,7 @@ def test_several_evaluation_sets_keep_their_names(tmp_path):
     assert "eval_ce" not in metrics
 
 
-def test_an_evaluation_in_the_middle_leaves_the_training_log_as_it_was(tmp_path):
+def test_evaluation_during_training_does_not_change_the_training_log(tmp_path):
     arguments = {"max_steps": 6, "logging_steps": 3, "learning_rate": 1e-2, "per_device_train_batch_size": 2}
     alone = make_trainer(tmp_path / "alone", **arguments)
     alone.train()
@@ -83,7 +83,7 @@ def test_an_evaluation_in_the_middle_leaves_the_training_log_as_it_was(tmp_path)
     assert evaluations[-1]["eval_ce"] == pytest.approx(plain_means(both, uneven_rows())["ce"], rel=1e-5)
 
 
-def test_an_evaluations_loss_has_the_routers_share(tmp_path):
+def test_evaluation_loss_includes_the_router_loss(tmp_path):
     from tiny import SIZES
 
     torch.manual_seed(0)
@@ -93,7 +93,7 @@ def test_an_evaluations_loss_has_the_routers_share(tmp_path):
     assert metrics["eval_aux_loss"] > 0
 
 
-def test_goldfish_leaves_tokens_out_of_training_and_none_out_of_evaluation(tmp_path):
+def test_goldfish_drops_tokens_in_training_but_not_in_evaluation(tmp_path):
     """The tokens that are left are counted, whether rows are padded or packed."""
     rows = Dataset.from_list([{**row, "completion": row["completion"] * 8} for row in tiny_rows()])
     arguments = {"rows": rows, "objective": "goldfish", "goldfish_k": 2, "goldfish_context": 3, "max_length": 512}
@@ -117,7 +117,7 @@ def test_goldfish_leaves_tokens_out_of_training_and_none_out_of_evaluation(tmp_p
     assert padded.evaluate(rows)["eval_ce"] == pytest.approx(whole.evaluate(rows)["eval_ce"], rel=1e-5)
 
 
-def test_error_norm_truncation_reports_what_it_leaves_out(tmp_path):
+def test_error_norm_truncation_reports_the_dropped_tokens(tmp_path):
     trainer = make_trainer(tmp_path, objective="ent", ent_threshold=1.1)
     trainer.train()
     entry = trainer.state.log_history[0]
@@ -183,7 +183,7 @@ def test_a_packed_row_is_named_with_its_document(tmp_path):
         trainer.train()
 
 
-def test_the_statistic_that_went_wrong_first_is_named(tmp_path):
+def test_the_first_non_finite_statistic_is_named(tmp_path):
     """Finite states and a head that is not: cross-entropy is the first. A cost that is not: the cost."""
     trainer = make_trainer(tmp_path / "head", tiny_model(tied=False))
     trainer.add_callback(_Spoil(0, lambda model: model.lm_head.weight.fill_(float("inf"))))
@@ -197,7 +197,7 @@ def test_the_statistic_that_went_wrong_first_is_named(tmp_path):
         trainer.train()
 
 
-def test_an_evaluation_that_is_not_finite_stops_too(tmp_path):
+def test_a_non_finite_evaluation_stops_too(tmp_path):
     trainer = make_trainer(tmp_path, tiny_model(tied=False))
     with torch.no_grad():
         trainer.model.lm_head.weight[7] = float("nan")
@@ -205,7 +205,7 @@ def test_an_evaluation_that_is_not_finite_stops_too(tmp_path):
         trainer.evaluate(tiny_rows())
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(tmp_path):
+def test_a_non_finite_gradient_stops_before_the_weights_change(tmp_path):
     model = tiny_model()
     model.model.norm.weight.register_hook(lambda grad: grad * float("nan"))
     trainer = make_trainer(tmp_path, model, learning_rate=1e-2)
@@ -216,7 +216,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(tmp_path)
     )
 
 
-def test_a_batch_without_a_response_token_is_a_loss_of_zero(tmp_path):
+def test_a_batch_without_response_tokens_has_a_loss_of_zero(tmp_path):
     rows = Dataset.from_list([{"input_ids": [5, 6, 7], "labels": [-100, -100, -100]}] * 2)
     trainer = make_trainer(
         tmp_path, rows=rows, learning_rate=1e-2, max_steps=1, dataset_kwargs={"skip_prepare_dataset": True}

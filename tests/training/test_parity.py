@@ -146,7 +146,7 @@ def test_gradients_to_states_and_head_equal_the_reference(architecture, dtype, h
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_mle_is_the_models_own_loss(architecture):
+def test_mle_equals_the_models_own_loss(architecture):
     """The models' own code says what stands between head and softmax."""
     model, _, labels = model_states_labels(architecture, torch.float32)
     input_ids, _ = batch()
@@ -185,7 +185,7 @@ def test_every_parameters_gradient_equals_the_references(architecture, tied, obj
     assert relative_error(*(torch.cat([grad.flatten() for grad in grads]) for grads in (found, wanted))) <= 1e-5
 
 
-def test_dft_is_trls_own(tmp_path):
+def test_dft_equals_trls(tmp_path):
     """TRL's loss_type="dft", loss and gradients, through its trainer."""
     input_ids, labels = batch()
     rows = Dataset.from_list(

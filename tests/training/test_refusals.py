@@ -27,18 +27,18 @@ from instruct.training.head import output_head
     ],
     ids=["label-smoothing", "loss-type", "liger"],
 )
-def test_an_argument_that_would_replace_the_objective(tmp_path, arguments, message):
+def test_an_argument_that_would_replace_the_objective_is_refused(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         make_trainer(tmp_path, **arguments)
 
 
 @pytest.mark.filterwarnings("ignore:.compute_loss_func. is deprecated:FutureWarning")  # TRL says so before
-def test_a_custom_loss_function(tmp_path):
+def test_a_custom_loss_function_is_refused(tmp_path):
     with pytest.raises(ValueError, match="compute_loss_func would replace the objective; drop it"):
         make_trainer(tmp_path, compute_loss_func=lambda outputs, labels, num_items_in_batch: outputs.logits.sum())
 
 
-def test_activation_offloading_without_a_gpu(tmp_path):
+def test_activation_offloading_without_a_gpu_is_refused(tmp_path):
     if torch.accelerator.current_accelerator() is not None:
         pytest.skip("this machine has a GPU")
     with pytest.raises(ValueError, match=r"activation_offloading .* set it to False"):
@@ -53,12 +53,12 @@ def test_activation_offloading_without_a_gpu(tmp_path):
         ({"tp_size": 2}, "tensor parallelism .* set tp_size to 1"),
     ],
 )
-def test_a_parallelism_that_splits_rows_or_the_head(tmp_path, sizes, message):
+def test_parallelism_that_splits_rows_or_the_head_is_refused(tmp_path, sizes, message):
     with pytest.raises(ValueError, match=message):
         make_trainer(tmp_path, parallelism_config=ParallelismConfig(**sizes))
 
 
-def test_data_parallelism_passes():
+def test_data_parallelism_is_accepted():
     check_parallelism(None)
     check_parallelism(ParallelismConfig(dp_replicate_size=2, dp_shard_size=2))
 
@@ -73,12 +73,12 @@ def test_data_parallelism_passes():
     ],
     ids=["lora", "target-parameters", "ensure-weight-tying", "ia3"],
 )
-def test_an_adapter_on_the_head(tmp_path, tied, peft_config):
+def test_an_adapter_on_the_head_is_refused(tmp_path, tied, peft_config):
     with pytest.raises(ValueError, match=r"adapter.* lm_head.* never be trained.*ensure_weight_tying.*modules_to_save"):
         make_trainer(tmp_path, tiny_model(tied=tied), peft_config=peft_config)
 
 
-def test_an_adapter_injected_by_transformers_itself(tmp_path):
+def test_an_adapter_injected_by_transformers_itself_is_refused(tmp_path):
     """Such a model is not a PeftModel, and TRL would train without the adapter."""
     model = tiny_model(tied=False)
     model.add_adapter(LoraConfig(r=2, target_modules=["lm_head"]))
@@ -86,18 +86,18 @@ def test_an_adapter_injected_by_transformers_itself(tmp_path):
         make_trainer(tmp_path, model)
 
 
-def test_a_model_without_a_head():
+def test_a_model_without_a_head_is_refused():
     with pytest.raises(InputError, match=r"has no lm_head .*AutoModelForCausalLM"):
         output_head(LlamaModel(CONFIGS["llama"](True)))
 
 
-def test_an_encoder_decoder():
+def test_an_encoder_decoder_is_refused():
     config = T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=16)
     with pytest.raises(InputError, match="encoder-decoder; name a causal language model"):
         output_head(T5ForConditionalGeneration(config))
 
 
-def test_a_quantized_head():
+def test_a_quantized_head_is_refused():
     """bitsandbytes keeps integers under `weight`; by default it does not quantize the head."""
     model = tiny_model(tied=False)
     model.lm_head.weight = torch.nn.Parameter(torch.zeros(64, 32, dtype=torch.int8), requires_grad=False)
@@ -116,6 +116,6 @@ def test_a_quantized_head():
         ({"transport_cost": "adaptativ"}, "'adaptativ': no such file or folder; use fixed, adaptive, numeric"),
     ],
 )
-def test_an_invalid_value_in_the_config(tmp_path, arguments, message):
+def test_an_invalid_value_in_the_config_is_refused(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         EMOConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False, **arguments)

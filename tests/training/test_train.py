@@ -56,7 +56,7 @@ def rows(tmp_path) -> str:
     return write_rows(tmp_path / "rows.jsonl")
 
 
-def test_an_adapter_a_card_and_logs_come_out(tmp_path, tiny_model_folder, rows):
+def test_training_writes_an_adapter_a_card_and_logs(tmp_path, tiny_model_folder, rows):
     run = train(tmp_path / "run", tiny_config(tiny_model_folder, rows))
     adapter = run.adapters / "emo"
     assert {"adapter_model.safetensors", "adapter_config.json", "README.md", "training_log.json"} <= {
@@ -133,7 +133,7 @@ def test_a_systems_defaults_are_those_of_the_trainer():
     assert ours == {name: trainers[name] for name in ours}
 
 
-def test_a_loss_that_is_not_finite_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
+def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
     from instruct.errors import run_guarded
 
     config = tiny_config(tiny_model_folder, rows, lora=None)
@@ -146,7 +146,7 @@ def test_a_loss_that_is_not_finite_ends_the_command_with_one_line(tmp_path, tiny
     assert not (tmp_path / "run" / "adapters" / "emo").exists()
 
 
-def test_what_the_trainer_refuses_is_a_wrong_call(tmp_path, tiny_model_folder, rows):
+def test_a_refusal_of_the_trainer_is_a_wrong_call(tmp_path, tiny_model_folder, rows):
     with pytest.raises(InputError, match="an adapter on lm_head would never be trained"):
         train(tmp_path / "a", tiny_config(tiny_model_folder, rows, lora={"r": 2, "target_modules": ["lm_head"]}))
     systems = {"emo": {"objective": "emo", "transport_cost": "nowhere.safetensors"}}
@@ -156,7 +156,7 @@ def test_what_the_trainer_refuses_is_a_wrong_call(tmp_path, tiny_model_folder, r
         tiny_config(tiny_model_folder, rows, train={"transport_cost": "fixed"})
 
 
-def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder, rows):
+def test_a_merged_model_answers_like_its_adapter(tmp_path, tiny_model_folder, rows):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -175,7 +175,7 @@ def test_a_merged_model_answers_as_its_adapter_does(tmp_path, tiny_model_folder,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [["--lora.r", "4", "--lora.dropout", "0.1"], ["--lora", "null"]], ids=["lora", "full"])
-def test_a_killed_training_ends_as_an_undisturbed_one(
+def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
 ):
     """SIGKILL as soon as the first checkpoint is there, then the same command again; also with a head that trains."""
