@@ -1,4 +1,4 @@
-"""Several judges of one comparison: their agreement against scikit-learn, and what most of them say."""
+"""Several judges of one comparison: their agreement against scikit-learn, and majority votes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Data set repositories with one commit, which is also `main`; `gated` ones refuse everybody."""
+    """Data set repositories with one commit, which is also `main`; `gated` ones refuse every request."""
 
     server: LocalHub
 

@@ -1,4 +1,4 @@
-"""The cards of the installation, the two sets that this project wrote, and cards that are wrong."""
+"""The installed cards, the two sets written for this project, and invalid cards."""
 
 from __future__ import annotations
 

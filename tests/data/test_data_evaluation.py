@@ -1,4 +1,4 @@
-"""Evaluation sets and answers: AlpacaEval's own files, ours, and files that are wrong."""
+"""Evaluation sets and answers: AlpacaEval's files, ours, and invalid files."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def jsonl(rows: list[dict[str, Any]]) -> bytes:
 
 
 def load(hub: Any, folder: Path, card: str, **variables: str) -> Any:
-    """What comes of loading a card with this text, in a process of its own."""
+    """The result of loading a card with this text, in a process of its own."""
     path = folder / "card.yaml"
     path.write_text(f"name: mine\nlicence: none\n{card}", encoding="utf-8")
     return json.loads(hub.run(LOAD.format(card=str(path)), **variables).splitlines()[-1])

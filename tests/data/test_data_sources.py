@@ -1,4 +1,4 @@
-"""Files of every type, and every way in which one cannot be read."""
+"""Files of every type, and every kind of unreadable file."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def responses(tokenizer: Any, row: Any) -> str:
     return text_of(tokenizer, [i for i, on in zip(encoded.input_ids, encoded.completion_mask, strict=True) if on])
 
 
-# Any text that a data set may hold, without what a tokenizer reads as a token of its own.
+# Any text, except characters that the tokenizer treats as special tokens.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40).filter(lambda text: "<|" not in text)
 ANSWER = TEXT.filter(lambda text: text.strip())
 
@@ -141,7 +141,7 @@ def test_a_plain_prompt_gets_the_start_token_but_no_end_token() -> None:
     assert text_of(ends, prompt_token_ids(ends, "hi")) == "<s>hi"
     assert responses(ends, PLAIN) == "hello there</s>"
     assert text_of(ends, encode_row(ends, PLAIN, None).input_ids) == "<s>Say hellohello there</s>"
-    # One token for both, as OPT has it: the beginning stays, and so does the prompt's last token.
+    # One token serves as both, as in OPT: the start token stays, and so does the prompt's last token.
     same = small_tokenizer(before="</s>")
     assert text_of(same, prompt_token_ids(same, "hi")) == "</s>hi"
     assert text_of(same, prompt_token_ids(same, "")) == "</s>"
@@ -229,7 +229,7 @@ def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) ->
 def test_a_tokenizer_without_an_end_token_is_refused() -> None:
     with pytest.raises(InputError, match="the tokenizer has no end token, so the model could not learn to stop"):
         encode_row(small_tokenizer(eos=None), PLAIN, None)
-    # A chat template brings its own.
+    # A chat template adds its own.
     assert responses(small_tokenizer(eos=None), HELLO) == "hello there<|im_end|>"
 
 

@@ -50,7 +50,7 @@ def verdict(prompt: str) -> str:
 
 
 def reply_text(prompt: str, decided: str) -> str:
-    """The verdict in the words of the judge that the prompt is for."""
+    """A verdict in the format of the judge whose prompt this is."""
     if "final decision is" in prompt:
         return f"Both are answers.\nSo, the final decision is {'Tie' if decided == 'Tie' else f'Response {decided}'}"
     if "'rank'" in prompt or '"rank"' in prompt:
@@ -63,7 +63,7 @@ def reply_text(prompt: str, decided: str) -> str:
 
 
 def tool_call(body: dict[str, Any]) -> dict[str, Any]:
-    """The call of the function that the request names; AlpacaEval's take a ranking."""
+    """A call of the function that the request names; AlpacaEval's functions take a ranking."""
     prompt = prompt_of(body)
     names = ("m", "M") if '"model": "m"' in prompt else ("model_1", "model_2")
     ranking = [{"model": name, "rank": rank} for name, rank in zip(names, RANKS[verdict(prompt)], strict=True)]
@@ -73,7 +73,7 @@ def tool_call(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def logprobs(prompt: str, chat: bool, nan: bool) -> dict[str, Any]:
-    """Of the first token, for the labels that judges have: a function of the prompt."""
+    """Log-probabilities of the judges' labels as first token, a function of the prompt."""
     digest = hashlib.sha256(prompt.encode(errors="replace")).digest()
     lean = (digest[0] - 127.5) / 64
     top: dict[str, float] = {}
@@ -153,7 +153,7 @@ class Judge:
         return found[self.times[prompt] - 1] if self.times[prompt] <= len(found) else "ok"
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A judge that was killed hangs up in the middle of a reply.
+        # A killed judge disconnects in the middle of a reply.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while await self.request(reader, writer):
                 pass
@@ -192,7 +192,7 @@ class Judge:
         if fault in BODIES:
             data = BODIES[fault]
         elif fault in CODES or fault[:3].isdigit():
-            # Servers do repeat what they were sent: neither a key nor a prompt may come out of an error.
+            # Servers do echo requests: no error may reveal a key or a prompt.
             message = f"no: {key} {prompt_of(body)[:100]}"
             status, code, text = CODES.get(fault, (int(fault[:3]) if fault[:3].isdigit() else 0, None, ""))
             data = json.dumps({"error": {"message": f"{text} {message}", "type": "error", "code": code}})

@@ -1,4 +1,4 @@
-"""The judge behind a server, against every fault of one: what becomes of the request, and how often it is sent."""
+"""A judge on a server with every fault: the outcome of each request, and how often it is sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from instruct.judging.cards import load_judge_card
 
 KEY = "sk-secret-key"
 
-# What is wrong with a reply for ever: the reason that is kept, and how often it was asked for.
+# Permanent faults: the recorded reason, and how often the request is sent.
 FAILS = {
     "400": ("HTTP 400", 1),
     "422": ("HTTP 422", 1),
@@ -59,7 +59,7 @@ def _a_key(monkeypatch):
 
 @pytest.fixture(scope="module")
 def server(shared_fake_server):
-    """A server with every fault, each at its own prompt: `<fault>` for ever, `<fault once>` the first time."""
+    """A server with every fault, each at its own prompt: `<fault>` every time, `<fault once>` only the first time."""
     faults: dict[str, str | list[str]] = {f"<{fault}>": fault for fault in (*FAILS, "refusal", "blank", "truncated")}
     faults |= {f"<{fault} once>": [fault] for fault in PASSES}
     faults |= {f"<{fault}>": fault for fault in ("unicode", "nan", "no_logprobs", "long_thought")}
@@ -74,7 +74,7 @@ def judge_at(url: str, card: str = "pandalm", **arguments) -> ServerEngine:
 
 
 def ask(engine: ServerEngine, prompts: list, usd: float = 0.0) -> dict:
-    """The replies by place; every request has one and only one."""
+    """The replies by position; every request has exactly one."""
     requests = [Request(str(index), prompt, usd) for index, prompt in enumerate(prompts)]
     found = [pair for portion in engine.complete(iter(requests)) for pair in portion]
     assert Counter(request.key for request, _ in found) == Counter(request.key for request in requests)
@@ -119,14 +119,14 @@ def test_a_temporary_fault_is_retried_and_nothing_is_lost(server):
     ("prompt", "least", "most"), [("<seconds>", 0.6, 1.5), ("<date>", 0.9, 3.5), ("<soon>", 0, 0.6)]
 )
 def test_retry_after_is_honored(server, prompt, least, most):
-    """Seconds; an HTTP date, which has whole seconds; what is neither is waited out as if it was not there."""
+    """Seconds, or an HTTP date, which has whole seconds; anything else is ignored."""
     url, requests = server
     engine = judge_at(url)
     assert isinstance(ask(engine, [prompt])[0], Completion)
     engine.close()
     first, second = (each["time"] for each in sent(requests, prompt))
     assert least <= second - first
-    assert second - first <= most + 1.0  # a busy machine
+    assert second - first <= most + 1.0  # allows for a busy machine
 
 
 def test_retry_after_is_capped(server, monkeypatch):
@@ -267,7 +267,7 @@ def test_closing_early_cancels_requests_and_leaks_nothing(fake_server, caplog):
     replies = engine.complete(Request(str(index), "quick" if index == 0 else "slow") for index in range(100))
     assert [request.key for request, _ in next(replies)] == ["0"]
     replies.close()
-    assert isinstance(ask(engine, ["again"])[0], Completion)  # the same judge goes on
+    assert isinstance(ask(engine, ["again"])[0], Completion)  # the same engine still works
     engine.close()
     assert time.monotonic() - started < 20
     assert threading.active_count() < 20
@@ -319,7 +319,7 @@ def test_a_text_judge_reads_unusual_replies(server):
     assert (blank.text, blank.finish_reason) == ("", "stop")
     assert cut.finish_reason == "length"
     assert odd.text.endswith(" \ufffd \x00 \u202eright to left \U0001f600")
-    assert (thought.text, thought.finish_reason) == ("", "length")  # asked once: it would think as long again
+    assert (thought.text, thought.finish_reason) == ("", "length")  # asked once: it would think just as long again
     assert blank.model == load_judge_card("pandalm").model
     assert blank.prompt_tokens == 2
 
@@ -340,7 +340,7 @@ def test_a_refusal_is_not_retried(server):
 )
 @pytest.mark.parametrize("form", ["text", "chat"])
 def test_any_text_is_sent_unchanged(fake_server, answer, form):
-    """To the letter, but for a lone surrogate, which no UTF-8 can hold: it is shown as U+FFFD."""
+    """Except for a lone surrogate, which UTF-8 cannot encode: it is sent as U+FFFD."""
     url, requests = fake_server()
     engine = judge_at(url, "pandalm" if form == "text" else "alpaca_eval_gpt4")
     (reply,) = ask(engine, [answer if form == "text" else [{"role": "user", "content": answer}]]).values()
@@ -353,7 +353,7 @@ def test_any_text_is_sent_unchanged(fake_server, answer, form):
 
 
 def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
-    """NaN is missing, never a number; a server that gives none is refused at once, unless it gave some before."""
+    """NaN counts as missing; a server that never sent log-probabilities is refused at once."""
     url, _ = server
     engine = judge_at(url, "smollm2_demo")
     (number,) = ask(engine, ["well"]).values()
@@ -392,7 +392,7 @@ def test_the_cost_of_unusable_replies_is_recorded(server):
     engine = judge_at(url)
     once, failed, unsent = ask(engine, ["<null twice>", "<null> in vain", "<400>"], usd=0.25).values()
     engine.close()
-    assert once.prompt_tokens == 3 * 4  # of three replies: the store's price is what was paid
+    assert once.prompt_tokens == 3 * 4  # of three replies: the store records what was charged
     assert failed.usd == pytest.approx(PAID_ATTEMPTS * 0.25)
     assert unsent.usd == 0.0
 

@@ -1,4 +1,4 @@
-"""A judge in transformers: held to direct calls of the model, on a tiny one; weights that are a pickle."""
+"""A judge in transformers, compared with direct calls of a tiny model; pickled weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def wide_model(tiny_model_folder, tmp_path_factory) -> Path:
-    """The tiny model with weights so large that beams and greedy decoding part."""
+    """The tiny model with weights so large that beam search and greedy decoding differ."""
     folder = tmp_path_factory.mktemp("wide") / "model"
     model = AutoModelForCausalLM.from_pretrained(tiny_model_folder)
     torch.manual_seed(3)
@@ -127,7 +127,7 @@ def test_keys_depend_on_the_engine_and_greedy_decoding_is_noted(wide_model, make
     card = make_card("pandalm", wide_model)
     beams, greedy = TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))
     assert beams.identity != greedy.identity
-    assert beams.identity["model"] == greedy.identity["model"] != str(wide_model)  # what is in the folder
+    assert beams.identity["model"] == greedy.identity["model"] != str(wide_model)  # a hash of the folder's content
     assert beams.notes == []
     assert greedy.notes == ["decoded greedily with the repetition penalty; its authors use 4 beams, which vLLM has not"]
     assert VLLMEngine(engine_options(make_card("autoj", wide_model))).notes == []

@@ -96,7 +96,7 @@ def test_samples_depend_only_on_their_seeds(tiny_model: Path) -> None:
     torch.manual_seed(99)
     state = torch.get_rng_state()
     assert complete(engine, tiny_model, None, first=3) == second
-    assert torch.equal(torch.get_rng_state(), state)  # the caller's own randomness is not touched
+    assert torch.equal(torch.get_rng_state(), state)  # the caller's random state is unchanged
     engine.close()
 
 

@@ -45,7 +45,7 @@ def _one_thread(monkeypatch):
 
 @pytest.fixture
 def writing_card() -> JudgeCard:
-    """A judge that writes, held to a JSON schema."""
+    """A judge that writes replies that follow a JSON schema."""
     card = load_judge_card("smollm2_demo")
     verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}
     update = {"decoding": card.decoding.model_copy(update={"max_tokens": 24}), "response_schema": SCHEMA}
@@ -68,7 +68,7 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
     with Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine:
         assert engine.batch == 64
         (portion,) = engine.complete(iter(requests[-2:]))
-        assert engine._client is None  # vLLM is started for what fits alone
+        assert engine._client is None  # vLLM is started only for prompts that fit
         assert [reply.reason.partition(":")[0] for _, reply in portion] == ["too long"] * 2
         (portion,) = engine.complete(iter(requests))
     assert [request for request, _ in portion] == requests
@@ -119,14 +119,16 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
     try:
         assert engine.batch is None
         assert engine.tokens(prompts[7]) > 512
-        first = next(engine.complete(iter(asked[:4])))  # not heard to its end: the rest is told apart from what follows
+        first = next(
+            engine.complete(iter(asked[:4]))
+        )  # closed early: its remaining replies must not mix with the next ones
         assert 1 <= len(first) <= slots
         replies: dict[Request, object] = {}
         portions = 0
         for portion in engine.complete(requests()):
             portions += 1
             replies.update(portion)
-            assert len(taken) - len(replies) <= slots + waiting  # taken as there is room for them
+            assert len(taken) - len(replies) <= slots + waiting  # taken only when there is room
         assert portions >= 13 / slots
         # Last, since vLLM ends with it: a schema that cannot be followed.
         unusable = {"type": "object", "properties": {"a": {"$ref": "#/x"}}}
@@ -145,7 +147,7 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
 
 
 def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, monkeypatch, capsys):
-    """What vLLM is given of a judge whose weights are a pickle."""
+    """What vLLM loads if a judge's weights are a pickle."""
     from safetensors.torch import load_file
 
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
@@ -159,7 +161,7 @@ def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_fold
     assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
     assert safetensors_folder(str(pickled_model_folder), None, identity) == folder
     assert capsys.readouterr().err == ""
-    # Other weights in the same place are another model.
+    # Different weights in the same folder are a different model.
     state = {name: tensor + 1 for name, tensor in original.items()}
     torch.save(state, pickled_model_folder / "pytorch_model.bin")
     assert VLLMEngine(engine_options(card)).identity["model"] != identity

@@ -1,4 +1,4 @@
-"""What a folder of weights is, and whether its hash sees a change."""
+"""What a folder of weights contains, and whether its hash detects a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of generation share."""
+"""Fixtures and helpers for the generation tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a tiny model by transformers: what is written, what is asked again, and what a kill leaves."""
+"""Answers of a tiny model by transformers: files written, answers generated again, and recovery after a kill."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_change_that_affects_answers_starts_from_scratch(
 
 def test_a_full_model_can_be_a_system(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
     tuned = make_model(tmp_path / "tuned", seed=5)
-    for path in tuned.glob("*token*"):  # its base's tokenizer serves
+    for path in tuned.glob("*token*"):  # the tokenizer of its base is used
         path.unlink()
     (tuned / "chat_template.jinja").unlink(missing_ok=True)
     stats = generate_answers(
@@ -176,7 +176,7 @@ def test_answers_are_cut_at_the_context_length_and_too_long_prompts_are_named(ti
     prompts.append(EvalPrompt("y" * 600, "longer"))
     with pytest.raises(InputError, match=r"^longer: prompt 4 \('yyy.*\) has \d+ tokens, 512 hold prompt and answer"):
         generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
-    assert len(outputs(tmp_path, "base")) == 3  # a call that fails takes nothing away
+    assert len(outputs(tmp_path, "base")) == 3  # a failed call removes nothing
 
 
 def test_a_wrong_call_is_refused_in_one_line(tiny_model: Path, make_model: Callable[..., Path], tmp_path: Path) -> None:
@@ -240,6 +240,6 @@ def test_a_killed_call_resumes_to_the_same_bytes(
     assert 2 <= kept.count(b"\n") - 1 < 14
     assert not (out / "base.json").exists()
     generate_answers(ModelOptions(name=str(tiny_model)), systems, prompts, "chat", config, out)
-    assert path.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])  # not asked again
+    assert path.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])  # not generated again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

@@ -55,7 +55,7 @@ def test_a_4bit_model_without_a_gpu_is_refused_in_one_line(
 
 
 def test_the_fingerprint_of_earlier_journals_is_unchanged() -> None:
-    """Settings that there was no choice of before are part of it only when they are set."""
+    """Newer settings are part of it only if they are set."""
 
     def fingerprint(model: ModelOptions | None = None, **config: object) -> str:
         return _fingerprint(["model", ""], model or ModelOptions(), PROMPTS, "chat", GenerationConfig(**config))

@@ -1,4 +1,4 @@
-"""The journal: any torn end is ignored, and what follows it gives the bytes of a run that was never stopped."""
+"""The journal: a torn end is ignored, and a resumed run writes the bytes of an uninterrupted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt that a model answers is, token for token, the one that it was trained on."""
+"""Generation prompts equal training prompts token for token."""
 
 from __future__ import annotations
 

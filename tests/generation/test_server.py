@@ -1,4 +1,4 @@
-"""Answers from an OpenAI-compatible server: what it is asked, and that a stopped call resumes."""
+"""Answers from an OpenAI-compatible server: the requests, and how a stopped call resumes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tm
     asked = len(requests())
     assert asked == 4 + 2  # a fault that passes is retried
 
-    # The server is another process by then, but at the same address: the fake one cannot be, so the journal is edited.
+    # A restarted server keeps its address, but the fake one cannot, so the journal is edited.
     healthy, healthy_requests = fake_server()
     journal = kept.replace(url.encode(), healthy.encode())
     reference = tmp_path / "reference"

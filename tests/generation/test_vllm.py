@@ -1,4 +1,4 @@
-"""Real vLLM with the real SmolLM2-135M and an adapter: one start for both, and what a kill leaves is taken up."""
+"""Real vLLM with the real SmolLM2-135M and an adapter: one start for both, and resuming after a kill."""
 
 from __future__ import annotations
 

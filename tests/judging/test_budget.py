@@ -15,7 +15,7 @@ from instruct.judging.money import Price
 from instruct.runs import RunDirectory
 
 PAIRS = 24
-PRICE = Price(1000, 2000)  # a tenth of a cent a prompt token: twenty-four requests cost some ten dollars
+PRICE = Price(1000, 2000)  # 0.001 USD per prompt token: 24 requests cost about 10 USD
 CALL = ["judge", "runs/one", "--judge", "alpaca_eval_gpt4", "--candidate", "ours", "--baseline", "theirs"]
 
 

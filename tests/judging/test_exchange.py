@@ -89,7 +89,7 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     assert round(discrete.win_rate, 6) == 2.298137
     assert sum(judgment.reason == "identical outputs" for judgment in judgments) == 3
 
-    # And out again: the package's own metrics read the same figures, and the replies are as they came.
+    # Exported again, the package's own metrics give the same figures, and the replies are unchanged.
     sides = (
         Answers("alpaca-7b", found.answers["alpaca-7b"]),
         Answers("gpt4_1106_preview", found.answers[found.comparison.baseline]),
@@ -287,7 +287,7 @@ def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
         text = f"Question {number}?"
         store.add_judgments(
             Judgment("j", "ours", "theirs", number, text, "d", position, "", verdict)
-            for position, verdict in (("first", "first"), ("second", "first"))  # it always prefers the first place
+            for position, verdict in (("first", "first"), ("second", "first"))  # it always prefers the first position
         )
     exported = annotation_rows(store, "j", Answers("ours", []), Answers("theirs", []))
     assert {row["instruction"]: row["preference"] for row in exported} == {

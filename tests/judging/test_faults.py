@@ -25,7 +25,7 @@ from instruct.runs import RunDirectory, write_atomically
 
 KEY = "sk-secret-key"
 
-# What goes wrong for ever, and why the verdict is missing then.
+# Permanent faults, and the reason that they give.
 FAILED = {
     "400": "HTTP 400",
     "429": "HTTP 429",
@@ -42,7 +42,7 @@ FAILED = {
     "null": "malformed reply: no text",
 }
 UNPARSED = ("blank", "truncated", "two", "long_thought")
-# What goes wrong once or twice, and then no more.
+# Faults that occur once or twice and then stop.
 HEALED = {"429 retry-after 0.1": 1, "429": 2, "500": 2, "reset": 2, "html": 1, "empty": 1, "null": 2}
 FINE = ("well", "unicode", "no_usage")
 
@@ -94,9 +94,9 @@ def test_every_fault_at_once(tmp_path, fake_server):
     assert counts.verdicts["unparsed"] == 2 * len(UNPARSED)
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         kept = store.completions(each.key for each in judgments)
-    assert len(kept) == 2 * (len(faults) - len(FAILED))  # what was answered, readable or not
+    assert len(kept) == 2 * (len(faults) - len(FAILED))  # everything answered, readable or not
 
-    # Nothing that was answered is asked again, and what failed only when that is wanted.
+    # Nothing answered is asked again; failures are retried only on request.
     before = len(requests())
     again, same = judge(tmp_path / "s.sqlite", url, ours, theirs)
     assert (again.asked, len(requests())) == (0, before)

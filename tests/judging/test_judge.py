@@ -72,7 +72,7 @@ def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
     assert counts.verdicts["failed"] == 4
     assert outcomes(judgments, "strict")["Question 3?"] == "failed"
 
-    # The server is well again. It has another port: the endpoint is part of a completion's key, so name the same.
+    # The server has recovered on a different port: keys include the endpoint, so give it the same name.
     well, requests = fake_server()
     resolved = Judge(JudgeOptions(card="pandalm", base_url=well))
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
@@ -228,7 +228,7 @@ def test_after_a_kill_only_uncommitted_requests_are_asked(tmp_path, fake_server,
     path, answers = tmp_path / "killed.sqlite", tmp_path / "answers.json"
     answers.write_text(json.dumps([[side.name, side.rows] for side in pair]))
     run_and_kill([sys.executable, "-c", KILLED, str(path), str(answers), url], lambda: len(requests()) >= 110, 60)
-    time.sleep(0.3)  # what was under way reaches the server's log
+    time.sleep(0.3)  # requests in flight reach the server's log
 
     def committed() -> int:
         with JudgmentStore(path) as store:

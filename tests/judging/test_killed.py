@@ -95,7 +95,7 @@ def test_kills_lose_nothing_and_change_nothing(fake_server, make_run, command, r
     done = subprocess.run(command(run, url), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert stored_prompts(run) == pairs
-    assert len(requests()) == arrived + pairs - stored  # none that was committed is asked for again
+    assert len(requests()) == arrived + pairs - stored  # no committed reply is requested again
     prompts = {request["body"]["prompt"] for request in requests()}
     assert len(prompts) == pairs
 
@@ -124,7 +124,7 @@ def test_a_second_process_on_the_same_run_is_refused(fake_server, make_run, comm
     reported = subprocess.run(
         [sys.executable, "-m", "instruct.cli", "report", str(run.folder)], capture_output=True, text=True, timeout=60
     )
-    assert reported.returncode == 0, reported.stderr  # to read takes no lock
+    assert reported.returncode == 0, reported.stderr  # reading takes no lock
     _, errors = first.communicate(timeout=120)
     assert first.returncode == 0, errors
     assert len(requests()) == stored_prompts(run) == 40
@@ -150,7 +150,9 @@ def test_a_complete_run_reports_without_a_request(fake_server, make_run, command
     assert subprocess.run(command(run, url), capture_output=True).returncode == 0
     before, first = len(requests()), figures(run)
     again = subprocess.run(command(run, "http://127.0.0.1:9/v1"), capture_output=True, text=True)
-    assert again.returncode == 2  # another server is another judge: nothing of it is stored, and it is not there
+    assert (
+        again.returncode == 2
+    )  # a different server is a different judge: it has no stored replies, and it is unreachable
     same = subprocess.run(command(run, url), capture_output=True, text=True)
     assert (same.returncode, len(requests())) == (0, before)
     assert figures(run) == first

@@ -24,7 +24,7 @@ from instruct.judging.money import (
 )
 from instruct.judging.presentations import PromptTemplate
 
-CENT = Price(10_000, 20_000)  # a cent a prompt token, two a completion token
+CENT = Price(10_000, 20_000)  # a cent per prompt token, two per completion token
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_the_estimate_of_a_run_over_alpaca_eval(published):
     reckoned = estimate_of(prompts, max_tokens=100, price=Price(30, 60), concurrency=64)
     assert reckoned.requests == 789
     assert reckoned.minutes == pytest.approx(13 * 5 / 60)
-    # What was paid, at one price for all tokens, and what a run of nothing but longest replies would add.
+    # The bill at one price for all tokens, plus the cost of replies of maximum length.
     assert reckoned.usd == pytest.approx(30e-6 * sum(bills) + 60e-6 * 78_900, rel=0.25)
     assert reckoned.words().startswith("estimate: 789 requests, about 43")
     assert "at most about $17." in reckoned.words()

@@ -56,7 +56,7 @@ def test_verdicts_are_overwritten_and_completions_are_not(tmp_path):
         add(store, "a", Completion("paid for"), 0.25)
         add(store, "a", Completion("another"), 0.5)
         assert stored(store, "a") == Completion("paid for")
-        assert store.spent_usd() == 0.75  # both were paid
+        assert store.spent_usd() == 0.75  # both were charged
         store.add_judgments([judged("q", verdict="failed")])
         store.add_judgments([judged("q", verdict="second")])
         assert [j.verdict for j in store.judgments(Comparison("j", "c", "b"))] == ["second"]
@@ -185,7 +185,7 @@ def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
     assert {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables} == before
     assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {*tables}
     assert select(path, "PRAGMA user_version") == [(VERSION,)]
-    with JudgmentStore(path) as store:  # and it is a store like any other
+    with JudgmentStore(path) as store:  # and it works like any other store
         add(store, "new", Completion("x"))
     assert select(path, "SELECT COUNT(*) FROM completions") == [(len(before["completions"]) + 1,)]
 

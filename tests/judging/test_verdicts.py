@@ -313,9 +313,9 @@ def test_swapping_the_roles_swaps_the_outcome(first, second, policy):
 @pytest.mark.parametrize(
     ("first", "second", "strict", "pandalm_upstream"),
     [
-        ("first", "second", "win", "win"),  # the candidate, wherever it stood
+        ("first", "second", "win", "win"),  # the candidate, whatever its position
         ("second", "first", "loss", "loss"),
-        ("first", "first", "tie", "tie"),  # a position, whoever stood there
+        ("first", "first", "tie", "tie"),  # a position, whichever system was there
         ("tie", "tie", "tie", "tie"),
         ("first", "tie", "tie", "win"),  # PandaLM's authors keep the first order's verdict
         ("tie", "second", "tie", "tie"),

@@ -29,7 +29,7 @@ PAIRS = [
     ("What is 2 + 3?", "5", "22"),
     ("Name the capital of Italy.", "I like trains.", "The capital of Italy is Rome."),
     ("Say yes – ✓ 好.", "yes", "no \u202e no"),
-    ("Say a lot.", "word " * 4000, "no"),  # more than the server takes
+    ("Say a lot.", "word " * 4000, "no"),  # more than the server accepts
 ]
 CONTEXT = 2048
 
@@ -125,7 +125,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     assert comparison["policies"]["strict"]["failed"] == 1
 
     report = (run.report / "report.json").stat().st_mtime_ns
-    judge(url)  # the server is gone: nothing is asked
+    judge(url)  # the server has stopped: nothing is sent
     with JudgmentStore(run.store) as store:
         assert store.judgments(Comparison("smollm2_demo", "a", "b")) == judgments
     assert (run.report / "report.json").stat().st_mtime_ns > report

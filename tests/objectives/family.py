@@ -1,4 +1,4 @@
-"""What several tests hold to the reference: every member of the family, and how far a gradient may be off."""
+"""Shared by tests against the reference: every member of the family, and gradient tolerances."""
 
 from __future__ import annotations
 

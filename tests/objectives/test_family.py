@@ -118,7 +118,7 @@ class Frozen:
 
 @pytest.mark.parametrize("objective", FAMILY, ids=str)
 def test_gradients_equal_finite_differences_of_the_loss_with_frozen_weights(objective):
-    """And the cost's table is no variable: the live head is detached there."""
+    """The cost table is a constant: the head is detached there."""
     hidden, weight, labels = example(tokens=5, vocabulary=7)
     bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
     frozen, shape = Frozen(objective), {"logit_scale": 0.8, "softcap": 6.0}
@@ -228,7 +228,7 @@ def test_error_norm_truncation_drops_confident_errors_and_keeps_uncertain_tokens
 
     assert statistics.clamped == 1
     assert torch.equal(hidden.grad[0], torch.zeros(101, dtype=torch.float64))
-    # Divided by both tokens, not by the one that is left.
+    # Divided by both tokens, not only by the remaining one.
     assert loss.item() == pytest.approx(-math.log(0.001) / 2, rel=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""The goldfish mask against the authors' code, and what makes it one: same passage, same drop."""
+"""The goldfish mask against the authors' code; equal passages lose the same tokens."""
 
 from __future__ import annotations
 

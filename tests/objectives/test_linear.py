@@ -77,7 +77,7 @@ def test_emo_equals_the_authors_package(variant, emphasis, mode, scale):
 
 
 def test_the_paper_variant_equals_the_authors_package_if_its_clamp_is_inactive():
-    """With every ratio under 3, `paper` and `pypi` are one objective, and EMOLoss the witness of both."""
+    """With every ratio under 3, `paper` and `pypi` are the same objective, so EMOLoss checks both."""
     vocabulary = 12  # cross-entropy near log 12 = 2.5, cost near 1
     hidden, weight, labels = example(scale=0.02)
     head, few = weight[:vocabulary], labels % vocabulary

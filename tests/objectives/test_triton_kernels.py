@@ -1,4 +1,4 @@
-"""The Triton kernels: triton_kernel_checks.py in a process of its own, and what the interpreter cannot show."""
+"""The Triton kernels: triton_kernel_checks.py in a process of its own, and checks that the interpreter cannot do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKS = Path(__file__).with_name("triton_kernel_checks.py")
 
 
 def test_the_kernels_equal_the_dense_reference():
-    """Triton decides as it is imported whether it interprets, and another test may have imported it already."""
+    """Triton chooses interpretation at import, and another test may have imported it already."""
     environment = os.environ if torch.cuda.is_available() else {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", CHECKS],
@@ -43,7 +43,7 @@ sys.exit("triton" in sys.modules)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
 @pytest.mark.parametrize("head", ["plain", "with everything"])
 def test_the_kernels_compile_for_hopper_with_16_byte_accesses(dtype, head, tmp_path, monkeypatch):
-    """No GPU is needed to compile for one, and the interpreter takes what the compiler refuses."""
+    """Compiling needs no GPU, and the interpreter accepts code that the compiler rejects."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     import triton
     from triton.backends.compiler import GPUTarget

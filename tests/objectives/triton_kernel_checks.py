@@ -26,7 +26,7 @@ OBJECTIVES: list[Objective] = [
     *EMO_VARIANTS,
 ]
 TOKENS, VOCABULARY = 9, 101
-# The interpreter is numpy, which warns of the side of tl.where that is not taken.
+# The interpreter uses numpy, which warns about the branch of tl.where that is not taken.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
 
@@ -167,7 +167,7 @@ def test_the_first_of_equal_logits_is_the_prediction(in_flight, monkeypatch):
 @pytest.mark.parametrize("objective", [MLE(), EMO("paper"), EMO("official", "emo")], ids=str)
 @pytest.mark.parametrize("margin", [12.0, -15.0, -25.0, -60.0, -85.0, 0.0])
 def test_a_target_far_above_or_below_the_others_equals_the_reference(objective, margin):
-    """All logits equal where the margin is 0."""
+    """All logits are equal if the margin is 0."""
     labels = torch.tensor([70], device=DEVICE)
     logits = torch.full((1, VOCABULARY), 5.0, device=DEVICE)
     logits[0, 70] += margin
@@ -178,7 +178,7 @@ def test_a_target_far_above_or_below_the_others_equals_the_reference(objective, 
 
 
 def test_a_confident_target_keeps_its_precision():
-    """Where even float64's 1 - q_y would: cross-entropy, 1 - q_y and the gradient are the others' sum, about 4e-16."""
+    """1 - q_y would lose precision even in float64: all three values are the sum over the others, about 4e-16."""
     labels = torch.tensor([70], device=DEVICE)
     logits = torch.zeros(1, VOCABULARY, device=DEVICE)
     logits[0, 70] = 40.0

@@ -31,7 +31,7 @@ def _no_judges_of_this_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def card(tmp_path) -> Callable[..., None]:
-    """Writes ./judges/NAME/judge.yaml, a card for verdicts that stand in the store."""
+    """Writes ./judges/NAME/judge.yaml, a card for verdicts in the store."""
 
     def write(name: str, **changes: object) -> None:
         content: dict[str, object] = {
@@ -111,7 +111,7 @@ def write_answers(run) -> Callable[..., Path]:
 
 @pytest.fixture
 def judge_showings(run) -> Callable[..., None]:
-    """Stores a verdict a pair with whatever else is said of it, the candidate shown where `position` says."""
+    """Stores one verdict per pair with its other fields; `position` says where the candidate was shown."""
 
     def write(*showings: dict[str, object], judge: str = "j") -> None:
         given = {"judge": judge, "candidate": "emo", "baseline": "mle", "dataset": "d", "position": "first", "key": "k"}
@@ -126,7 +126,7 @@ def judge_showings(run) -> Callable[..., None]:
 
 @pytest.fixture
 def judge_pairs(run) -> Callable[..., None]:
-    """Stores verdicts as shown: (with the candidate first, with it second) a pair, or one in the order of the seed."""
+    """Stores verdicts as shown: per pair (candidate first, candidate second), or one in the seeded order."""
 
     def write(
         verdicts: list[tuple[str, str] | str], judge: str = "j", candidate: str = "emo", baseline: str = "mle"

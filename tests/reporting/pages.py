@@ -1,4 +1,4 @@
-"""A run for the tests of report.html: 805 pairs, two judges, and texts that would do harm if anything let them."""
+"""A run for the tests of report.html: 805 pairs, two judges, and texts that try to inject markup or scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prompt(number: int) -> str:
 
 
 def verdicts(number: int) -> tuple[str, str]:
-    """As shown with the candidate first, and with it second: of five pairs two won, one tied, one lost, one differs."""
+    """Verdicts with the candidate shown first and second: of five pairs, two wins, a tie, a loss and a disagreement."""
     if number in (20, 21):
         return ("unparsed", "first") if number == 20 else ("failed", "failed")
     return [("first", "second"), ("first", "second"), ("tie", "tie"), ("second", "first"), ("first", "first")][

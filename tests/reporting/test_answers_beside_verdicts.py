@@ -1,4 +1,4 @@
-"""`instruct report --annotations` on a file without texts: --outputs and --reference bring the answers."""
+"""`instruct report --annotations` on a file without texts: --outputs and --reference supply the answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from instruct.runs import write_atomically
 
 @pytest.fixture
 def files(tmp_path):
-    """annotations.json without texts, and both sides' answers: five characters, and three."""
+    """annotations.json without texts, and both sides' answers, of five and of three characters."""
     rows = [
         {"instruction": f"p {n}", "annotator": "a", "preference": 2, "generator_1": "theirs", "generator_2": "ours"}
         for n in range(3)

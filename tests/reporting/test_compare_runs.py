@@ -1,4 +1,4 @@
-"""`instruct compare`: runs side by side, paired differences, and why some may not be compared."""
+"""`instruct compare`: runs side by side, paired differences, and warnings about runs that are not comparable."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
     assert (first["interval_method"], first["second_interval_low"]) == ("wilson", "")
     assert float(first["sign_test_p"]) == comparison.significance.sign_test.p == 0.375  # 4 against 1
-    assert rows[1]["sign_test_p"] == ""  # of another policy than the leading one
+    assert rows[1]["sign_test_p"] == ""  # a policy other than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
     assert first["warnings"] == "a judge for tests, not for figures"
 
@@ -185,7 +185,9 @@ def test_the_evaluation_is_added_to_an_adapters_model_card(judged):
     assert "agreement with people: " in text
     assert f"| j | mle | strict | 7 | 1 | 71.4 | 14.9 | {interval[0]:.1f}–{interval[1]:.1f} |" in text
     assert (judged.adapters / "emo" / "README.md").read_text() == readme
-    write_atomically(judged.adapters / "emo" / "README.md", text)  # put in place, the card stays as it is
+    write_atomically(
+        judged.adapters / "emo" / "README.md", text
+    )  # replacing an existing section leaves the card unchanged
     assert evaluated_model_cards(judged, report)["emo"] == text
 
 

@@ -1,4 +1,4 @@
-"""The figures: valid PNG and SVG, the report's numbers in them, and foreign names that only show."""
+"""The figures: valid PNG and SVG, the report's numbers in them, and hostile names as plain text."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def report_of(*judges, systems=(), trainings=()):
 
 
 def texts_of(path):
-    """What the figure says: matplotlib leaves each text as a comment beside its outlines."""
+    """The texts of a figure: matplotlib writes each as a comment next to its outlines."""
     ElementTree.parse(path)
     return re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8"), re.DOTALL)
 
@@ -148,7 +148,7 @@ def test_outcome_bars_contain_their_counts(tmp_path):
     assert {(0x00, 0x72, 0xB2), (0xDD, 0xDD, 0xDD), (0xE6, 0x9F, 0x00), (0x77, 0x77, 0x77)} <= colours
     texts = texts_of(tmp_path / "figures" / "j.svg")
     assert {"41", "13", "27", "4", "8", "92", "Verdicts of j", "emo vs mle", "n = 81", "n = 100"} <= {*texts}
-    assert texts.count("0") == 1  # the axis: no part of a bar is labelled with none
+    assert texts.count("0") == 1  # on the axis only: empty parts of a bar have no label
 
 
 def test_the_outcomes_figure_shows_the_warning_and_partial_comparisons(tmp_path):
@@ -165,7 +165,7 @@ def test_lopsided_counts_are_drawn(tmp_path, counts):
     texts = texts_of(tmp_path / "figures" / "j.svg")
     parts = [counts.win, counts.tie, counts.loss, counts.unread]
     assert {str(part) for part in parts if part} <= {*texts}
-    # once in the legend, once where the win rate would stand
+    # once in the legend, once in place of the win rate
     assert texts.count("no verdict") == (1 if counts.n_judged else 2)
     forest = texts_of(tmp_path / "figures" / "win_rates.svg")
     assert ("no verdict" in forest) == (not counts.n_judged)

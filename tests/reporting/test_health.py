@@ -1,4 +1,4 @@
-"""The health of answers: against counts by other means, and what of it is said beside a verdict."""
+"""The health of answers: compared with independent counts, and its warnings."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_histogram_equals_numpys(shared_data):
 
 
 def test_few_published_answers_count_as_repeated(shared_data):
-    """The threshold is for loops: good answers repeat a phrase, or a table's marks, and are not to be counted."""
+    """The threshold is for loops: good answers that repeat a phrase or a table's punctuation must not count."""
     for name, repeated in {"gpt4.model_outputs.json": 2, "reference_text_davinci_003.json": 5}.items():
         outputs = [row["output"] for row in load_answers(shared_data / "alpaca_eval" / name)]
         assert answers_health(outputs, [0, 10**6], {}).repeated == repeated

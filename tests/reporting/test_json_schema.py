@@ -1,4 +1,4 @@
-"""report.schema.json: what the model says, what real reports hold, and strict."""
+"""report.schema.json: it matches the model, accepts real reports and is strict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIN, LOSS, TIE, UNREAD = ("first", "second"), ("second", "first"), ("tie", "tie"
 
 @pytest.fixture(scope="module")
 def validator() -> Draft202012Validator:
-    """Of the file that the package carries."""
+    """A validator for the packaged schema."""
     text = (importlib.resources.files("instruct.reporting") / "report.schema.json").read_text(encoding="utf-8")
     schema = json.loads(text)
     Draft202012Validator.check_schema(schema)
@@ -30,7 +30,7 @@ def validator() -> Draft202012Validator:
 
 @pytest.fixture
 def written(run, card, write_answers, judge_pairs, judge_showings) -> dict[str, Any]:
-    """What report.json holds of a run with a panel, a judge with shades, one that rates, and a missing verdict."""
+    """The report.json of a run with a panel, a weighted judge, a rating judge and a missing verdict."""
     for name in ("j", "k"):
         card(name)
     card("shades", order_policy="one", leading_policy="single")
@@ -69,7 +69,7 @@ def test_a_complete_report_is_valid(validator, written):
     assert any(comparison["ratings"] for judge in written["judges"] for comparison in judge["comparisons"])
 
 
-# What foreign keys are data: names of judges, of policies and of files, or what a card measured.
+# Objects whose keys are data: names of judges, policies and files, or the figures in a card.
 _OPEN = {"policies", "config", "machine", "versions", "sha256", "human_agreement", "measured"}
 
 

@@ -15,7 +15,7 @@ from alpaca_eval.metrics import get_length_controlled_winrate
 from instruct.errors import InputError
 from instruct.reporting.length_control import length_controlled_win_rate
 
-# The package passes scikit-learn what its next version will not take.
+# The package passes scikit-learn an argument that the next version removes.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")
 
 DIFFICULTY = [random.Random(number).gauss(0, 1) for number in range(60)]
@@ -24,7 +24,7 @@ PROMPTS = [f"Prompt {number}, with a comma\nand a line" for number in range(60)]
 
 @pytest.fixture
 def rows() -> list[dict[str, object]]:
-    """Verdicts in the leaderboard's order that lean to the longer answer and away from difficult prompts."""
+    """Verdicts in the leaderboard's order, in favor of longer answers and of easy prompts."""
     draw = random.Random(0)
     found = []
     for number, prompt in enumerate(PROMPTS):
@@ -72,7 +72,7 @@ def write(path, rows):
 
 @pytest.fixture
 def hub_cache(tmp_path, monkeypatch, gamed):
-    """The file where the package looks for it: an offline cache of the hub."""
+    """An offline hub cache with the file where the package looks for it."""
     folder = tmp_path / "hub" / "datasets--tatsu-lab--alpaca_eval"
     snapshot = folder / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
@@ -89,7 +89,7 @@ def packages_own(rows):
 
 @pytest.fixture
 def joined(tmp_path, gamed):
-    """df_gamed.csv with the instructions beside the index."""
+    """df_gamed.csv with the instructions next to the index."""
     return write(tmp_path / "joined.csv", [row | {"instruction": PROMPTS[row["index"]]} for row in gamed])
 
 
@@ -104,7 +104,7 @@ def test_the_rate_equals_the_packages_in_leaderboard_order(rows, hub_cache, join
 
 
 def test_the_order_of_the_rows_does_not_matter(rows, hub_cache, joined):
-    """As it does to the package, which takes the difficulties by position without a word."""
+    """Unlike in the package, which silently matches difficulties by position."""
     shuffled = random.Random(2).sample(rows, len(rows))
     assert length_controlled_win_rate(shuffled, joined) == length_controlled_win_rate(rows, joined)
     assert abs(packages_own(shuffled)[0] - packages_own(rows)[0]) > 0.1
@@ -122,7 +122,7 @@ def test_a_plain_file_gives_a_rate_marked_as_not_the_leaderboards(rows, gamed, t
 
 
 def test_the_effect_of_length_is_removed(joined, rows):
-    """A judge that only looks at the length sees no difference once that is taken out."""
+    """A judge that only looks at length sees no difference once length is controlled for."""
     by_length = [row | {"preference": 2.0 if len(row["output_2"]) > len(row["output_1"]) else 1.0} for row in rows]
     longer = [row | {"preference": 2.0, "output_2": row["output_1"] + "y" * (n + 1)} for n, row in enumerate(rows)]
     assert abs(length_controlled_win_rate(by_length, joined).win_rate - 50) < 15

@@ -1,4 +1,4 @@
-"""What a report rests on, by its hashes, and the warnings where that does not fit together."""
+"""The hashes of a report's inputs, and the warnings if they are inconsistent."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_weights_changed_after_generation_give_a_warning(whole):
     file = whole.adapters / "emo" / "adapter_model.safetensors"
     write_atomically(file, "trained again")
     assert warnings_of(whole) == [warning]
-    file.unlink()  # what training recorded is all there is
+    file.unlink()  # now only a hash recorded by training can show a change
     assert warnings_of(whole) == []
     change(whole, "train/emo", "results", sha256={file.name: "f" * 64})
     assert warnings_of(whole) == [warning]
@@ -158,5 +158,5 @@ def test_the_difficulty_file_is_identified_by_its_hash(whole, tmp_path):
     hashes = build_report(whole.folder, Difficulty(file, prompts)).sha256
     assert hashes["instruction difficulties"] == sha256_of(file)
     assert hashes["instruction difficulties, prompts of"] == sha256_of(prompts)
-    unread = build_report(whole.folder, Difficulty(tmp_path / "absent.csv"))  # no judge here has shades
+    unread = build_report(whole.folder, Difficulty(tmp_path / "absent.csv"))  # no judge here is weighted
     assert "instruction difficulties" not in unread.sha256

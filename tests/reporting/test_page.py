@@ -1,4 +1,4 @@
-"""report.html as a file: what it holds, how large it is, what it may do. Others open it in a browser."""
+"""report.html as a file: its content, size and security policy. test_page_browser.py opens it in a browser."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pairs_of(run):
 
 @pytest.fixture
 def judged(run, card, write_answers, judge_pairs):
-    """A small run: one judge, a pair that is won, one that is inconsistent, one that is unparsed."""
+    """A small run: one judge, with one win, one inconsistent pair and one unparsed pair."""
     card("j", warning="weak <b>judge</b>")
     for name in ("emo", "mle"):
         write_answers(name, 3)
@@ -93,7 +93,7 @@ def test_names_and_warnings_are_escaped(judged):
     assert "Weak &lt;b&gt;judge&lt;/b&gt;" in text
     assert "A &lt;b&gt;CPU&lt;/b&gt;" in text
     assert "<b>judge" not in text
-    assert "secret" not in text  # without the pairs there is no prompt and no answer
+    assert "secret" not in text  # without pairs it contains no prompt and no answer
 
 
 def test_a_page_without_pairs_has_no_pairs_section_and_no_link_to_it(judged):
@@ -155,7 +155,7 @@ def test_805_pairs_of_long_texts_stay_below_3_mb_and_cuts_are_counted(tmp_path):
 
     vocabulary = [f"{rng.getrandbits(40):x}" for _ in range(5000)]
 
-    def words(n: int) -> str:  # compresses worse than any language
+    def words(n: int) -> str:  # compresses worse than natural language
         return " ".join(rng.choices(vocabulary, k=n))
 
     for name in ("emo", "mle"):
@@ -205,7 +205,7 @@ def test_the_heading_states_each_finding(run, card, write_answers, judge_pairs, 
 
 
 def rates(value: object) -> Iterator[float]:
-    """Every figure with a fraction in a part of report.json."""
+    """Every float in a part of report.json."""
     if isinstance(value, float):
         yield value
     elif isinstance(value, dict | list):
@@ -232,7 +232,7 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
 
 
 def test_a_page_can_be_built_from_report_json_alone(judged):
-    """As of a report that was published without its pairs."""
+    """For example, of a report published without its pairs."""
     report = Report.model_validate_json(build_report(judged.folder).to_json())
     assert "<h1>" in render_page(report, {}, None)
 

@@ -1,4 +1,4 @@
-"""report.html in a real Chromium: what a reader sees and can do, and that no model's text does anything."""
+"""report.html in a real Chromium: what a reader sees and can do; model output stays inert."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def browser() -> Iterator[sync_api.Browser]:
 
 @pytest.fixture
 def visit(browser, address):
-    """`visit(fragment, **context)`: the page, its pairs unpacked; at the end nothing ran and nothing loaded."""
+    """`visit(fragment, **context)`: the page with its pairs; checks at the end that no script ran and nothing was loaded."""
     seen: list[str] = []
     opened = []
 
@@ -88,7 +88,7 @@ def test_the_first_screen_shows_winner_rate_interval_and_judge_agreement(visit):
     assert text.startswith("emo beats mle | ")  # the winner
     assert "Win rate 59.9 % (95 % CI 56.5–63.2, n = 803)." in text
     assert "n = 803" in text and "with a verdict, of 805; in both orders" in text  # noqa: PT018
-    assert "autoj 60.0 % of 1392" in text  # the judge's agreement with people
+    assert "autoj 60.0 % of 1392" in text  # the judge's agreement with human labels
     assert "emo better 320" in page.inner_text(".legend") and "no verdict 2" in page.inner_text(".legend")  # noqa: PT018
     assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): worst- and best-case bounds" in text
     assert "Inconsistent: the verdict changed with the order of the answers for 161 of 803 pairs (20.0 %)" in text
@@ -110,7 +110,7 @@ def test_each_comparison_shows_its_own_verdict_warning_and_pairs(visit):
 def test_pairs_are_filtered_searched_and_sorted(visit):
     page = visit()
     assert count(page) == "805 of 805 pairs"
-    assert len(numbers(page)) == 50  # a page of them, however many there are
+    assert len(numbers(page)) == 50  # one page, whatever the total
     for field, value, expected in (
         ("outcome", "win", 320),
         ("outcome", "unparsed", 1),
@@ -126,7 +126,7 @@ def test_pairs_are_filtered_searched_and_sorted(visit):
     assert page.inner_text("#pair .head h3") == "Pair 22"
     assert "timeout" in page.inner_text("#pair")
     page.click("#clear")
-    page.fill("#search", "WORDS 700")  # only the judge says this
+    page.fill("#search", "WORDS 700")  # a phrase of the judge, in no answer
     sync_api.expect(page.locator("#count")).to_have_text("1 of 805 pairs")
     assert page.inner_text("#pair .head h3") == "Pair 701"
     page.fill("#search", "no text holds this")
@@ -156,22 +156,22 @@ def test_keys_step_through_the_filtered_pairs(visit):
     for key, expected in (("j", shown[1]), ("j", shown[2]), ("k", shown[1])):
         page.keyboard.press(key)
         assert page.inner_text("#pair .head h3") == f"Pair {expected}"
-    assert page.evaluate("document.activeElement.id") == "pair"  # a screen reader goes on reading there
+    assert page.evaluate("document.activeElement.id") == "pair"  # a screen reader continues from there
     page.focus("#list button[aria-current]")
     page.keyboard.press("ArrowDown")
     assert page.inner_text("#pair .head h3") == f"Pair {shown[2]}"
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
     page.keyboard.press("/")
-    page.keyboard.type("j")  # a letter like any other
+    page.keyboard.type("j")  # typed as an ordinary letter
     assert page.input_value("#search") == "j"
-    page.wait_for_timeout(300)  # the search is made when the typing pauses
+    page.wait_for_timeout(300)  # the search runs when typing pauses
     page.click("#clear")
     start = int(page.inner_text("#pair .head h3").removeprefix("Pair "))
     for _ in range(51):
         page.click("#pair .step button:last-child")
     assert page.evaluate("document.activeElement.textContent") == "Next"
     assert page.inner_text("#pair .head h3") == f"Pair {start + 51}"
-    first = (start + 50) // 50 * 50 + 1  # the list goes along, fifty at a time
+    first = (start + 50) // 50 * 50 + 1  # the list follows, fifty at a time
     assert page.inner_text("#page") == f"{first} to {first + 49} of 805"
 
 

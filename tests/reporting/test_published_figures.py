@@ -1,4 +1,4 @@
-"""Published verdicts give the published figures, to the digit."""
+"""Published verdicts give exactly the published figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_alpaca_eval_verdicts_give_the_published_figures(
             "characters); judges tend to prefer longer answers"
         ]
         if kind == "counted"
-        else []  # that file holds no answers
+        else []  # that file contains no answers
     )
     same = [ReasonCount(verdict="tie", reason="identical outputs", n=16)]
     assert comparison.reasons == (same if kind == "counted" else [])
@@ -67,7 +67,7 @@ def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tm
     difference = rows["output_2"].str.len() - rows["output_1"].str.len()
     bins = scores.groupby(pd.qcut(difference, 5), observed=True).mean().tolist()
     assert [each.win_rate / 100 for each in length.by_difference] == pytest.approx(bins, abs=1e-8)
-    # GPT-4 liked the longer answer better: with answers of one length alpaca-7b does no better for it.
+    # GPT-4 liked the longer answer better: at equal length alpaca-7b does no better.
     assert bins == sorted(bins)
     assert length.adjusted.interval[0] < 26.459627 < length.adjusted.interval[1]
     assert comparison.significance.sign_test.p < 1e-40

@@ -27,7 +27,7 @@ WIN, LOSS = ("first", "second"), ("second", "first")
 
 @pytest.fixture
 def judged(run, card, write_answers, judge_pairs):
-    """A run whose verdicts are every pair of verdicts there is."""
+    """A run with every possible pair of verdicts."""
     card("j")
     for name in ("emo", "mle"):
         write_answers(name, len(ALL_PAIRS))

@@ -1,4 +1,4 @@
-"""`instruct report`: verdicts from elsewhere, and how little a complete run takes."""
+"""`instruct report`: imported verdicts, and what reporting a complete run needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIRS = 805
 
 @pytest.fixture
 def complete_run(run, tmp_path) -> RunDirectory:
-    """A run of 805 pairs whose answers two judges have compared, one of them weighted, with every reply stored."""
+    """A run of 805 pairs compared by two judges, one of them weighted, with every reply stored."""
     rng = random.Random(0)
     prompts = [f"prompt {number} " + "word " * 40 for number in range(PAIRS)]
     for name in ("emo", "mle"):
@@ -54,7 +54,7 @@ def complete_run(run, tmp_path) -> RunDirectory:
 
 
 def reported(run, verb, *flags):
-    """The heavy packages that a verb loaded, as a process."""
+    """The heavy packages that a verb imports in a process of its own."""
     heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "scipy", "statsmodels")
     code = (
         "import sys\nfrom instruct.cli import main\n"
@@ -71,7 +71,7 @@ def reported(run, verb, *flags):
 def test_reporting_needs_no_requests_and_no_heavy_packages(complete_run, verb):
     flags = ["--candidate", "emo", "--baseline", "mle"]
     flags += ["--judge", "pandalm", "--judge", "weighted_alpaca_eval_gpt4_turbo"]
-    # Nothing that could ask anybody, and nothing that takes seconds to import.
+    # Nothing that can send a request, and nothing that takes seconds to import.
     assert reported(complete_run, verb, *(flags if verb == "judge" else [])) == "[]"
 
 

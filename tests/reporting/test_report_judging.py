@@ -1,4 +1,4 @@
-"""What the report says of how verdicts were made: reasons, money, notes, ratings, weights, other models, gone cards."""
+"""What the report says about judging: reasons, costs, notes, ratings, weights, other models, missing cards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics as a report holds them: paired systems, parts, lengths and panels."""
+"""The statistics in a report: paired systems, parts, lengths and panels."""
 
 from __future__ import annotations
 

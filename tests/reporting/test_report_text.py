@@ -1,4 +1,4 @@
-"""Foreign text in report.md and on the terminal shows itself and does nothing else; headlines say who won."""
+"""Hostile text in report.md and on the terminal is escaped; headlines name the winner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What report.md and the terminal say of the statistics."""
+"""The statistics in report.md and on the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     write_answers("mle", 40, output="short")
     for name in ("emo", "mix"):
         text = write_answers(name, 40).read_text(encoding="utf-8")
-        for number in range(40):  # every other answer is the longer, by more and more
+        for number in range(40):  # after number 15, each is longer than the one before
             text = text.replace('"secret answer"', f'"{"x" * (5 + (number - 15) * (number > 15))}"', 1)
         write_atomically(run.outputs / f"{name}.json", text)
     judge_pairs(([WIN] * 3 + [LOSS]) * 9 + [TIE] * 4)
