@@ -119,9 +119,8 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
     try:
         assert engine.batch is None
         assert engine.tokens(prompts[7]) > 512
-        first = next(
-            engine.complete(iter(asked[:4]))
-        )  # closed early: its remaining replies must not mix with the next ones
+        # Closed early: its remaining replies must not mix with the next ones.
+        first = next(engine.complete(iter(asked[:4])))
         assert 1 <= len(first) <= slots
         replies: dict[Request, object] = {}
         portions = 0

@@ -150,9 +150,8 @@ def test_a_complete_run_reports_without_a_request(fake_server, make_run, command
     assert subprocess.run(command(run, url), capture_output=True).returncode == 0
     before, first = len(requests()), figures(run)
     again = subprocess.run(command(run, "http://127.0.0.1:9/v1"), capture_output=True, text=True)
-    assert (
-        again.returncode == 2
-    )  # a different server is a different judge: it has no stored replies, and it is unreachable
+    # A different server is a different judge: it has no stored replies, and it is unreachable.
+    assert again.returncode == 2
     same = subprocess.run(command(run, url), capture_output=True, text=True)
     assert (same.returncode, len(requests())) == (0, before)
     assert figures(run) == first

@@ -185,9 +185,8 @@ def test_the_evaluation_is_added_to_an_adapters_model_card(judged):
     assert "agreement with people: " in text
     assert f"| j | mle | strict | 7 | 1 | 71.4 | 14.9 | {interval[0]:.1f}–{interval[1]:.1f} |" in text
     assert (judged.adapters / "emo" / "README.md").read_text() == readme
-    write_atomically(
-        judged.adapters / "emo" / "README.md", text
-    )  # replacing an existing section leaves the card unchanged
+    # Replacing an existing section leaves the card unchanged.
+    write_atomically(judged.adapters / "emo" / "README.md", text)
     assert evaluated_model_cards(judged, report)["emo"] == text
 
 

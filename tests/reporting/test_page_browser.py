@@ -41,7 +41,7 @@ def browser() -> Iterator[sync_api.Browser]:
 
 @pytest.fixture
 def visit(browser, address):
-    """`visit(fragment, **context)`: the page with its pairs; checks at the end that no script ran and nothing was loaded."""
+    """`visit(fragment, **context)`: the page with its pairs; at the end, no script may have run and nothing loaded."""
     seen: list[str] = []
     opened = []
 
