@@ -81,7 +81,7 @@ def read_run(folder: str | Path) -> RunContents:
             judged = [_judged(store, key, manifest) for key in keys]
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
-    if not judged and not any(judged_comparisons(manifest)):
+    if not judged and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}

@@ -267,6 +267,16 @@ def test_a_run_without_verdicts_is_refused_in_one_line(run):
     assert not run.report.exists()
 
 
+def test_a_run_whose_store_is_missing_is_refused_in_one_line(judged):
+    comparison = {"judge": "j", "candidate": "emo", "baseline": "mle"}
+    with judged.step("judge/j/emo_vs_mle", {"answers": {}}, comparison=comparison):
+        pass
+    judged.store.unlink()
+    with pytest.raises(InputError, match=r"judgments.sqlite: holds no verdicts; .*instruct judge"):
+        build_report(judged.folder)
+    assert not judged.store.exists()
+
+
 def test_a_missing_run_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="is not a run directory"):
         build_report(tmp_path / "nothing")
