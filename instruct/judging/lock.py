@@ -18,9 +18,14 @@ def only_judging_process(run: RunDirectory) -> Iterator[None]:
 
     Raises:
         InputError: another process holds it.
+        InstructError: it cannot be taken, as in a directory that is read-only.
     """
     path = run.folder / ".judging.lock"
-    with path.open("a+") as lock:
+    try:
+        opened = path.open("a+")
+    except OSError as error:
+        raise InstructError(f"{path}: cannot be opened ({error.strerror}); make the run directory writable") from None
+    with opened as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):

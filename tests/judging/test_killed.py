@@ -14,6 +14,8 @@ from contextlib import closing
 import pytest
 
 from instruct.config import ExperimentConfig
+from instruct.errors import InstructError
+from instruct.judging.lock import only_judging_process
 from instruct.runs import RunDirectory, write_atomically
 
 CONCURRENCY = 8
@@ -107,6 +109,15 @@ def test_kills_lose_nothing_and_change_nothing(fake_server, make_run, command, r
 
 def start(command: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path):
+    (tmp_path / ".judging.lock").mkdir()  # like a read-only directory, also for root
+    with (
+        pytest.raises(InstructError, match=r"\.judging\.lock: cannot be opened \(.*\); make .* writable$"),
+        only_judging_process(RunDirectory(tmp_path)),
+    ):
+        pass
 
 
 @pytest.mark.slow
