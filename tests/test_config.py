@@ -131,6 +131,13 @@ def test_a_wrong_key_or_value_is_one_line_that_names_it(flags, message):
     assert "\n" not in str(caught.value)
 
 
+def test_an_address_with_a_password_is_refused_before_it_is_written():
+    flags = ["--answers.generation.engine", "server", "--answers.generation.base_url", "http://me:secret@127.0.0.1/v1"]
+    with pytest.raises(InputError, match=r"^flags: answers\.generation\.base_url: leave user, password") as caught:
+        make_config({"name": "x"}, flags, "flags")
+    assert "secret" not in str(caught.value)
+
+
 def test_a_missing_config_lists_the_packaged_ones():
     with pytest.raises(InputError, match=r"nothing\.yaml: no such config; .*alpaca_emo.*demo.*paper/llama2_7b_alpaca"):
         find_config("nothing.yaml")

@@ -6,11 +6,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Message = dict[str, str]
 Prompt = str | list[Message] | tuple[int, ...]  # text, a chat, or token ids
+
+
+def server_address(url: str) -> str:
+    """A server's base URL as it is printed and stored.
+
+    Raises:
+        ValueError: not an http(s) URL, or one that may contain a secret; the message does not repeat it.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its message would repeat the address
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http(s) URL, such as http://127.0.0.1:8000/v1")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("leave user, password and query out; a key belongs in OPENAI_API_KEY")
+    return url.rstrip("/")
 
 
 class Decoding(BaseModel):

@@ -10,11 +10,10 @@ import os
 import random
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import tenacity
 
-from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
+from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request, server_address
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.errors import InputError, InstructError, StoppedError
@@ -337,9 +336,7 @@ def _endpoint(base_url: str) -> str:
     Raises:
         InputError: not an http(s) URL, or one that may contain a secret.
     """
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError("--base-url: must be an http(s) URL, such as http://127.0.0.1:8000/v1")
-    if parts.username or parts.password or parts.query:
-        raise InputError("--base-url: leave user, password and query out; a key belongs in OPENAI_API_KEY")
-    return base_url.rstrip("/")
+    try:
+        return server_address(base_url)
+    except ValueError as error:
+        raise InputError(f"--base-url: {error}") from None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from instruct.cards import Options
+from instruct.engines.base import server_address
 
 
 class GenerationConfig(Options):
@@ -31,6 +32,13 @@ class GenerationConfig(Options):
     max_model_len: int | None = Field(default=None, ge=2)
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
     tensor_parallel_size: int | None = Field(default=None, ge=1)
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_has_no_secret(cls, url: str | None) -> str | None:
+        if url is not None:
+            server_address(url)  # before it is written into config.yaml and the manifest
+        return url
 
     @model_validator(mode="after")
     def _server_has_an_address(self) -> GenerationConfig:

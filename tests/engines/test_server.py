@@ -232,6 +232,7 @@ def test_an_unreachable_address_is_reported_quickly():
     ("address", "line"),
     [
         ("127.0.0.1:8000", r"must be an http\(s\) URL"),
+        ("http://me:secret@[::1/v1", r"must be an http\(s\) URL"),
         ("http://me:secret@127.0.0.1/v1", "leave user, password"),
         ("https://h/v1?key=secret", "and query out"),
     ],
