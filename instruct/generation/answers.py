@@ -32,13 +32,13 @@ _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 class AnswerStats:
     """A system's answers: how many, how many were cut at their length limit, mean tokens without the end token.
 
-    `engine` is its name, version and device. `minutes` is the time of the batches, over all calls that answered them,
+    `mean_tokens` is None if a server did not count the tokens of every answer. `engine` is its name, version and device. `minutes` is the time of the batches, over all calls that answered them,
     without the engine's start.
     """
 
     n: int
     truncated: int
-    mean_tokens: float
+    mean_tokens: float | None
     engine: str
     minutes: float
 
@@ -212,7 +212,10 @@ def _next_batch(
     return Batch(
         batch=number,
         seconds=seconds,
-        tokens=[(each.completion_tokens or 0) - (each.finish_reason == "stop") for each in done],
+        tokens=[
+            None if each.completion_tokens is None else each.completion_tokens - (each.finish_reason == "stop")
+            for each in done
+        ],
         finish=["length" if each.finish_reason == "length" else "stop" for each in done],
         texts=[each.text.strip() for each in done],
     )
@@ -332,6 +335,7 @@ def _write(system: _System, prompts: Sequence[EvalPrompt], folder: Path) -> Answ
     """Write a finished system's answers, unless the file already holds them."""
     batches = system.journal.batches
     outputs = [text for batch in batches for text in batch.texts]
+    tokens = [count for batch in batches for count in batch.tokens if count is not None]
     rows = [
         {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": system.name}
         for prompt, output in zip(prompts, outputs, strict=True)
@@ -343,7 +347,7 @@ def _write(system: _System, prompts: Sequence[EvalPrompt], folder: Path) -> Answ
     return AnswerStats(
         n=len(rows),
         truncated=sum(batch.finish.count("length") for batch in batches),
-        mean_tokens=sum(sum(batch.tokens) for batch in batches) / len(rows),
+        mean_tokens=sum(tokens) / len(rows) if len(tokens) == len(rows) else None,
         engine=system.journal.engine,
         minutes=sum(batch.seconds for batch in batches) / 60,
     )

@@ -13,13 +13,16 @@ from instruct.runs import write_atomically
 
 
 class Batch(BaseModel):
-    """The answers to one fixed batch of prompts. `tokens` counts each answer's tokens without its end token."""
+    """The answers to one fixed batch of prompts.
+
+    `tokens` counts each answer's tokens without its end token; None if the server did not count them.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch: int
     seconds: float
-    tokens: list[int]
+    tokens: list[int | None]
     finish: list[str]
     texts: list[str]
 

@@ -90,6 +90,14 @@ def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tm
     assert len(healthy_requests()) - before == 3
 
 
+def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_server, tmp_path: Path) -> None:
+    url, _ = fake_server({"Question 1?": "no_usage"})
+    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    assert stats["base"].mean_tokens is None
+    assert [each["tokens"].count(None) for each in journal_lines(tmp_path, "base")[1:]] == [1, 0, 0]
+    assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
+
+
 def test_a_model_missing_on_the_server_is_refused_in_one_line(
     fake_server, tiny_adapters: dict[str, Path], tmp_path: Path
 ) -> None:
