@@ -95,7 +95,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     inputs: dict[str, Any] = {
         "weights": weights,
         "prompts": evaluation.sha256,
-        "answers": answers,
+        "answers": config.answers.made_from(),
         "template": template,
     }
     if config.model.dtype != "bfloat16" or config.model.quantization:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -55,3 +55,12 @@ class AnswerOptions(Options):
     limit: int | None = Field(default=None, ge=1)
     template: Literal["alpaca", "chat"] | None = None
     generation: GenerationConfig = GenerationConfig()
+
+    def made_from(self) -> dict[str, Any]:
+        """The options as a step's inputs."""
+        made_from = self.model_dump(mode="json")
+        # Earlier runs did not have these options; their answers must not look outdated.
+        for name in ("base_url", "tensor_parallel_size"):
+            if made_from["generation"][name] is None:
+                del made_from["generation"][name]
+        return made_from

@@ -11,7 +11,7 @@ from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.data.formats import alpaca_prompt
 from instruct.errors import InputError, InstructError
 from instruct.generation.answers import generate_answers
-from instruct.generation.options import GenerationConfig
+from instruct.generation.options import AnswerOptions, GenerationConfig
 from instruct.models import ModelOptions
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
@@ -110,3 +110,10 @@ def test_a_model_missing_on_the_server_is_refused_in_one_line(
 def test_engine_and_address_require_each_other(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="engine: server requires base_url"):
         GenerationConfig(**given)
+
+
+def test_later_options_do_not_make_earlier_answers_outdated() -> None:
+    earlier = {"engine", "max_new_tokens", "temperature", "top_p", "seed", "batch_size", "max_model_len"}
+    assert set(AnswerOptions().made_from()["generation"]) == {*earlier, "gpu_memory_utilization"}
+    served = {"engine": "server", "base_url": "http://127.0.0.1:8000/v1"}
+    assert AnswerOptions(generation=served).made_from()["generation"]["base_url"] == served["base_url"]
