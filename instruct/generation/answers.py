@@ -32,8 +32,8 @@ _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_l
 class AnswerStats:
     """A system's answers: how many, how many were cut at their length limit, mean tokens without the end token.
 
-    `mean_tokens` is None if a server did not count the tokens of every answer. `engine` is its name, version and device. `minutes` is the time of the batches, over all calls that answered them,
-    without the engine's start.
+    `mean_tokens` is None if a server did not count the tokens of every answer. `engine` is its name, version and
+    device. `minutes` is the time of the batches, over all calls that answered them, without the engine's start.
     """
 
     n: int

@@ -91,7 +91,8 @@ def evidence(comparison: Comparison) -> str | None:
         if comparison.leading_figures.kind == "weighted":
             found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
         elif tests.sign_test.p is not None:
-            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({tests.sign_test.n} pairs without ties).")
+            pairs = "1 pair" if tests.sign_test.n == 1 else f"{tests.sign_test.n} pairs"
+            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({pairs} without ties).")
     if length is not None and length.adjusted.win_rate is not None:
         adjusted = length.adjusted
         found.append(
