@@ -63,6 +63,14 @@ def judged(run, card, write_answers, judge_pairs):
     return run
 
 
+def test_a_cell_as_long_as_a_hash_is_cleaned(judged):
+    report = build_report(judged.folder)
+    report.versions["tool"] = "<b>" + "x" * 60 + "\u202e"
+    text = render_page(report, {}, None)
+    assert "\u202e" not in text
+    assert "<code>&lt;b&gt;xxx" in text
+
+
 def test_the_content_security_policy_allows_only_the_pages_own_blocks(judged):
     report = build_report(judged.folder)
     text = render_page(report, {}, pairs_of(judged))
