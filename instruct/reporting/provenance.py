@@ -23,13 +23,14 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
     model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
     answers = config.get("answers") or {}
     decoding = answers.get("generation") or {}
+    train = {key: value for key, value in (config.get("train") or {}).items() if key != "hub_token"}  # a secret
     method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
     if not model:  # a run of verdicts from elsewhere
         return {}
     parts = {
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
         "data": ", ".join(data.get("files") or []) or data.get("card") or "?",
-        "training": ", ".join(f"{key} {value}" for key, value in (config.get("train") or {}).items()),
+        "training": ", ".join(f"{key} {value}" for key, value in train.items()),
         "answered": f"{answers.get('eval_set', '?')}, at most {decoding.get('max_new_tokens', '?')} tokens, "
         f"temperature {decoding.get('temperature', '?')}",
     }

@@ -16,6 +16,7 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.model import Report
+from instruct.reporting.provenance import config_summary
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import sha256_of, write_atomically
@@ -265,6 +266,11 @@ def test_a_run_without_verdicts_is_refused_in_one_line(run):
     with pytest.raises(InputError, match="holds no verdicts"):
         write_report(run.folder)
     assert not run.report.exists()
+
+
+def test_a_hub_token_is_not_reported():
+    config = {"model": {"name": "m"}, "train": {"max_steps": 5, "hub_token": "hf_secret"}}
+    assert config_summary(config)["training"] == "max_steps 5"
 
 
 def test_a_run_whose_store_is_missing_is_refused_in_one_line(judged):
