@@ -206,7 +206,7 @@ def _next_batch(
         if not isinstance(reply, Completion):
             raise InstructError(
                 f"{_place(prompts, place)}: no answer of {system.name} ({reply.reason}); finished batches are kept: "
-                "rerun to resume"
+                "rerun to resume, or leave the prompt out if the server always refuses it"
             )
         done.append(reply)
     return Batch(

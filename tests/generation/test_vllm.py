@@ -66,11 +66,13 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
 
     journal = out / "base.batches.jsonl"
     engines: list[psutil.Process] = []
+    running = set(psutil.Process().children(recursive=True))  # other tests share an engine
 
     def reached() -> bool:
         if not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
             return False
-        engines.extend(p for p in psutil.Process().children(recursive=True) if "vllm_process.py" in str(p.cmdline()))
+        started = set(psutil.Process().children(recursive=True)) - running
+        engines.extend(process for process in started if "vllm_process.py" in str(process.cmdline()))
         return True
 
     run_and_kill(answer_command(smollm2, systems, PROMPTS, CONFIG, out), reached)
