@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two workers. All tests that start vLLM go to the same one, so that two never compete for memory.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov=instruct --durations=15 $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=15 $(PYTEST_ARGS)
 
 .PHONY: demo test test-slow test-full test-latest lint venv docs
 $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
@@ -29,15 +29,15 @@ demo: $(RUNTIME)
 
 # Tiny models, and the demo once on real parts.
 test: $(DEV)
-	$(PYTEST) -m "not slow and not full" --cov-report=
+	$(PYTEST) -m "not slow and not full"
 
-# The rest, and the coverage of both (child processes are not in it): vLLM, kills, several processes, a browser, the real model.
+# The rest: vLLM, kills, several processes, a browser, the real model. Coverage is that of these tests' own processes.
 test-slow: $(DEV)
-	$(PYTEST) -m "slow and not full" --cov-append --cov-report=term:skip-covered
+	$(PYTEST) -m "slow and not full" --cov=instruct --cov-report=term:skip-covered
 
 # Every combination and repetition, and property tests with many more examples. Run it before a release.
 test-full: $(DEV)
-	$(PYTEST) -m "full or hypothesis" --cov-report= --hypothesis-profile=long
+	$(PYTEST) -m "full or hypothesis" --hypothesis-profile=long
 
 # The same as `make test` with the newest versions that pyproject.toml allows, without vLLM.
 test-latest:

@@ -42,6 +42,9 @@ GOLDEN = ROOT / "tests" / "golden"
 ALPACA_7B = ROOT / "docs" / "results" / "alpaca_7b"
 UPDATE = bool(os.environ.get("UPDATE_GOLDENS"))
 
+# One worker for all: what they compare is populated once a worker.
+pytestmark = pytest.mark.xdist_group("golden")
+
 ENDPOINT = "http://192.0.2.1:8000/v1"  # an address for documentation: nobody has it
 SHIPPED = ["pandalm", "autoj", "autoj_4bit", "autoj_single", "smollm2_demo"]
 ALPACA_EVAL = ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"]
