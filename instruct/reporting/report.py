@@ -33,11 +33,12 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     """
     contents = read_run(run_folder)
     run = contents.run
-    report, outcomes = (built := build(contents, difficulty)).report, built.outcomes
+    built = build(contents, difficulty)
+    report = built.report
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", report.to_json())
     write_exports(run, report)
-    write_page(run, report, packed_pairs(outcomes, contents.answers) if run.store.is_file() else None)
+    write_page(run, report, packed_pairs(built.outcomes, contents.answers))
     path = run.report / "report.md"
     write_atomically(path, render_markdown(report))
     return WrittenReport(report, path)

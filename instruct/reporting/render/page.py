@@ -67,7 +67,7 @@ class View:
     tables: list[Table]
 
 
-def write_page(run: RunDirectory, report: Report, pairs: str | None) -> None:
+def write_page(run: RunDirectory, report: Report, pairs: str) -> None:
     """Write report/report.html next to the report's other files, with its figures and pairs.
 
     Args:
