@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 import itertools
-import math
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
-from scipy import stats
-from sklearn.metrics import cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from instruct.analysis.outcomes import EXCHANGED, strict
 from instruct.validation.human_sets import HumanPair, HumanSet
-
-CLASSES = ("tie", "first", "second")  # PandaLM's 0, 1 and 2
-CONFIDENCE = 0.95
-RESAMPLES = 2000
-SEED = 0
-
-TIE, FIRST, SECOND, NO_VERDICT = range(4)
-_CODES = {"tie": TIE, "first": FIRST, "second": SECOND, "unparsed": NO_VERDICT, "failed": NO_VERDICT}
-
-
-class Rate(TypedDict):
-    """`count` of `n`, in percent, with its 95 % interval; both are None if `n` is 0."""
-
-    count: int
-    n: int
-    percent: float | None
-    interval: list[float] | None
+from instruct.validation.rates import (
+    CLASSES,
+    FIRST,
+    NO_VERDICT,
+    SECOND,
+    Rate,
+    accuracy,
+    codes,
+    interval,
+    kappa,
+    kappas,
+    macro_f1,
+    rate,
+)
 
 
 class Figures(TypedDict):
     """One verdict per pair compared with the annotators' majority, in percent except for the kappas.
 
     accuracy: an unparsed or failed verdict counts as wrong. bounds: worst- and best-case accuracy (all of those wrong,
-    all right). macro_*: means over tie, first and second. kappa: against the majority, with ties and missing verdicts
-    as classes; kappa_annotators: against each annotator. confusion: rows are the human tie, first, second; columns the
-    judge's tie, first, second, no verdict.
+    all right). macro_*: means over those of tie, first and second that occur as a label. kappa: against the majority,
+    with ties and missing verdicts as classes; kappa_annotators: against each annotator. confusion: rows are the human
+    tie, first, second; columns the judge's tie, first, second, no verdict.
     """
 
     accuracy: Rate
@@ -131,10 +125,10 @@ def measure_agreement(
         raise ValueError("needs pairs, and one verdict for each of them")
     back = None if swapped is None else [EXCHANGED.get(verdict, verdict) for verdict in swapped]
     both = None if back is None else [strict(*verdicts) for verdicts in zip(listed, back, strict=True)]
-    gold = _codes(pair.label for pair in pairs)
-    ours, theirs = _codes(listed), None if back is None else _codes(back)
+    gold = codes(pair.label for pair in pairs)
+    ours, theirs = codes(listed), None if back is None else codes(back)
     in_set = [ours] if theirs is None else [ours, theirs]
-    shown = [ours] if swapped is None else [ours, _codes(swapped)]
+    shown = [ours] if swapped is None else [ours, codes(swapped)]
     rates = _order_rates(gold, ours, theirs)
     return {
         "pairs": len(pairs),
@@ -151,25 +145,25 @@ def measure_agreement(
 
 
 def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Figures:
-    said = _codes(verdicts)
+    said = codes(verdicts)
     precision, recall, f1, _ = precision_recall_fscore_support(
-        gold, said, labels=range(len(CLASSES)), average="macro", zero_division=0
+        gold, said, labels=np.unique(gold), average="macro", zero_division=0
     )
-    accuracy = _accuracy(gold, said)
+    correct = accuracy(gold, said)
     counts = Counter(verdicts)
-    best = accuracy["count"] + counts["unparsed"] + counts["failed"]
+    best = correct["count"] + counts["unparsed"] + counts["failed"]
     return {
-        "accuracy": accuracy,
-        "bounds": [100 * count / len(gold) for count in (accuracy["count"], best)],
+        "accuracy": correct,
+        "bounds": [100 * count / len(gold) for count in (correct["count"], best)],
         "unparsed": counts["unparsed"],
         "failed": counts["failed"],
         "macro_precision": 100 * float(precision),
         "macro_recall": 100 * float(recall),
         "macro_f1": 100 * float(f1),
-        "macro_f1_interval": _interval(_macro_f1, gold, said),
-        "kappa": _kappa(gold, said),
-        "kappa_interval": _interval(_kappas, gold, said),
-        "kappa_annotators": [_kappa(labels, said) for labels in _by_annotator(human.pairs)],
+        "macro_f1_interval": interval(macro_f1, gold, said),
+        "kappa": kappa(gold, said),
+        "kappa_interval": interval(kappas, gold, said),
+        "kappa_annotators": [kappa(labels, said) for labels in _by_annotator(human.pairs)],
         "confusion": confusion_matrix(gold, said, labels=range(len(CLASSES) + 1))[: len(CLASSES)].tolist(),
     }
 
@@ -182,7 +176,7 @@ def _people(human: HumanSet, gold: np.ndarray) -> People:
         "unanimous": sum(len(set(pair.labels)) == 1 for pair in human.pairs),
         "split": sum(pair.split for pair in human.pairs),
         "kappas": [
-            (one, other, _kappa(ours, theirs)) for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
+            (one, other, kappa(ours, theirs)) for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
         ],
         "first_rate": _share_of_decided([gold], np.full_like(gold, FIRST)),
         "longer_rate": _share_of_decided([gold], _longer(human.pairs)),
@@ -208,26 +202,22 @@ def _groups(human: HumanSet, gold: np.ndarray, ours: np.ndarray, theirs: np.ndar
 
 
 def _order_rates(gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> OrderRates:
-    accuracy = _accuracy(gold, ours)
+    correct = accuracy(gold, ours)
     if theirs is None:
-        return {"accuracy": accuracy, "both_orders": None, "consistency": None}
+        return {"accuracy": correct, "both_orders": None, "consistency": None}
     readable = (ours != NO_VERDICT) & (theirs != NO_VERDICT)
     return {
-        "accuracy": accuracy,
-        "both_orders": _rate((gold == ours) & (gold == theirs), np.ones_like(gold)),
-        "consistency": _rate(readable & (ours == theirs), readable),
+        "accuracy": correct,
+        "both_orders": rate((gold == ours) & (gold == theirs), np.ones_like(gold)),
+        "consistency": rate(readable & (ours == theirs), readable),
     }
-
-
-def _accuracy(gold: np.ndarray, said: np.ndarray) -> Rate:
-    return _rate(gold == said, np.ones_like(gold))
 
 
 def _share_of_decided(orders: Sequence[np.ndarray], choice: np.ndarray) -> Rate:
     """Verdicts for each pair's `choice`, of those that are not ties; a pair's verdicts are resampled together."""
     verdicts = np.stack(orders)
     decided = ((verdicts == FIRST) | (verdicts == SECOND)) & (choice != NO_VERDICT)
-    return _rate((decided & (verdicts == choice)).sum(0), decided.sum(0))
+    return rate((decided & (verdicts == choice)).sum(0), decided.sum(0))
 
 
 def _longer(pairs: Sequence[HumanPair]) -> np.ndarray:
@@ -236,57 +226,5 @@ def _longer(pairs: Sequence[HumanPair]) -> np.ndarray:
     return np.where(difference > 0, FIRST, np.where(difference < 0, SECOND, NO_VERDICT))
 
 
-def _codes(labels: Iterable[str]) -> np.ndarray:
-    return np.array([_CODES[label] for label in labels], dtype=np.int8)
-
-
 def _by_annotator(pairs: Sequence[HumanPair]) -> list[np.ndarray]:
-    return [_codes(labels) for labels in zip(*(pair.labels for pair in pairs), strict=True)]
-
-
-def _kappa(one: np.ndarray, other: np.ndarray) -> float | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # kappa is not defined if both give only one and the same label
-        value = float(cohen_kappa_score(one, other))
-    return None if math.isnan(value) else value
-
-
-def _rate(counted: np.ndarray, of: np.ndarray) -> Rate:
-    """`counted` and `of`: what each pair adds to the numerator and to the denominator."""
-    count, n = int(counted.sum()), int(of.sum())
-    if not n:
-        return {"count": 0, "n": 0, "percent": None, "interval": None}
-    return {"count": count, "n": n, "percent": 100 * count / n, "interval": _interval(_ratio, counted, of)}
-
-
-def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float] | None:
-    """The 95 % percentile bootstrap interval, pairs drawn with replacement; None if it is not defined."""
-    if len(columns[0]) < 2:
-        return None
-    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # if all pairs are alike, the interval is a point or not defined
-        low, high = stats.bootstrap(
-            columns, statistic, paired=True, vectorized=True, n_resamples=RESAMPLES, confidence_level=CONFIDENCE,
-            method="percentile", rng=np.random.default_rng(SEED),
-        ).confidence_interval  # fmt: skip
-    return None if math.isnan(low) or math.isnan(high) else [float(low), float(high)]
-
-
-# The bootstrap's statistics, over all resamples at once: scikit-learn takes milliseconds for each.
-
-
-def _ratio(counted: np.ndarray, of: np.ndarray, axis: int) -> Any:
-    return 100 * counted.sum(axis) / of.sum(axis)
-
-
-def _kappas(one: np.ndarray, other: np.ndarray, axis: int) -> Any:
-    chance = sum((one == code).mean(axis) * (other == code).mean(axis) for code in range(len(CLASSES) + 1))
-    return ((one == other).mean(axis) - chance) / (1 - chance)
-
-
-def _macro_f1(gold: np.ndarray, said: np.ndarray, axis: int) -> Any:
-    f1 = 0
-    for code in range(len(CLASSES)):
-        both = 2 * ((gold == code) & (said == code)).sum(axis)
-        f1 = f1 + both / np.maximum((gold == code).sum(axis) + (said == code).sum(axis), 1)
-    return 100 * f1 / len(CLASSES)
+    return [codes(labels) for labels in zip(*(pair.labels for pair in pairs), strict=True)]

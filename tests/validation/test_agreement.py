@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score, f1_score
 
-from instruct.validation import agreement
+from instruct.validation import rates
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
 from instruct.validation.published import read_published
@@ -116,9 +116,28 @@ def test_rate_of_verdicts_for_the_longer_answer():
 def test_vectorized_statistics_equal_scikit_learns():
     draw = np.random.default_rng(3)
     gold, said = draw.integers(0, 3, 200).astype(np.int8), draw.integers(0, 4, 200).astype(np.int8)
-    assert agreement._kappas(gold, said, axis=-1) == pytest.approx(cohen_kappa_score(gold, said))
+    assert rates.kappas(gold, said, axis=-1) == pytest.approx(cohen_kappa_score(gold, said))
     expected = 100 * f1_score(gold, said, labels=[0, 1, 2], average="macro", zero_division=0)
-    assert agreement._macro_f1(gold, said, axis=-1) == pytest.approx(expected)
+    assert rates.macro_f1(gold, said, axis=-1) == pytest.approx(expected)
+
+
+def test_macro_figures_are_means_over_the_classes_that_have_a_label():
+    human = human_set(["first"] * 6 + ["second"] * 4)
+    listed = measure_agreement(human, ["first"] * 5 + ["second"] * 5)["listed"]
+    assert listed["macro_precision"] == pytest.approx(100 * (1 + 4 / 5) / 2)
+    assert listed["macro_recall"] == pytest.approx(100 * (5 / 6 + 1) / 2)
+    expected = f1_score([1] * 6 + [2] * 4, [1] * 5 + [2] * 5, average="macro")
+    assert listed["macro_f1"] == pytest.approx(100 * expected)
+    low, high = listed["macro_f1_interval"]
+    assert low < listed["macro_f1"] <= high
+    # a judge that also says tie is wrong on those pairs, but there is no third class to average over
+    tied = measure_agreement(human, ["first"] * 5 + ["tie"] + ["second"] * 4)["listed"]
+    assert tied["macro_recall"] == pytest.approx(100 * (5 / 6 + 1) / 2)
+    assert tied["macro_precision"] == pytest.approx(100.0)
+    gold, said = np.array([1, 1, 2, 2]), np.array([1, 2, 2, 0])
+    assert rates.macro_f1(gold, said, axis=-1) == pytest.approx(
+        100 * f1_score(gold, said, labels=[1, 2], average="macro")
+    )
 
 
 def test_intervals_match_the_binomial_and_are_reproducible():
