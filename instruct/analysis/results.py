@@ -112,3 +112,46 @@ class PairAgreement(Record):
     n: int
     agreement: float | None
     kappa: float | None
+
+
+class PredictionPowered(Record):
+    """The win rate as people would see it: their `labels` on some of the `pairs`, and the judge's verdicts on all.
+
+    `weight`: how much the judge counts (0: not at all); `effective_labels`: how many labels without a judge would give
+    the same interval; `labels_needed`: labels for an interval of +-`precision` points, None if all pairs are too few.
+    `labels_only` and `judge_only` are the win rates by either alone.
+    """
+
+    win_rate: float
+    interval: list[float]
+    labels: int
+    pairs: int
+    weight: float
+    labels_only: float
+    labels_only_interval: list[float]
+    judge_only: float
+    effective_labels: float | None
+    precision: float
+    labels_needed: int | None
+
+
+class Look(Record):
+    """The confidence sequence after `n` pairs."""
+
+    n: int
+    win_rate: float
+    interval: list[float]
+
+
+class Sequential(Record):
+    """Judging in a random order until `rule` is met. `looks`: the confidence sequence, the last after all judged pairs.
+
+    `judged` of `pairs` were judged; `met`: whether the rule was. Any extra pairs were in flight when it was.
+    """
+
+    rule: str
+    seed: int
+    pairs: int
+    judged: int
+    met: bool
+    looks: list[Look]

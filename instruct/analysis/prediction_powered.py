@@ -1,0 +1,104 @@
+"""A win rate from people's labels on some pairs and a cheap judge's verdicts on all of them.
+
+The judge's mean over all pairs is precise but biased; people's labels are unbiased but few. The labels measure the
+judge's bias, which is then subtracted. The interval is valid however bad the judge is; a good one makes it narrower.
+
+Source: Angelopoulos, Duchi and Zrnic, PPI++: Efficient Prediction-Powered Inference, arXiv 2311.01453; the package
+ppi-python gives the same estimate and interval (ppi_mean_pointestimate, ppi_mean_ci).
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.results import PredictionPowered
+
+# The normal approximation needs some labels; below this the interval is too narrow.
+LEAST_LABELS = 30
+# The half-width, in points, that `labels_needed` plans for.
+PRECISION = 2.0
+_Z = NormalDist().inv_cdf(0.975)
+Array = NDArray[np.float64]
+
+
+def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> PredictionPowered:
+    """The candidate's win rate as people would see it, in percent, with a 95 % interval.
+
+    Args:
+        labels: people's scores (1 win, 1/2 tie, 0 loss) of n pairs drawn at random, shape (n,).
+        judged: the judge's scores of the same pairs, shape (n,).
+        unlabeled: the judge's scores of the other pairs, shape (m,).
+
+    Raises:
+        ValueError: fewer than two labels, or no pair without one.
+    """
+    n, m = len(labels), len(unlabeled)
+    if n < 2 or not m or len(judged) != n:
+        raise ValueError(f"{n} labels, {len(judged)} verdicts on them, {m} pairs without a label")
+    seen = _moments(labels, judged, unlabeled)
+    weight = float(_weight(seen, n, m))
+    rate = weight * float(unlabeled.mean()) + float((labels - weight * judged).mean())
+    error = math.sqrt(_variance(seen, n, m))
+    mean, alone = float(labels.mean()), math.sqrt(seen.labels / n)
+    return PredictionPowered(
+        win_rate=round(100 * rate, 6),
+        interval=_interval(rate, error),
+        labels=n,
+        pairs=n + m,
+        weight=round(weight, 6),
+        labels_only=round(100 * mean, 6),
+        labels_only_interval=_interval(mean, alone),
+        judge_only=round(100 * float(np.concatenate([judged, unlabeled]).mean()), 6),
+        effective_labels=round(seen.labels / error**2, 1) if error else None,
+        precision=PRECISION,
+        labels_needed=_labels_needed(seen, n + m),
+    )
+
+
+class _Moments(NamedTuple):
+    """Variances of the labels, of the verdicts on labeled, on unlabeled and on all pairs; their covariance."""
+
+    labels: float
+    judged: float
+    unlabeled: float
+    verdicts: float
+    covariance: float
+
+
+def _moments(labels: Array, judged: Array, unlabeled: Array) -> _Moments:
+    return _Moments(
+        labels=float(labels.var()),
+        judged=float(judged.var()),
+        unlabeled=float(unlabeled.var()),
+        verdicts=float(np.concatenate([judged, unlabeled]).var(ddof=1)),
+        covariance=float(((labels - labels.mean()) * (judged - judged.mean())).mean()),
+    )
+
+
+def _weight(seen: _Moments, n: Any, m: Any) -> Any:
+    """How much the judge counts, 0 to 1: the weight with the smallest variance (PPI++, section 6)."""
+    return np.clip(seen.covariance / ((1 + n / m) * seen.verdicts), 0, 1) if seen.verdicts else 0.0 * n
+
+
+def _variance(seen: _Moments, n: Any, m: Any) -> Any:
+    """The squared standard error with n labels and m pairs without; n and m may be arrays."""
+    weight = _weight(seen, n, m)
+    rectifier = seen.labels - 2 * weight * seen.covariance + weight**2 * seen.judged
+    return np.maximum(rectifier, 0) / n + weight**2 * seen.unlabeled / m
+
+
+def _interval(rate: float, error: float) -> list[float]:
+    return [round(100 * min(1.0, max(0.0, end)), 6) for end in (rate - _Z * error, rate + _Z * error)]
+
+
+def _labels_needed(seen: _Moments, pairs: int) -> int | None:
+    """How many of the pairs people must label for +-PRECISION points; None if all of them are not enough."""
+    n = np.arange(2, pairs)
+    variances = np.append(_variance(seen, n, pairs - n), seen.labels / pairs)
+    enough = np.flatnonzero(100 * _Z * np.sqrt(variances) <= PRECISION)
+    return int(enough[0]) + 2 if len(enough) else None

@@ -1,0 +1,187 @@
+"""More than two systems: simultaneous intervals, ranks with intervals, and Bradley-Terry strengths.
+
+With many systems some look better by chance. Simultaneous intervals contain all the true win rates at once with
+probability 0.95, and a rank interval contains the true rank. Prompts are resampled, each with the scores of all systems
+on it, so that what is easy for every system is not mistaken for a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.inference import SEED, chunks
+
+_BOUND = 15.0  # log-odds: no sample that fits into memory tells a larger strength from it
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system against the common baseline; rates in percent.
+
+    `interval` is one of simultaneous 95 % intervals; `rank` is 1 for the highest win rate, and `rank_interval` the
+    ranks that the simultaneous pairwise comparisons leave open.
+    """
+
+    name: str
+    n: int
+    win_rate: float
+    interval: list[float]
+    rank: int
+    rank_interval: list[int]
+
+
+@dataclass(frozen=True)
+class Strength:
+    """A system's Bradley-Terry strength in log-odds, mean 0 over all systems, with its 95 % bootstrap interval."""
+
+    name: str
+    strength: float
+    interval: list[float]
+
+
+def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing]:
+    """Rank systems that one judge compared with the same baseline, the best first.
+
+    Args:
+        scores: for each system the score (0 to 1) by prompt, None without a verdict.
+
+    Raises:
+        ValueError: fewer than two systems, or one without a verdict.
+
+    Source: max-t bootstrap intervals (Romano and Wolf, Econometrica 73, 2005); rank intervals from simultaneous
+    differences (Mogstad, Romano, Shaikh and Wilhelm, Review of Economic Studies 91, 2024).
+    """
+    names, matrix = list(scores), _matrix(scores)
+    counts = (~np.isnan(matrix)).sum(axis=0)
+    if len(names) < 2 or not counts.all():
+        raise ValueError("needs two systems or more, each with a verdict")
+    rates = 100 * np.nanmean(matrix, axis=0)
+    drawn = _resampled_rates(matrix)
+    low, high = _simultaneous(rates, drawn)
+    better = _surely_better(rates, drawn)
+    found = []
+    for index, name in enumerate(names):
+        found.append(
+            Standing(
+                name,
+                int(counts[index]),
+                float(rates[index]),
+                [max(0.0, float(low[index])), min(100.0, float(high[index]))],
+                1 + int((rates > rates[index]).sum()),
+                [1 + int(better[:, index].sum()), len(names) - int(better[index].sum())],
+            )
+        )
+    return sorted(found, key=lambda each: (each.rank, each.name))
+
+
+def _matrix(scores: Mapping[str, Mapping[str, float | None]]) -> NDArray[np.float64]:
+    """Scores by prompt and system, NaN without a verdict: shape (prompts, systems)."""
+    prompts = list(dict.fromkeys(prompt for by_prompt in scores.values() for prompt in by_prompt))
+    rows = [[by_prompt.get(prompt) for by_prompt in scores.values()] for prompt in prompts]
+    return np.array(rows, dtype=np.float64).reshape(len(prompts), len(scores))
+
+
+def _resampled_rates(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Win rates in percent over resampled prompts: shape (resamples, systems)."""
+    rng = np.random.default_rng(SEED)
+    known, values = (~np.isnan(matrix)).astype(np.float64), np.nan_to_num(matrix)
+    parts = []
+    for rows in chunks(len(matrix)):
+        weights = rng.multinomial(len(matrix), np.full(len(matrix), 1 / len(matrix)), size=rows)
+        parts.append(100 * (weights @ values) / np.maximum(weights @ known, 1))
+    return np.concatenate(parts)
+
+
+def _simultaneous(
+    rates: NDArray[np.float64], drawn: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Low and high ends around `rates` (k,) that all hold at once, from resampled rates (resamples, k)."""
+    error = drawn.std(axis=0)
+    varies = error > 1e-9
+    if not varies.any():
+        return rates.copy(), rates.copy()
+    largest = (np.abs(drawn - rates)[:, varies] / error[varies]).max(axis=1)
+    half = float(np.quantile(largest, 0.95)) * error
+    return rates - half, rates + half
+
+
+def _surely_better(rates: NDArray[np.float64], drawn: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """[i, j]: system i is better than system j, at 5 % for all pairs of systems at once."""
+    count = len(rates)
+    better = np.zeros((count, count), dtype=bool)
+    first, second = np.triu_indices(count, 1)
+    low, high = _simultaneous(rates[first] - rates[second], drawn[:, first] - drawn[:, second])
+    better[first, second], better[second, first] = low > 0, high < 0
+    return better
+
+
+def bradley_terry(games: Sequence[tuple[str, str, Mapping[str, float | None]]]) -> list[Strength] | None:
+    """Strengths of systems that were compared in pairs, the strongest first.
+
+    P(i beats j) = 1 / (1 + exp(s_j - s_i)); a tie is half a win for either.
+
+    Args:
+        games: candidate, baseline, and the candidate's score (0 to 1) by prompt, None without a verdict.
+
+    Returns:
+        None if the strengths are not determined: some systems never won a point against the others (Ford, American
+        Mathematical Monthly 64, 1957).
+
+    Source: Bradley and Terry, Biometrika 39 (1952); `choix.ilsr_pairwise` and `choix.opt_pairwise` give the same.
+    """
+    names = sorted({name for game in games for name in game[:2]})
+    sides = np.array([[names.index(game[0]), names.index(game[1])] for game in games])
+    scores = _matrix({str(index): game[2] for index, game in enumerate(games)})
+    known, values = (~np.isnan(scores)).astype(np.float64), np.nan_to_num(scores)
+    ones = np.ones((1, len(scores)))
+    points, played = ones @ values, ones @ known
+    if not _determined(sides, points[0], played[0], len(names)):
+        return None
+    strengths = _fitted(sides, points, played, len(names))[0]
+    rng = np.random.default_rng(SEED)
+    parts = []
+    for rows in chunks(len(scores)):
+        weights = rng.multinomial(len(scores), np.full(len(scores), 1 / len(scores)), size=rows)
+        parts.append(_fitted(sides, weights @ values, weights @ known, len(names)))
+    low, high = np.percentile(np.concatenate(parts), [2.5, 97.5], axis=0)
+    found = [Strength(name, float(strengths[i]), [float(low[i]), float(high[i])]) for i, name in enumerate(names)]
+    return sorted(found, key=lambda each: -each.strength)
+
+
+def _determined(
+    sides: NDArray[np.int64], points: NDArray[np.float64], played: NDArray[np.float64], systems: int
+) -> bool:
+    """Whether every system has points, directly or over others, against every other one."""
+    reached = np.eye(systems, dtype=bool)
+    for (first, second), won, n in zip(sides, points, played, strict=True):
+        reached[first, second] |= won > 0
+        reached[second, first] |= won < n
+    for middle in range(systems):
+        reached |= reached[:, middle : middle + 1] & reached[middle : middle + 1]
+    return bool(reached.all())
+
+
+def _fitted(
+    sides: NDArray[np.int64], points: NDArray[np.float64], played: NDArray[np.float64], systems: int
+) -> NDArray[np.float64]:
+    """Maximum likelihood by Newton's method: points and played (fits, games) to strengths (fits, systems)."""
+    design = np.zeros((len(sides), systems))
+    design[np.arange(len(sides)), sides[:, 0]] += 1
+    design[np.arange(len(sides)), sides[:, 1]] -= 1
+    strengths = np.zeros((len(points), systems))
+    # The mean is free, so it is tied to 0. The small ridge keeps a resample finite in which a system won everything.
+    tie = np.full((systems, systems), 1 / systems) + 1e-6 * np.eye(systems)
+    for _ in range(50):
+        expected = 1 / (1 + np.exp(-(strengths @ design.T)))
+        slope = (points - played * expected) @ design
+        curvature = np.einsum("fg,gi,gj->fij", played * expected * (1 - expected), design, design) + tie
+        step = np.linalg.solve(curvature, slope[..., None])[..., 0]
+        step *= np.minimum(1, 2 / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-12))
+        strengths = np.clip(strengths + step, -_BOUND, _BOUND)
+        if np.abs(step).max() < 1e-10:
+            break
+    return strengths - strengths.mean(axis=1, keepdims=True)

@@ -1,0 +1,89 @@
+"""When enough pairs have been judged: a confidence sequence for the win rate over all pairs.
+
+The pairs are judged in a random order, so those judged so far are a sample without replacement from all pairs. An
+ordinary 95 % interval is valid for one look. A confidence sequence is valid at every look at once: with probability
+0.95 it contains the win rate over all pairs after each of them, so judging may stop as soon as it is narrow enough.
+
+Source: Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 86 (2024), section 5
+(sampling without replacement), and Confidence sequences for sampling without replacement, NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVEL = 0.95
+# A bet is a share of the most that may be staked; the capital is the mean over these. Small shares find small
+# differences, large ones decide early on clear ones; the mean costs little against the best, which nobody knows.
+_SHARES = (np.arange(1, 9) / 9) ** 2
+# 2 ** -20 of the range of scores: far below the six decimals of a percentage that are reported.
+_BISECTIONS = 20
+
+
+def random_order(identities: Iterable[str], seed: int = 0) -> list[str]:
+    """The pairs in the order in which they are judged: by a hash of seed and identity, whatever order they came in."""
+    return sorted(identities, key=lambda each: hashlib.sha256(f"{seed} {each}".encode()).digest())
+
+
+def confidence_interval(low: Sequence[float], high: Sequence[float], total: int) -> list[float]:
+    """The confidence sequence's 95 % interval of the mean score over all `total` pairs, in percent.
+
+    Args:
+        low: the scores (0 to 1) of the pairs judged so far, in the random order; a pair without a verdict counts 0.
+        high: the same, with 1 for a pair without a verdict.
+        total: how many pairs there are.
+
+    Raises:
+        ValueError: more scores than pairs, or a score outside 0 to 1.
+    """
+    lower = _lower_bound(np.asarray(low, dtype=np.float64), total)
+    upper = 1 - _lower_bound(1 - np.asarray(high, dtype=np.float64), total)
+    return [100 * lower, 100 * upper]
+
+
+def capital(scores: NDArray[np.float64], mean: float, total: int) -> NDArray[np.float64]:
+    """The capital after each score of a gambler who starts with 1 and bets that the mean of all scores exceeds `mean`.
+
+    If the mean is `mean`, the rest of the pairs average m_t = (total * mean - sum of the scores before t) /
+    (total - t + 1), and the gambler multiplies the capital by 1 + share * (x_t / m_t - 1): a fair game. The chance that
+    the capital ever reaches 1 / a is therefore at most a (Ville's inequality).
+
+    Returns:
+        shape (n,); infinite once the scores are larger than `mean` allows.
+    """
+    before = np.concatenate([[0.0], np.cumsum(scores)[:-1]])
+    left = (total * mean - before) / (total - np.arange(len(scores)))
+    impossible = np.logical_or.accumulate(scores > left * (total - np.arange(len(scores))) + 1e-9)
+    ratio = np.where(left > 0, scores / np.where(left > 0, left, 1.0), 1.0)
+    growth = np.cumsum(np.log1p(_SHARES[:, None] * (ratio - 1)), axis=1)
+    most = growth.max(axis=0)
+    mixed = most + np.log(np.exp(growth - most).mean(axis=0))
+    return np.where(impossible, math.inf, np.exp(np.minimum(mixed, 700.0)))
+
+
+def _lower_bound(scores: NDArray[np.float64], total: int) -> float:
+    """The smallest mean that no gambler's capital has refuted so far, at half the error of the interval."""
+    if len(scores) > total:
+        raise ValueError(f"{len(scores)} scores of {total} pairs")
+    if len(scores) and not (scores.min() >= 0 and scores.max() <= 1):
+        raise ValueError("scores must be between 0 and 1")
+    if not len(scores):
+        return 0.0
+    # Scores that are known bound the mean whatever the others are.
+    low, high = float(scores.sum()) / total, 1.0
+    if len(scores) == total or not _refuted(scores, low, total):
+        return low
+    # The capital falls as the mean grows, so what is refuted is an interval from 0.
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _refuted(scores, middle, total) else (low, middle)
+    return low
+
+
+def _refuted(scores: NDArray[np.float64], mean: float, total: int) -> bool:
+    return bool(capital(scores, mean, total).max() >= 2 / (1 - LEVEL))

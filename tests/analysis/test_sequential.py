@@ -1,0 +1,113 @@
+"""The confidence sequence: its capital against the authors' package, its bounds, its coverage."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.analysis.sequential import capital, confidence_interval, random_order
+
+SCORES = "1110t10111t0011111110010011111100010t010"
+# The mean over this module's eight bets of confseq 0.0.11's betting_mart(scores, mean, N=60, theta=1, trunc_scale=1,
+# lambdas_fn_positive=share / mu_t), after 1, 5, 20 and 40 scores.
+CONFSEQ = {
+    0.3: [1.7345679012345676, 4.756407782660319, 733788.6519282162, math.inf],
+    0.5: [1.3148148148148149, 1.3976664377818846, 19.419882485153323, 14.479790448561776],
+    0.6: [1.2098765432098766, 1.0376183516973383, 2.3736692654615412, 0.6854589954553899],
+}
+
+
+def points(text: str) -> np.ndarray:
+    return np.array([{"1": 1.0, "t": 0.5, "0": 0.0}[mark] for mark in text])
+
+
+@pytest.mark.parametrize("mean", CONFSEQ)
+def test_capital_equals_the_authors_package(mean: float) -> None:
+    assert capital(points(SCORES), mean, 60)[[0, 4, 19, 39]] == pytest.approx(CONFSEQ[mean], rel=1e-12)
+
+
+def test_all_pairs_judged_give_the_win_rate_itself() -> None:
+    scores = points(SCORES)
+    assert confidence_interval(scores, scores, len(scores)) == pytest.approx([100 * scores.mean()] * 2)
+
+
+def test_nothing_judged_gives_the_whole_range() -> None:
+    assert confidence_interval([], [], 805) == [0.0, 100.0]
+
+
+def test_known_scores_bound_the_rate_whatever_the_others_are() -> None:
+    low, high = confidence_interval([1.0, 1.0, 1.0], [1.0, 1.0, 1.0], 4)
+    assert low >= 75
+    assert high == 100
+
+
+def test_a_missing_verdict_widens_the_interval_on_both_sides() -> None:
+    scores = points(SCORES)
+    known = confidence_interval(scores, scores, 80)
+    low, high = scores.copy(), scores.copy()
+    low[:5], high[:5] = 0, 1
+    missing = confidence_interval(low, high, 80)
+    assert missing[0] < known[0]
+    assert missing[1] > known[1]
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.integers(0, 20))
+def test_interval_shrinks_with_each_look_and_contains_what_is_possible(scores: list[float], rest: int) -> None:
+    total = len(scores) + rest
+    if not total:
+        return
+    before = [0.0, 100.0]
+    for n in range(len(scores) + 1):
+        low, high = confidence_interval(scores[:n], scores[:n], total)
+        assert before[0] - 1e-3 <= low <= 100
+        assert 0 <= high <= before[1] + 1e-3
+        assert low >= 100 * sum(scores[:n]) / total - 1e-3
+        before = [low, high]
+
+
+def test_interval_of_swapped_sides_is_the_mirror_image() -> None:
+    scores = points(SCORES)
+    low, high = confidence_interval(scores, scores, 60)
+    assert confidence_interval(1 - scores, 1 - scores, 60) == pytest.approx([100 - high, 100 - low], abs=1e-3)
+
+
+def test_interval_covers_the_rate_of_all_pairs_at_every_look() -> None:
+    rng = np.random.default_rng(0)
+    population = np.repeat([1.0, 0.5, 0.0], [120, 20, 60])
+    missed = 0
+    for _ in range(400):
+        scores = rng.permutation(population)
+        ours, theirs = capital(scores, population.mean(), 200), capital(1 - scores, 1 - population.mean(), 200)
+        missed += bool(max(ours[:-1].max(), theirs[:-1].max()) >= 40)
+    assert missed <= 20  # 5 %
+
+
+def test_sixty_five_percent_is_decided_long_before_all_pairs() -> None:
+    rng = np.random.default_rng(0)
+    population = np.repeat([1.0, 0.0], [523, 282])
+    needed = [int(np.argmax(capital(rng.permutation(population), 0.5, 805) >= 40)) + 1 for _ in range(101)]
+    assert np.median(needed) <= 120
+
+
+@pytest.mark.parametrize("scores", [[0.5, 1.2], [-0.1], [math.nan]])
+def test_scores_outside_their_range_are_refused(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        confidence_interval(scores, scores, 10)
+
+
+def test_more_scores_than_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 scores of 2 pairs"):
+        confidence_interval([0.5] * 3, [0.5] * 3, 2)
+
+
+def test_random_order_depends_on_the_seed_and_not_on_the_order_given() -> None:
+    pairs = [f"prompt {number}" for number in range(50)]
+    shuffled = random.Random(1).sample(pairs, 50)
+    assert random_order(pairs, 1) == random_order(shuffled, 1)
+    assert random_order(pairs, 1) != random_order(pairs, 2)
+    assert sorted(random_order(pairs, 1)) == sorted(pairs)
