@@ -153,12 +153,24 @@ def call_as_forward(head: nn.Module, function: Callable[[torch.Tensor], Any], st
 
 
 def router_loss(model: Any, backbone_output: Any, inputs: dict[str, Any]) -> torch.Tensor | None:
-    """The load-balancing loss of a mixture-of-experts model, unweighted; None if its config does not request it."""
-    config = model.config.get_text_config()
-    if not getattr(config, "output_router_logits", False):
+    """The load-balancing loss of a mixture-of-experts model, unweighted; None if nothing requests it."""
+    in_config = getattr(model.config.get_text_config(), "output_router_logits", False)
+    if not inputs.get("output_router_logits", in_config):
         return None
     from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
-    return load_balancing_loss_func(
-        backbone_output.router_logits, config.num_experts, config.num_experts_per_tok, inputs.get("attention_mask")
+    experts = _expert_number(model, "num_experts", "num_local_experts")
+    chosen = _expert_number(model, "num_experts_per_tok")
+    return load_balancing_loss_func(backbone_output.router_logits, experts, chosen, inputs.get("attention_mask"))
+
+
+def _expert_number(model: Any, *names: str) -> int:
+    """The first of these numbers that the model has, as its own forward would use it, or else its config."""
+    for owner in (model, model.config.get_text_config()):
+        for name in names:
+            if getattr(owner, name, None) is not None:
+                return int(getattr(owner, name))
+    raise InputError(
+        f"{type(model).__name__}: neither it nor its config has {' or '.join(names)}, which the auxiliary loss of its "
+        "router needs; set router_aux_loss_coef to 0.0 to train without it"
     )

@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
 from tiny import (
+    CONFIGS,
     SIZES,
     VOCABULARY,
     assert_like_trl,
@@ -18,9 +19,18 @@ from tiny import (
     tiny_rows,
     tiny_tokenizer,
 )
-from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
+from transformers import (
+    AutoModelForCausalLM,
+    GraniteMoeConfig,
+    JetMoeConfig,
+    MixtralConfig,
+    PhimoeConfig,
+    Qwen2MoeConfig,
+    Qwen3MoeConfig,
+)
 
 from instruct.errors import InputError
+from instruct.training.head import router_loss
 
 
 @pytest.mark.parametrize("arguments", [{}, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}])
@@ -50,6 +60,42 @@ def test_the_auxiliary_loss_of_a_mixture_of_experts(tmp_path, config, arguments)
     router = next(name for name in without if name.endswith(".gate.weight"))
     assert not torch.allclose(captured_gradients(trainer)[router], without[router])
     assert trainer.state.log_history[0]["aux_loss"] > 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GraniteMoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+        PhimoeConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+        JetMoeConfig(
+            **{name: value for name, value in SIZES.items() if name != "num_attention_heads"},
+            kv_channels=8, num_local_experts=4, num_experts_per_tok=2,
+        ),
+    ],
+    ids=lambda config: getattr(config, "model_type", None),
+)  # fmt: skip
+def test_experts_that_the_config_calls_local_have_an_auxiliary_loss(tmp_path, config):
+    """TRL's own head looks for `num_experts` and fails, so the model's native forward is the reference."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    trainer = make_trainer(tmp_path, model, objective="mle", router_aux_loss_coef=0.5)
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    with torch.no_grad():
+        model.eval()  # PhiMoE's router is noisy in training
+        native = type(model).forward(model, **batch, output_router_logits=True)
+        ours = model(**batch, objective_loss=True, output_router_logits=True)
+    assert native.aux_loss > 0
+    assert float(ours.aux_loss) == pytest.approx(float(native.aux_loss), rel=1e-6)
+    trainer.train()
+    assert trainer.state.log_history[0]["aux_loss"] == pytest.approx(float(native.aux_loss), rel=0.1)
+
+
+def test_a_mixture_without_a_number_of_experts_is_refused_with_its_key():
+    class Nameless(torch.nn.Module):
+        config = CONFIGS["llama"](True)
+
+    with pytest.raises(InputError, match=r"Nameless: .* num_experts or num_local_experts.* router_aux_loss_coef to 0"):
+        router_loss(Nameless(), None, {"output_router_logits": True})
 
 
 def lora(**arguments: Any) -> LoraConfig:
