@@ -15,6 +15,7 @@ from instruct.objectives import ObjectiveStatistics
 from instruct.training.checks import check_arguments, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator
 from instruct.training.cost import TableRecord, make_cost
+from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
@@ -59,6 +60,7 @@ class EMOTrainer(SFTTrainer):
             known = {field.name for field in fields(EMOConfig) if field.init}
             args = EMOConfig(**{f.name: getattr(args, f.name) for f in fields(args) if f.name in known})
         check_arguments(args)
+        use_one_device(args, loads_model=isinstance(model, str))
         try:
             super().__init__(model, args, *positional, **kwargs)
         except ValueError as error:
@@ -68,6 +70,9 @@ class EMOTrainer(SFTTrainer):
         if self.compute_loss_func is not None:
             raise ValueError("compute_loss_func would replace the objective; drop it, or use SFTTrainer")
         check_parallelism(self.accelerator.parallelism_config)
+        # Whatever the model's own forward accepts, this one divides by the tokens of all micro-batches. Otherwise the
+        # Trainer counts none and averages the micro-batches' means.
+        self.model_accepts_loss_kwargs = True
         self._keep_outputs_in_float32()
 
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
@@ -113,18 +118,22 @@ class EMOTrainer(SFTTrainer):
             outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch)
         except NonFiniteBatchError as error:
             raise NonFiniteLossError(self._explain(error, mode, inputs)) from None
-        loss = outputs.loss
+        # A model that a device_map splits returns them on its last device.
+        device = self.args.device
+        loss = outputs.loss.to(device)
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             # The items were counted over all ranks, and DDP averages the ranks' gradients.
             loss = loss * self.accelerator.num_processes
-        found = {**vars(outputs.statistics), "batches": torch.ones((), dtype=torch.float64, device=loss.device)}
+        found = {name: value.to(device) for name, value in vars(outputs.statistics).items()}
+        found["batches"] = torch.ones((), dtype=torch.float64, device=device)
         if outputs.aux_loss is not None:
             steps = self.current_gradient_accumulation_steps if num_items_in_batch is not None else 1
-            loss = loss + self.router_aux_loss_coef * outputs.aux_loss / steps
-            found["aux_loss"] = outputs.aux_loss.detach().double()
+            aux_loss = outputs.aux_loss.to(device)
+            loss = loss + self.router_aux_loss_coef * aux_loss / steps
+            found["aux_loss"] = aux_loss.detach().double()
         if mode == "train":
             seen = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
-            found["seen"] = torch.as_tensor(seen, device=loss.device, dtype=torch.float64)
+            found["seen"] = torch.as_tensor(seen, device=device, dtype=torch.float64)
         sums = self._sums[mode]
         for name, value in found.items():
             sums[name] = sums[name] + value if name in sums else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from tiny import make_trainer, tiny_model, tiny_rows, tiny_tokenizer
+from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows, tiny_tokenizer
 from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
 
 from instruct.errors import InstructError
@@ -34,6 +34,24 @@ def plain_means(trainer, rows: Dataset) -> dict[str, float]:
         ce.append(torch.nn.functional.cross_entropy(logits[responses], labels[responses], reduction="none"))
         correct.append((logits[responses].argmax(dim=-1) == labels[responses]).float())
     return {"ce": torch.cat(ce).mean().item(), "mean_token_accuracy": torch.cat(correct).mean().item()}
+
+
+def test_a_step_does_not_depend_on_its_micro_batches_if_the_model_takes_no_loss_arguments(tmp_path):
+    """Qwen2.5-VL, Qwen3-VL, Gemma-3n and others say so of their own forward."""
+
+    def gradients(rows: int) -> dict[str, torch.Tensor]:
+        model = tiny_model()
+        model.accepts_loss_kwargs = False
+        trainer = make_trainer(
+            tmp_path / str(rows), model, rows=uneven_rows().select(range(4)), objective="mle",
+            per_device_train_batch_size=rows, gradient_accumulation_steps=4 // rows,
+            train_sampling_strategy="sequential",
+        )  # fmt: skip
+        return captured_gradients(trainer)
+
+    whole = gradients(4)
+    assert_same_gradients(gradients(1), whole, 1e-5)
+    assert_same_gradients(gradients(2), whole, 1e-5)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])
