@@ -40,9 +40,9 @@ def response_ids(count: int) -> tuple[list[int], str]:
     try:
         from transformers import AutoTokenizer
 
-        from instruct.models import EMBEDDED_MODEL, resolve_model
+        from instruct.models import EMBEDDED_MODEL, model_path
 
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(EMBEDDED_MODEL))
+        tokenizer = AutoTokenizer.from_pretrained(model_path(EMBEDDED_MODEL))
         encode: Callable[[str], list[Any]] = lambda text: tokenizer(text)["input_ids"]  # noqa: E731
         source += ", SmolLM2's tokens"
     except Exception:  # not installed here

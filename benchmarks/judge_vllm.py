@@ -83,7 +83,7 @@ def main() -> None:
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
-    from instruct.models import EMBEDDED_MODEL, resolve_model
+    from instruct.models import EMBEDDED_MODEL, model_path
 
     card = load_judge_card("autoj", model=EMBEDDED_MODEL)
     decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})
@@ -95,7 +95,7 @@ def main() -> None:
     prompts = [[engine._token_ids(each.requests[0].prompt) for each in plan.presentations] for plan in plans]
     settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
     alone = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.judge_vllm", "--generate-alone", resolve_model(EMBEDDED_MODEL)],
+        [sys.executable, "-m", "benchmarks.judge_vllm", "--generate-alone", model_path(EMBEDDED_MODEL)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

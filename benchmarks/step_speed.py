@@ -34,9 +34,9 @@ def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
     """SmolLM2-135M and tokenized rows of real instructions."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from instruct.models import EMBEDDED_MODEL, resolve_model
+    from instruct.models import EMBEDDED_MODEL, model_path
 
-    folder = resolve_model(EMBEDDED_MODEL)
+    folder = model_path(EMBEDDED_MODEL)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows, source = real_rows()
     encoded = []

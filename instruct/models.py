@@ -32,8 +32,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
 
 
-def resolve_model(name: str) -> str:
-    """The local folder or hub id of `name`; the embedded model's folder is created on first use.
+def model_path(name: str) -> str:
+    """What transformers, TRL and vLLM load for `name`: a local folder, or a hub id.
+
+    Args:
+        name: `smollm2-135m-instruct`, the packaged model, whose folder is created on first use; a local folder; or a
+            hub id, which is returned as it is.
 
     Raises:
         InputError: the embedded model's package is not installed, or `name` looks like a path but is not a model.

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from instruct.devices import has_nvidia_gpu
 from instruct.errors import InputError
 
 _PACKAGES = (
@@ -175,7 +176,7 @@ def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpus = []
     # Importing torch takes seconds, and a machine without one of these devices has no GPU to ask about.
-    if any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")):
+    if has_nvidia_gpu() or Path("/dev/kfd").exists():
         import torch
 
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -72,9 +72,9 @@ def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
 @pytest.fixture(scope="session")
 def smollm2() -> str:
     """The folder of the embedded SmolLM2-135M-Instruct."""
-    from instruct.models import EMBEDDED_MODEL, resolve_model
+    from instruct.models import EMBEDDED_MODEL, model_path
 
-    return resolve_model(EMBEDDED_MODEL)
+    return model_path(EMBEDDED_MODEL)
 
 
 @pytest.fixture(scope="session")

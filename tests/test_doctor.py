@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from instruct import doctor
+from instruct import devices, doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 SECRET = "sk-this-must-never-be-printed"
@@ -51,25 +51,45 @@ def test_a_broken_installation_exits_1_with_a_remedy_for_each_error(tmp_path):
     assert SECRET not in done.stdout + done.stderr
 
 
+def stand_in_for_torch(monkeypatch, cuda: str | None) -> None:
+    """No machine of the tests has both an NVIDIA device and a CUDA build that cannot see it."""
+
+    def init() -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040). Please update it.")
+
+    found = SimpleNamespace(is_available=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=found, version=SimpleNamespace(cuda=cuda)))
+
+
 @pytest.mark.parametrize(
-    ("cuda", "state", "remedy"),
-    [("13.0", "error", "run nvidia-smi"), (None, "warning", "make venv REQUIREMENTS=requirements/gpu.txt")],
+    ("cuda", "text", "remedy"),
+    [
+        ("13.0", "The NVIDIA driver on your system is too old", "update the driver"),
+        (None, "this build of PyTorch has no CUDA", "make venv REQUIREMENTS=requirements/gpu.txt"),
+    ],
 )
-def test_an_nvidia_gpu_that_pytorch_does_not_find_is_reported(monkeypatch, tmp_path, cuda, state, remedy):
-    """A stand-in for torch: no machine has both an NVIDIA device and a build that cannot see it."""
-    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False), version=SimpleNamespace(cuda=cuda))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(doctor, "NVIDIA_DEVICES", (tmp_path,))
+def test_an_nvidia_gpu_that_pytorch_cannot_use_is_an_error(monkeypatch, tmp_path, cuda, text, remedy):
+    stand_in_for_torch(monkeypatch, cuda)
+    monkeypatch.setattr(devices, "NVIDIA_DEVICES", (tmp_path,))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (finding,) = doctor.gpu()
-    assert finding.state == state
-    assert "THE NVIDIA GPU IS NOT USED" in finding.text
+    assert finding.state == "error"
+    assert "this machine has an NVIDIA GPU that PyTorch cannot use" in finding.text
+    assert text in finding.text
     assert remedy in finding.remedy
 
 
+def test_a_gpu_hidden_on_purpose_is_fine(monkeypatch, tmp_path):
+    stand_in_for_torch(monkeypatch, "13.0")
+    monkeypatch.setattr(devices, "NVIDIA_DEVICES", (tmp_path,))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    (finding,) = doctor.gpu()
+    assert finding.state == "ok"
+
+
 def test_a_machine_without_a_gpu_is_fine(monkeypatch):
-    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(doctor, "NVIDIA_DEVICES", ())
+    stand_in_for_torch(monkeypatch, None)
+    monkeypatch.setattr(devices, "NVIDIA_DEVICES", ())
     (finding,) = doctor.gpu()
     assert (finding.state, finding.remedy) == ("ok", "")
 

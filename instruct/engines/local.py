@@ -12,7 +12,7 @@ from typing import Any, Literal
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Request
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.errors import InputError, one_line
-from instruct.models import EMBEDDED_MODEL, resolve_model
+from instruct.models import EMBEDDED_MODEL, model_path
 
 SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
@@ -156,7 +156,7 @@ def _located(options: EngineOptions) -> tuple[str, bool]:
     Raises:
         InputError: its weights are not here and cannot be fetched, or are a pickle that is not allowed.
     """
-    model = resolve_model(options.model)
+    model = model_path(options.model)
     if Path(model).is_dir():
         return model, _is_pickle(options, model, [path.name for path in Path(model).iterdir()])
     from huggingface_hub import list_repo_files, snapshot_download

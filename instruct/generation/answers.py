@@ -18,7 +18,7 @@ from instruct.engines.weights import adapter_identity, check_model, is_adapter, 
 from instruct.errors import InputError, InstructError, one_line
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import GenerationConfig
-from instruct.models import ModelOptions, resolve_model
+from instruct.models import ModelOptions, model_path
 from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def generate_answers(
         raise InputError("no evaluation prompts to answer; give a set that has some")
     identity = model.name
     if config.engine != "server":
-        name = resolve_model(model.name)
+        name = model_path(model.name)
         revision = check_model(name, model.revision)
         identity = model_identity(name, revision)
         model = model.model_copy(update={"name": name, "revision": revision})

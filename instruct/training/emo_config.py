@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from trl import SFTConfig
 
+from instruct.devices import check_gpu_is_usable
 from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.training.objective_names import OBJECTIVES
@@ -17,7 +19,8 @@ COSTS = ("fixed", "adaptive", "numeric")
 @dataclass
 class EMOConfig(SFTConfig):
     r"""
-    Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and its default.
+    Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and its default, except that
+    `use_cpu` is True on a machine without a GPU.
 
     Parameters:
         objective (`str`, *optional*, defaults to `"emo"`):
@@ -64,6 +67,9 @@ class EMOConfig(SFTConfig):
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
 
     def __post_init__(self) -> None:
+        if not self.use_cpu and torch.accelerator.current_accelerator() is None:  # type: ignore[has-type]
+            check_gpu_is_usable()
+            self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         super().__post_init__()
         self.make_objective()
         file = self.transport_cost.partition(".safetensors:")

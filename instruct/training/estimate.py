@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from instruct.devices import check_gpu_is_usable
 from instruct.errors import InputError
-from instruct.models import resolve_model
+from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import unreachable_model
 
@@ -28,9 +29,11 @@ class ModelShape:
 
 
 def check_gpu(config: TrainingOptions) -> None:
-    """Refuse a config that needs a GPU on a machine without one."""
+    """Refuse a config that needs a GPU on a machine without one, and the CPU of a machine whose GPU cannot be used."""
     import torch
 
+    if not config.train.get("use_cpu"):
+        check_gpu_is_usable()
     if config.needs_gpu and not torch.cuda.is_available():
         raise InputError(
             f"config {config.name}: needs a GPU and this machine has none; use --config demo, or set needs_gpu to "
@@ -47,7 +50,7 @@ def model_shape(config: TrainingOptions) -> ModelShape:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    name = resolve_model(config.model.name)
+    name = model_path(config.model.name)
     try:
         loaded = AutoConfig.from_pretrained(
             name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from instruct.errors import InputError
-from instruct.models import resolve_model
+from instruct.models import model_path
 from instruct.runs import RunDirectory
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
@@ -34,7 +34,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
             raise InputError(f"{adapter}: has no adapter_config.json; name a LoRA system of this run")
         arguments = {**model_arguments(config), "dtype": torch.float32}
         try:
-            base = AutoModelForCausalLM.from_pretrained(resolve_model(config.model.name), **arguments)
+            base = AutoModelForCausalLM.from_pretrained(model_path(config.model.name), **arguments)
         except OSError as error:
             raise unreachable_model(config.model.name, error) from None
         dtype = base.config.dtype if config.model.dtype == "auto" else getattr(torch, config.model.dtype)

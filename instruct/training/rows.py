@@ -9,7 +9,7 @@ from instruct.data.cards import load_dataset_card
 from instruct.data.rows import RowSet, load_rows
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
-from instruct.models import resolve_model
+from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
@@ -63,7 +63,7 @@ def load_tokenizer(config: TrainingOptions) -> Any:
     """
     from transformers import AutoTokenizer
 
-    name = resolve_model(config.model.name)
+    name = model_path(config.model.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             name, revision=config.model.revision, trust_remote_code=config.model.trust_remote_code

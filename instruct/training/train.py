@@ -12,7 +12,7 @@ from typing import Any
 
 from instruct.data.tokens import EncodedRows
 from instruct.errors import InputError, one_line
-from instruct.models import resolve_model
+from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.training.model_card import model_card
 from instruct.training.options import SystemOptions, TrainingOptions
@@ -110,7 +110,7 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     try:
         return EMOTrainer(
-            resolve_model(config.model.name),
+            model_path(config.model.name),
             arguments,
             train_dataset=rows.dataset(),
             processing_class=tokenizer,
