@@ -15,6 +15,8 @@ Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
 PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
 # The verdict if the answers were swapped; any other verdict stays the same.
 EXCHANGED = {"first": "second", "second": "first"}
+# The reason of a tie that no judge was asked about: both answers are the same.
+IDENTICAL = "identical outputs"
 
 
 class ShownVerdict(Protocol):
@@ -32,6 +34,8 @@ class ShownVerdict(Protocol):
     @property
     def verdict(self) -> str: ...
     @property
+    def reason(self) -> str | None: ...
+    @property
     def preference(self) -> float | None: ...
 
 
@@ -42,6 +46,11 @@ def candidate_is_second(instruction: str, seed: int = 0) -> bool:
     (alpaca_eval.annotators, `is_switched_outputs`).
     """
     return not random.Random(f"is_switched_outputs{instruction}{seed}").choices([False, True], k=1)[0]
+
+
+def is_identical(judgment: ShownVerdict) -> bool:
+    """Whether the verdict is the tie of two identical answers, which no judge is asked about."""
+    return judgment.verdict == "tie" and judgment.reason == IDENTICAL
 
 
 def outcome_of(judgment: ShownVerdict) -> Outcome:
@@ -99,13 +108,14 @@ class PairResult:
     """The result of one pair under a policy.
 
     `score`: 1 the candidate is better, 0 the baseline, 1/2 a tie, and a weighted judge's grades in between; None
-    without a verdict.
+    without a verdict. `identical`: a tie because both answers are the same.
     """
 
     instruction: str
     dataset: str
     outcome: Outcome
     score: float | None
+    identical: bool = False
 
 
 def is_weighted(judgments: Sequence[ShownVerdict]) -> bool:
@@ -153,7 +163,8 @@ def pair_results(judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: 
                 orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
             score = sum(map(_score, orders.values())) / len(orders)
             outcome = "tie" if score == 0.5 else "win" if score > 0.5 else "loss"
-        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score))
+        same = all(map(is_identical, orders.values()))
+        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, same))
     return found
 
 

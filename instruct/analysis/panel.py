@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from instruct.analysis.outcomes import Outcome
 from instruct.analysis.results import PairAgreement
@@ -16,11 +16,19 @@ READABLE = ("win", "tie", "loss")
 Outcomes = Mapping[str, Outcome]
 
 
-def agreements(judges: Mapping[str, Outcomes]) -> list[PairAgreement]:
-    """For every two judges: agreement in percent and Cohen's kappa, over the pairs that both read; ties are a class."""
+def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairAgreement]:
+    """For every two judges: agreement in percent and Cohen's kappa, over the pairs that both read; ties are a class.
+
+    Args:
+        identical: the pairs whose two answers are the same, which no judge reads.
+    """
     found = []
     for (one, ours), (other, theirs) in itertools.combinations(judges.items(), 2):
-        both = [(ours[pair], theirs[pair]) for pair in ours if ours[pair] in READABLE and theirs.get(pair) in READABLE]
+        both = [
+            (ours[pair], theirs[pair])
+            for pair in ours
+            if pair not in identical and ours[pair] in READABLE and theirs.get(pair) in READABLE
+        ]
         same = 100 * sum(first == second for first, second in both) / len(both) if both else None
         found.append(
             PairAgreement(
@@ -46,14 +54,20 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     return (observed - expected) / (n * n - expected) if n * n > expected else None
 
 
-def majority(judges: Mapping[str, Outcomes]) -> Tally:
+def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> Tally:
     """The outcome that most judges gave each pair; a tie between outcomes is a tie.
 
     A judge without a verdict on a pair abstains; a pair without any verdict is `failed` if one of them is, else
     `unparsed`.
+
+    Args:
+        identical: the pairs whose two answers are the same.
     """
     pairs = dict.fromkeys(pair for outcomes in judges.values() for pair in outcomes)
-    return tally(_majority([outcomes[pair] for outcomes in judges.values() if pair in outcomes]) for pair in pairs)
+    found = {pair: _majority([outcomes[pair] for outcomes in judges.values() if pair in outcomes]) for pair in pairs}
+    return tally(
+        found.values(), identical=sum(outcome == "tie" and pair in identical for pair, outcome in found.items())
+    )
 
 
 def _majority(votes: Sequence[Outcome]) -> Outcome:

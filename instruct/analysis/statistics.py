@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.inference import bootstrap_interval, win_rate_interval
-from instruct.analysis.outcomes import PairResult, ShownVerdict
+from instruct.analysis.outcomes import PairResult, ShownVerdict, is_identical
 
 # Six coin tosses all agree in 2 of 64 cases: with fewer than six pairs no result is significant at 5 %.
 LEAST_PAIRS = 6
@@ -26,11 +26,13 @@ IntervalMethod = Literal["wilson", "standard error"]
 class Tally:
     """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict.
 
+    `identical` of the ties have two identical answers, which no judge was asked about.
+
     `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
     1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
 
     Raises:
-        ValueError: another number of scores than of verdicts.
+        ValueError: another number of scores than of verdicts, or more identical pairs than ties.
     """
 
     win: int = 0
@@ -39,10 +41,13 @@ class Tally:
     unparsed: int = 0
     failed: int = 0
     scores: tuple[float, ...] | None = None
+    identical: int = 0
 
     def __post_init__(self) -> None:
         if self.scores is not None and len(self.scores) != self.n_judged:
             raise ValueError(f"{len(self.scores)} scores for {self.n_judged} verdicts")
+        if self.identical > self.tie:
+            raise ValueError(f"{self.identical} identical pairs among {self.tie} ties")
 
     @property
     def n(self) -> int:
@@ -139,17 +144,17 @@ def _finding(interval: list[float] | None) -> Finding:
     return "candidate" if low > 50 else "baseline" if high < 50 else "no difference"
 
 
-def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None) -> Tally:
+def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None, identical: int = 0) -> Tally:
     """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores`: a weighted judge's, of the pairs with a verdict.
 
     Raises:
-        ValueError: another word, or another number of scores than of verdicts.
+        ValueError: another word, another number of scores than of verdicts, or more identical pairs than ties.
     """
     counts = Counter(str(outcome) for outcome in outcomes)
     unknown = counts.keys() - {"win", "tie", "loss", "unparsed", "failed"}
     if unknown:
         raise ValueError(f"unknown outcome {min(unknown)!r}")
-    return Tally(**counts, scores=None if scores is None else tuple(scores))
+    return Tally(**counts, scores=None if scores is None else tuple(scores), identical=identical)
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,8 @@ class PositionStatistics:
     """How much the order of the answers matters.
 
     `consistent` of `in_both` pairs that were readable in both orders got the same verdict for the same answer;
-    `first` of `decided` verdicts that are not ties went to the answer shown first.
+    `first` of `decided` verdicts that are not ties went to the answer shown first. Pairs with identical answers, which
+    are not shown to the judge, do not count.
     """
 
     in_both: int
@@ -181,6 +187,8 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
     favoured: dict[str, dict[str, str]] = {}
     shown: Counter[str] = Counter()
     for judgment in judgments:
+        if is_identical(judgment):
+            continue
         verdict, position = str(judgment.verdict), str(judgment.position)
         shown[verdict] += 1
         if verdict in {"first", "second", "tie"}:
@@ -199,5 +207,7 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     """The pairs' outcomes, and their scores if these are graded."""
     scores = [pair.score for pair in pairs if pair.score is not None]
     return tally(
-        (pair.outcome for pair in pairs), scores if any(score not in (0, 0.5, 1) for score in scores) else None
+        (pair.outcome for pair in pairs),
+        scores if any(score not in (0, 0.5, 1) for score in scores) else None,
+        identical=sum(pair.identical for pair in pairs),
     )

@@ -147,6 +147,7 @@ class JudgeCard(_Section):
         prompt_with_input: the prompt for rows that have an `input`.
         response_schema: a JSON schema for the reply, enforced by engines that can.
         thinking_end: ends a reasoning judge's thinking, which is not read.
+        identical_outputs_tie: has no effect: identical answers are a tie for every judge, whatever a card says.
         weights: `pickle` allows weights that exist only as pickled .bin files, loaded with `weights_only`.
         warning: shown prominently in every report.
         human_agreement: measured agreement with human labels, by set.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from instruct.analysis.outcomes import IDENTICAL
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
 from instruct.errors import InputError, StoppedError, one_line
@@ -184,7 +185,7 @@ def judge_plan(
     planned = {(each.instruction, each.position, each.key) for each in (*plan.presentations, *plan.identical)}
     # A verdict on other answers or by another judge is removed; its completion is kept.
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
-    tie = Reading("tie", reason="identical outputs")
+    tie = Reading("tie", reason=IDENTICAL)
     store.add_judgments(_judgment(plan, each, tie) for each in plan.identical)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     stopped, spent = None, store.spent_usd()

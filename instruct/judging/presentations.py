@@ -88,7 +88,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
         for position in positions:
             answers = (ours["output"], theirs["output"])
             shown = answers if position == "first" else answers[::-1]
-            identical = card.identical_outputs_tie and shown[0] == shown[1]
+            identical = shown[0] == shown[1]
             prompts, was_trimmed = ((), False) if identical else _prompts(judge, template, ours, shown, engine)
             requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
             each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)

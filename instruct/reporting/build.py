@@ -15,6 +15,7 @@ from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
 from instruct.judging.cards import agreement_words
 from instruct.judging.comparison import judged_comparisons, system_name
+from instruct.judging.presentations import identity
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
@@ -106,8 +107,22 @@ def _comparison(
         _length_control(contents, outcomes, difficulty),
         lineage_warnings(contents.run, contents.manifest, judged.card, judged.step),
     )
+    figures.warnings += _identical_warnings(outcomes, ours, theirs)
     figures.warnings += health_warnings(candidate, baseline, figures.leading_figures.finding, systems)
     return figures
+
+
+def _identical_warnings(outcomes: Outcomes, ours: SystemAnswers | None, theirs: SystemAnswers | None) -> list[str]:
+    """Stored verdicts may prefer one of two identical answers: those of other tools, and of version 0.2 and before."""
+    if ours is None or theirs is None:
+        return []
+    answers = {identity(row): row["output"] for row in theirs.rows}
+    same = {identity(row) for row in ours.rows if answers.get(identity(row)) == row["output"]}
+    preferred = sum(pair.instruction in same and pair.outcome in ("win", "loss") for pair in outcomes.pairs)
+    if not preferred:
+        return []
+    remedy = "" if outcomes.judged.imported else "; `instruct judge --reparse` makes them ties"
+    return [f"{preferred} verdicts prefer one of two identical answers{remedy}"]
 
 
 def _judge(judged: Judged, usd: float) -> Judge:
@@ -185,13 +200,14 @@ def _panels(found: Sequence[Outcomes]) -> list[Panel]:
     for (candidate, baseline), each in members.items():
         if len(each) > 1:
             judges = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in each}
+            identical = {pair.instruction for one in each for pair in one.pairs if pair.identical}
             panels.append(
                 Panel(
                     candidate=candidate,
                     baseline=baseline,
                     policies={one.judged.key.judge: one.leading for one in each},
-                    agreements=agreements(judges),
-                    majority=tally_figures(majority(judges)),
+                    agreements=agreements(judges, identical),
+                    majority=tally_figures(majority(judges, identical)),
                 )
             )
     return panels

@@ -129,6 +129,7 @@ def tally_figures(counts: Tally) -> TallyFigures:
         n_judged=counts.n_judged,
         win=counts.win,
         tie=counts.tie,
+        identical=counts.identical,
         loss=counts.loss,
         unparsed=counts.unparsed,
         failed=counts.failed,

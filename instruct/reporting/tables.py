@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.model import Comparison, Panel, Report, TallyFigures
@@ -44,7 +44,7 @@ def shown(value: Value) -> str:
     return str(value) if isinstance(value, str | int) else span(value)
 
 
-_COUNTS = ("n", "win", "tie", "loss", "unparsed", "failed")
+_COUNTS = ("n", "win", "tie", "identical", "loss", "unparsed", "failed")
 _RATES = (
     "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
     "with every unparsed and failed pair lost or won."
@@ -52,6 +52,9 @@ _RATES = (
 _WEIGHTED = (
     " Weighted judges grade their preference: the win rate is the mean grade, and the discrete rate counts which side "
     "of a tie it is on, as do win, tie and loss. A policy for both orders takes the mean of the two grades."
+)
+_IDENTICAL = (
+    " Identical: the ties between two identical answers, which the judge was not asked about; they are among the ties."
 )
 _SECOND = " Second interval: the bootstrap's, given where it would lead to another finding."
 _ORDERS = (
@@ -104,24 +107,51 @@ def policy_table(comparisons: Sequence[Comparison], named: bool = True) -> Table
     ]
     used = dict.fromkeys(policy for each in comparisons for policy in each.policies)
     meanings = "; ".join(f"{policy}: {POLICIES.get(policy, policy)}" for policy in used)
-    note = f"Policies: {meanings}. {_RATES}" + _WEIGHTED * shape[0] + _SECOND * shape[1]
+    note = f"Policies: {meanings}. {_RATES}{_shape_note(shape)}"
     return _table("Verdicts by policy", rows, ["policy", *_tally_header(shape)], named, left=1, note=note)
 
 
-def _shape(every: Sequence[TallyFigures]) -> tuple[bool, bool]:
-    """Whether a table of tallies has a column for the discrete rate, and one for the second interval."""
-    return any(each.kind == "weighted" for each in every), any(each.second_interval for each in every)
+class _Shape(NamedTuple):
+    """The columns of a table of tallies that only some comparisons need."""
+
+    weighted: bool
+    second_interval: bool
+    identical: bool
 
 
-def _tally_header(shape: tuple[bool, bool]) -> list[str]:
-    rates = ["win rate %", *["discrete %"] * shape[0], "std. error", "95 % CI", *["second interval"] * shape[1]]
-    return [*_COUNTS, *rates, "bounds %"]
+def _shape(every: Sequence[TallyFigures]) -> _Shape:
+    return _Shape(
+        weighted=any(each.kind == "weighted" for each in every),
+        second_interval=any(each.second_interval for each in every),
+        identical=any(each.identical for each in every),
+    )
 
 
-def _tally(figures: TallyFigures, shape: tuple[bool, bool]) -> list[Value]:
-    rates = [figures.win_rate, *[figures.discrete_win_rate] * shape[0], figures.standard_error, figures.interval]
-    counts = [getattr(figures, name) for name in _COUNTS]
-    return [*counts, *rates, *[figures.second_interval] * shape[1], figures.bounds]
+def _shape_note(shape: _Shape) -> str:
+    return _IDENTICAL * shape.identical + _WEIGHTED * shape.weighted + _SECOND * shape.second_interval
+
+
+def _tally_header(shape: _Shape) -> list[str]:
+    second = ["second interval"] * shape.second_interval
+    return [
+        *_counts(shape),
+        "win rate %",
+        *["discrete %"] * shape.weighted,
+        "std. error",
+        "95 % CI",
+        *second,
+        "bounds %",
+    ]
+
+
+def _tally(figures: TallyFigures, shape: _Shape) -> list[Value]:
+    rates = [figures.win_rate, *[figures.discrete_win_rate] * shape.weighted, figures.standard_error, figures.interval]
+    counts = [getattr(figures, name) for name in _counts(shape)]
+    return [*counts, *rates, *[figures.second_interval] * shape.second_interval, figures.bounds]
+
+
+def _counts(shape: _Shape) -> list[str]:
+    return [name for name in _COUNTS if name != "identical" or shape.identical]
 
 
 def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:
@@ -228,6 +258,7 @@ def panel_tables(panel: Panel) -> list[Table]:
         f"between judges is a tie, a missing verdict abstains. {_RATES}"
     )
     shape = _shape([panel.majority])
+    note += _shape_note(shape)
     majority = ["majority", *_tally(panel.majority, shape)]
     return [
         Table(f"{title}, majority", ["by", *_tally_header(shape)], [majority], note=note),

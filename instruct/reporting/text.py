@@ -74,7 +74,9 @@ def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, 
     weighted = figures.kind == "weighted"
     found = [f"95 % CI {span(interval)}"] if interval and figures.finding != "too few" else []
     found += [f"discrete {number(discrete)} %"] if weighted else []
-    evidence = f"{'weighted ' * weighted}win rate {rate:.1f} % ({', '.join([*found, f'n = {figures.n_judged}'])})"
+    found.append(f"n = {figures.n_judged}")
+    found += [f"{figures.identical} identical"] if figures.identical else []
+    evidence = f"{'weighted ' * weighted}win rate {rate:.1f} % ({', '.join(found)})"
     if figures.reversible and figures.finding in ("candidate", "baseline"):
         evidence += f". The pairs without a verdict ({unread(figures)}) could reverse this"
     return claim, evidence

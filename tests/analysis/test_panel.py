@@ -57,3 +57,10 @@ def test_the_majority_is_right_for_every_combination_of_three_votes():
 
 def test_a_pair_missing_for_one_judge_counts_the_votes_of_the_others():
     assert majority({"one": {"a": "win"}, "other": {"a": "win", "b": "loss"}}) == Tally(win=1, loss=1)
+
+
+def test_identical_pairs_are_counted_in_the_majority_and_not_in_the_agreement():
+    judges = {"one": {"a": "win", "b": "tie"}, "other": {"a": "loss", "b": "tie"}}
+    assert majority(judges, {"b"}) == Tally(tie=2, identical=1)
+    (found,) = agreements(judges, {"b"})
+    assert (found.n, found.agreement) == (1, 0.0)

@@ -224,7 +224,21 @@ def test_an_unweighted_score_is_the_outcome():
 def test_a_pair_not_sent_to_a_weighted_judge_is_a_tie():
     asked = weighted([{"first": 1.25}])
     same = Judgment("j", "emo", "mle", 1, "prompt 1", "d", "first", "", "tie", "identical outputs")
-    assert tally_pairs(pair_results([*asked, same], "single")).scores == (0.75, 0.5)
+    counts = tally_pairs(pair_results([*asked, same], "single"))
+    assert (counts.scores, counts.tie, counts.identical) == ((0.75, 0.5), 1, 1)
+
+
+def test_identical_pairs_are_ties_and_say_nothing_about_positions():
+    same = [
+        Judgment("j", "emo", "mle", 9, "same", "d", position, "", "tie", "identical outputs")
+        for position in ("first", "second")
+    ]
+    judged = judgments([("first", "second"), ("tie", "tie"), ("first", "first")])
+    counts = tally_pairs(pair_results([*judged, *same], "strict"))
+    assert (counts.win, counts.tie, counts.identical, counts.n_judged) == (1, 3, 1, 4)
+    assert position_statistics([*judged, *same]) == position_statistics(judged)
+    with pytest.raises(ValueError, match="2 identical pairs among 1 ties"):
+        tally(["tie"], identical=2)
 
 
 def test_a_judge_that_always_prefers_the_first_position_is_detected():

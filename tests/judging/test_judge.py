@@ -10,7 +10,8 @@ from collections import Counter
 
 import pytest
 
-from instruct.analysis.outcomes import candidate_is_second, outcomes
+from instruct.analysis.outcomes import candidate_is_second, outcomes, pair_results
+from instruct.analysis.statistics import Tally, tally_pairs
 from instruct.engines.server import CONCURRENCY
 from instruct.errors import InputError
 from instruct.judging.asking import Judge
@@ -166,23 +167,17 @@ def test_the_key_is_in_no_file(tmp_path, fake_server, pair):
         assert b"sk-secret" not in file.read_bytes()
 
 
-def test_equal_answers_share_one_request_and_get_two_verdicts(tmp_path, fake_server):
-    rows = [{"dataset": "d", "instruction": "Q?", "output": "the same", "generator": "g"}]
+@pytest.mark.parametrize("card", ["pandalm", "autoj", "autoj_single", "smollm2_demo", "alpaca_eval_gpt4"])
+@pytest.mark.parametrize("orders", ["one", "both"])
+def test_identical_answers_are_a_tie_for_every_judge_and_are_never_asked_about(tmp_path, fake_server, card, orders):
+    rows = [{"dataset": "d", "instruction": f"Q{n}?", "output": "the same", "generator": "g"} for n in range(6)]
     url, requests = fake_server()
-    _, judgments = judge(tmp_path / "s.sqlite", (Answers("a", rows), Answers("b", rows)), url)
-    assert len(requests()) == 1
-    assert [judged.position for judged in judgments] == ["first", "second"]
-    assert outcomes(judgments, "strict") == {"Q?": "tie"}
-
-
-def test_alpaca_eval_does_not_ask_about_equal_answers(tmp_path, fake_server):
-    rows = [{"dataset": "d", "instruction": "Q?", "output": "the same", "generator": "g"}]
-    url, requests = fake_server()
-    counts, judgments = judge(
-        tmp_path / "s.sqlite", (Answers("a", rows), Answers("b", rows)), url, card_name="alpaca_eval_gpt4"
-    )
-    assert (counts.without_request, len(requests())) == (1, 0)
-    assert [judged.verdict for judged in judgments] == ["tie"]
+    sides = Answers("a", rows), Answers("b", rows)
+    counts, judgments = judge(tmp_path / "s.sqlite", sides, url, card, options={"orders": orders})
+    assert (len(requests()), counts.asked, counts.without_request) == (0, 0, len(judgments))
+    assert {(judged.verdict, judged.reason, judged.key) for judged in judgments} == {("tie", "identical outputs", "")}
+    assert len(judgments) == (12 if orders == "both" and card != "autoj_single" else 6)
+    assert tally_pairs(pair_results(judgments, "strict")) == Tally(tie=6, identical=6)
 
 
 def test_verdicts_on_changed_answers_are_removed(tmp_path, fake_server, pair):

@@ -96,11 +96,12 @@ def add_step(run) -> Callable[..., None]:
 
 @pytest.fixture
 def write_answers(run) -> Callable[..., Path]:
-    """Writes outputs/NAME.json with `n` answers."""
+    """Writes outputs/NAME.json with `n` answers; the baseline's differ from the others', and are as long."""
 
-    def write(name: str, n: int, output: str = "secret answer") -> Path:
+    def write(name: str, n: int, output: str | None = None) -> Path:
+        answer = output if output is not None else "secret reply." if name in ("mle", "theirs") else "secret answer"
         rows = [
-            {"dataset": "d", "instruction": f"secret prompt {number}", "output": output, "generator": name}
+            {"dataset": "d", "instruction": f"secret prompt {number}", "output": answer, "generator": name}
             for number in range(n)
         ]
         write_atomically(run.outputs / f"{name}.json", json.dumps(rows))

@@ -282,3 +282,32 @@ def test_an_invalid_judge_card_does_not_stop_the_report(run, card, write_answers
     (judge,) = build_report(run.folder).judges
     assert judge.comparisons[0].policies["strict"].win == 2
     assert damage in judge.warnings[0]
+
+
+def test_identical_answers_are_counted_apart(run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    write_answers("emo", 10)
+    same = {"verdict": "tie", "reason": "identical outputs", "key": ""}
+    judge_showings(*[{"verdict": "first"}] * 5, {"verdict": "second"}, {"verdict": "tie"}, *[same] * 3)
+    figures = only_comparison(run).leading_figures
+    assert (figures.win, figures.tie, figures.identical, figures.loss, figures.win_rate) == (5, 4, 3, 1, 70.0)
+    markdown, terminal = texts(run)
+    assert "win rate 70.0 %" in terminal
+    assert "n = 10, 3 identical)" in terminal
+    assert "| policy | n | win | tie | identical | loss |" in markdown.replace("candidate | baseline | ", "")
+    assert "the judge was not asked about" in markdown
+    page = (run.report / "report.html").read_text(encoding="utf-8")
+    assert '<i class="tie"></i>tie <b>1</b>' in page
+    assert '<i class="same"></i>identical answers <b>3</b>' in page
+    assert "identical answers" in (run.report / "figures" / "j.svg").read_text(encoding="utf-8")
+    assert ",win,tie,identical,loss," in (run.report / "exports" / "figures.csv").read_text(encoding="utf-8")
+
+
+def test_stored_winners_of_identical_answers_are_warned_about(run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    write_answers("emo", 3, "the same")
+    write_answers("mle", 3, "the same")
+    judge_showings({"verdict": "first"}, {"verdict": "second"}, {"verdict": "tie"})
+    assert only_comparison(run).warnings == [
+        "2 verdicts prefer one of two identical answers; `instruct judge --reparse` makes them ties"
+    ]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import PREFERENCES, candidate_is_second
+from instruct.analysis.outcomes import IDENTICAL, PREFERENCES, candidate_is_second
 from instruct.data.evaluation import load_answers
 from instruct.errors import InputError, one_line
 from instruct.judging.comparison import Comparison, judged_comparisons, system_name
@@ -168,7 +168,7 @@ def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
         return "failed", "the file has neither a reply of the judge nor a preference"
     if shown == 1.5:
         same = row.completion is None and row.output_1 is not None and row.output_1 == row.output_2
-        return "tie", "identical outputs" if same else None
+        return "tie", IDENTICAL if same else None
     return ("first" if shown < 1.5 else "second"), None
 
 

@@ -159,14 +159,15 @@ def _view(judge: Judge, comparison: Comparison) -> View:
 def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     counts = {
         "win": (f"{candidate} better", figures.win),
-        "tie": ("tie", figures.tie),
+        "tie": ("tie", figures.tie - figures.identical),
+        "same": ("identical answers", figures.identical),
         "loss": (f"{baseline} better", figures.loss),
         "none": ("no verdict", figures.unparsed + figures.failed),
     }
     parts, x = [], 0.0
     for name, (label, count) in counts.items():
         width = 100 * count / figures.n if figures.n else 0.0
-        if count or name != "none":
+        if count or name not in ("same", "none"):
             parts.append(Part(name, label, count, x, width))
         x += width
     return parts

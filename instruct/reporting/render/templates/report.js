@@ -123,6 +123,7 @@
       if (pair === current) button.setAttribute("aria-current", "true");
       const about = element("span", "", `${pair.n}`);
       if (pair.x) about.append(element("span", "tag", "inconsistent"));
+      if (pair.i) about.append(element("span", "tag", "identical"));
       const excerpt = element("span", "excerpt", plain(pair.p).slice(0, 160));
       excerpt.dir = "auto";
       button.append(element("span", `badge ${pair.o}`, OUTCOMES[pair.o]), about, excerpt);
@@ -165,7 +166,7 @@
 
   const SAID = { tie: () => "a tie", unparsed: () => "unreadable", failed: () => "no reply" };
 
-  function verdict(each, who) {
+  function verdict(each, who, identical) {
     const alone = Boolean(each.g) || (each.w && each.w.length === 2);
     const preferred = SAID[each.o] ? SAID[each.o]() : `${each.o === "win" ? who.candidate : who.baseline} preferred`;
     const order = alone ? "Rated one by one" : `${each.f === "first" ? who.candidate : who.baseline} shown first`;
@@ -182,7 +183,7 @@
       if (alone) box.append(element("p", "text", `On ${shown[place]}'s answer:`));
       box.append(element("div", "words", null, ...textBox(number)));
     });
-    if (!each.w && each.o !== "failed") box.append(element("p", "note", "The judge's words are not kept."));
+    if (!each.w && each.o !== "failed") box.append(element("p", "note", identical ? "The judge was not asked." : "The judge's words are not kept."));
     return box;
   }
 
@@ -198,6 +199,7 @@
     const head = element("div", "head", null, element("h3", "", `Pair ${pair.n}`), element("span", `badge ${pair.o}`, OUTCOMES[pair.o]));
     if (pair.s !== undefined) head.append(element("span", "badge", `score ${pair.s}`));
     if (pair.x) head.append(element("span", "badge", "inconsistent"));
+    if (pair.i) head.append(element("span", "badge", "identical answers"));
     if (pair.t) head.append(element("span", "badge", "trimmed for the judge"));
     head.append(element("span", "badge", pair.d));
     const link = element("a", "", "link to this pair");
@@ -217,7 +219,7 @@
     place.replaceChildren(
       head, prompt,
       element("div", "two", null, answer(pair, "candidate", who.candidate), answer(pair, "baseline", who.baseline)),
-      element("div", pair.v.length > 1 ? "two" : "", null, ...pair.v.map((each) => verdict(each, who))),
+      element("div", pair.v.length > 1 ? "two" : "", null, ...pair.v.map((each) => verdict(each, who, pair.i))),
     );
     if (scroll) {
       history.replaceState(null, "", address(pair));
