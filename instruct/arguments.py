@@ -82,6 +82,11 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
     sub.add_argument("--orders", choices=["both", "one"], help="show each pair in both orders or one (default: card's)")
+    sub.add_argument(
+        "--stop-when",
+        metavar="RULE",
+        help="judge in a random order and stop early: `decided` (the interval excludes 50), or `width=POINTS`",
+    )
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     _add_request_flags(sub)

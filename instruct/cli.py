@@ -84,7 +84,8 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
     judges = []
     for name in dict.fromkeys(arguments.judge):  # a wrong name is reported first
-        judges.append(Judge(_judge_options(name, arguments, orders=arguments.orders), replay=arguments.replay))
+        options = _judge_options(name, arguments, orders=arguments.orders, stop_when=arguments.stop_when)
+        judges.append(Judge(options, replay=arguments.replay))
         if arguments.run is None and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     run = _run(arguments.run, "outputs/*.json")
@@ -129,7 +130,9 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise stopped
 
 
-def _judge_options(name: str, arguments: argparse.Namespace, orders: str | None) -> JudgeOptions:
+def _judge_options(
+    name: str, arguments: argparse.Namespace, orders: str | None, stop_when: str | None = None
+) -> JudgeOptions:
     from instruct.cards import validated
     from instruct.judging.options import JudgeOptions
 
@@ -142,6 +145,7 @@ def _judge_options(name: str, arguments: argparse.Namespace, orders: str | None)
         "orders": orders,
         "trim": arguments.trim,
         "budget_usd": arguments.budget_usd,
+        "stop_when": stop_when,
     }
     return validated(JudgeOptions, given, "command line")
 

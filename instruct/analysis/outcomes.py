@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast, get_args
 
@@ -142,6 +142,11 @@ def results_by_policy(
             if policy != "single":
                 found[policy] = pair_results(both, policy, judge_rule)
     return found
+
+
+def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
+    """The policy whose figures lead: the one wanted, if the pairs were shown in the orders it needs."""
+    return wanted if wanted in by_policy else "single"
 
 
 def pair_results(judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> list[PairResult]:

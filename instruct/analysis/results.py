@@ -139,7 +139,7 @@ class Look(Record):
     """The confidence sequence after `n` pairs."""
 
     n: int
-    win_rate: float
+    win_rate: float | None
     interval: list[float]
 
 

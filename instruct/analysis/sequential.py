@@ -11,11 +11,17 @@ Source: Waudby-Smith and Ramdas, Estimating means of bounded random variables by
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from instruct.analysis.outcomes import PairResult
+from instruct.analysis.results import Look, Sequential
 
 LEVEL = 0.95
 # A bet is a share of the most that may be staked; the capital is the mean over these. Small shares find small
@@ -23,6 +29,78 @@ LEVEL = 0.95
 _SHARES = (np.arange(1, 9) / 9) ** 2
 # 2 ** -20 of the range of scores: far below the six decimals of a percentage that are reported.
 _BISECTIONS = 20
+
+
+# How many looks a report shows: enough for a smooth band.
+_LOOKS = 100
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When judging may stop: `width` None, when the interval excludes 50; else when it is at most `width` points."""
+
+    width: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> StopRule:
+        """`decided`, or `width=5`.
+
+        Raises:
+            ValueError: anything else.
+        """
+        if text == "decided":
+            return cls()
+        match = re.fullmatch(r"width=(\d+(?:\.\d+)?)", text)
+        if match is None or not 0 < float(match[1]) < 100:
+            raise ValueError("must be `decided`, or `width=POINTS` with POINTS between 0 and 100, such as width=5")
+        return cls(float(match[1]))
+
+    def met_by(self, interval: Sequence[float]) -> bool:
+        """Whether a 95 % interval, in percent, is enough."""
+        low, high = interval
+        return low > 50 or high < 50 if self.width is None else high - low <= self.width
+
+    def __str__(self) -> str:
+        return "decided" if self.width is None else f"width={self.width:g}"
+
+
+def sequential(results: Iterable[PairResult], identities: Iterable[str], rule: StopRule, seed: int = 0) -> Sequential:
+    """What the pairs judged so far say about all pairs.
+
+    Replies arrive out of order, and fast ones are not a random sample. So only the pairs that come first in the random
+    order count, up to the first one that has not been judged.
+
+    Args:
+        results: of the pairs judged so far; a missing score counts 0 for the lower end and 1 for the upper.
+        identities: of all pairs.
+    """
+    order = random_order(identities, seed)
+    scores = _scores_in_order({result.instruction: result.score for result in results}, order)
+    step = max(1, len(scores) // _LOOKS)
+    looks = [_look(scores[:n], len(order)) for n in [*range(step, len(scores), step), len(scores)] if n]
+    met = bool(looks) and rule.met_by(looks[-1].interval)
+    return Sequential(rule=str(rule), seed=seed, pairs=len(order), judged=len(scores), met=met, looks=looks)
+
+
+def enough(results: Iterable[PairResult], order: Sequence[str], rule: StopRule) -> bool:
+    """Whether the pairs judged so far meet the rule; `order`: all pairs in their random order."""
+    scores = _scores_in_order({result.instruction: result.score for result in results}, order)
+    return bool(scores) and rule.met_by(_look(scores, len(order)).interval)
+
+
+def _scores_in_order(results: Mapping[str, float | None], order: Sequence[str]) -> list[float | None]:
+    return [results[each] for each in itertools.takewhile(results.__contains__, order)]
+
+
+def _look(scores: Sequence[float | None], total: int) -> Look:
+    known = [score for score in scores if score is not None]
+    interval = confidence_interval(
+        [0.0 if score is None else score for score in scores],
+        [1.0 if score is None else score for score in scores],
+        total,
+    )
+    rate = 100 * math.fsum(known) / len(known) if known else None
+    return Look(n=len(scores), win_rate=rate, interval=[round(end, 6) for end in interval])
 
 
 def random_order(identities: Iterable[str], seed: int = 0) -> list[str]:

@@ -117,7 +117,7 @@ class Tally:
         if self.finding == "too few":
             return None
         second = bootstrap_interval(self.values)
-        return None if _finding(second) == self.finding else second
+        return None if finding_of(second) == self.finding else second
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -129,7 +129,7 @@ class Tally:
     @property
     def finding(self) -> Finding:
         """Which side is better, by whether the interval includes 50; `too few` with fewer than six verdicts."""
-        return "too few" if self.n_judged < LEAST_PAIRS else _finding(self.interval)
+        return "too few" if self.n_judged < LEAST_PAIRS else finding_of(self.interval)
 
     @property
     def reversible(self) -> bool:
@@ -137,7 +137,8 @@ class Tally:
         return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
 
 
-def _finding(interval: list[float] | None) -> Finding:
+def finding_of(interval: Sequence[float] | None) -> Finding:
+    """Which side is better, by whether the interval of the win rate includes 50."""
     if interval is None:
         return "too few"
     low, high = interval

@@ -18,6 +18,7 @@ from instruct.judging.comparison import Comparison
 from instruct.judging.lock import only_judging_process
 from instruct.judging.money import Budget, estimate_of, gate, most_usd
 from instruct.judging.presentations import Answers, Plan, Presentation, plan_comparison
+from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
 from instruct.runs import RunDirectory, sha256_of
@@ -199,7 +200,7 @@ def judge_plan(
                 stopped = str(error)
     return ComparisonCounts(
         asked=work.asked,
-        stored=len(plan.requests()) - work.asked,
+        stored=work.stored,
         without_request=len(plan.identical),
         trimmed=sum(each.trimmed for each in plan.presentations),
         usd=store.spent_usd() - spent,
@@ -215,6 +216,8 @@ class _Work:
     def __init__(self, judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, skip: set[str]) -> None:
         """`skip`: keys of presentations that are not asked about again."""
         self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
+        self._stopping = Stopping(judge, plan) if judge.options.stop_when else None
+        self._looked_at, self._enough = -1, False
         # By key: presentations of equal answers share their requests.
         self.unjudged: dict[str, list[Presentation]] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
@@ -223,6 +226,7 @@ class _Work:
             for request in each.requests:
                 self._waiting.setdefault(request.key, set()).add(each.key)
         self._replies: dict[str, Reply] = {**store.completions(self._waiting)}
+        self.stored = len(self._replies)
         self._read(self._replies)
         self.unjudged = {key: each for key, each in self.unjudged.items() if key not in skip}
 
@@ -230,6 +234,14 @@ class _Work:
         """The requests without a reply, in the order of the plan."""
         needed = [request for presentations in self.unjudged.values() for request in presentations[0].requests]
         return list({request.key: request for request in needed if request.key not in self._replies}.values())
+
+    def enough(self) -> bool:
+        """Whether the judge's stopping rule is met, so that the other pairs need not be judged."""
+        if self._stopping is not None and len(self.unjudged) != self._looked_at:
+            self._looked_at = len(self.unjudged)
+            unjudged = {each.instruction for presentations in self.unjudged.values() for each in presentations}
+            self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged)
+        return self._enough
 
     def take(self, portion: list[tuple[Request, Reply]]) -> int:
         """Commit replies, then the verdicts read from them; returns the number of presentations judged."""
@@ -277,13 +289,14 @@ def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
         _ask_batches(work, engine, advance)
         return
     budget = work.budget
-    while requests := work.requests():
+    while (requests := work.requests()) and not work.enough():
         asked = work.asked
         # Past the budget nothing more is sent, not even a cheaper request: the order alone decides what is left out.
-        for portion in engine.complete(itertools.takewhile(budget.reserve, requests)):
+        wanted = itertools.takewhile(lambda request: not work.enough() and budget.reserve(request), requests)
+        for portion in engine.complete(wanted):
             advance(work.take(portion))
         # Replies that cost less than was reserved for them leave room for more.
-        if work.asked == asked:
+        if work.asked == asked and not work.enough():
             raise StoppedError(
                 f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next request "
                 f"can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
@@ -297,6 +310,8 @@ def _ask_batches(work: _Work, engine: Engine, advance: Callable[[int], None]) ->
     assert engine.batch is not None
     for start in range(0, len(work.plan.presentations), engine.batch):
         batch = work.plan.presentations[start : start + engine.batch]
+        if work.enough():
+            return
         keys = {request.key for each in batch for request in each.requests}
         if missing := [request for request in work.requests() if request.key in keys]:
             for portion in engine.complete(missing):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from instruct.cards import Options
 
@@ -23,6 +23,7 @@ class JudgeOptions(Options):
         comparisons: (candidate, baseline) pairs; None: the experiment's.
         dtype, quantization: of the weights of a model on this machine; None: the engine's choice.
         tensor_parallel_size: GPUs that share such a model in vLLM; None: one.
+        stop_when: judge in a random order and stop early: `decided`, or `width=POINTS`; None: judge all pairs.
     """
 
     card: str
@@ -37,12 +38,20 @@ class JudgeOptions(Options):
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
     quantization: Literal["4bit"] | None = None
     tensor_parallel_size: int | None = Field(default=None, ge=1)
+    stop_when: str | None = None
+
+    @field_validator("stop_when")
+    @classmethod
+    def _is_a_rule(cls, value: str | None) -> str | None:
+        from instruct.analysis.sequential import StopRule  # imports numpy
+
+        return None if value is None else str(StopRule.parse(value))
 
     def made_from(self) -> dict[str, Any]:
         """The options that affect the verdicts: all but speed and budget."""
         made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
         # Earlier runs did not have these options; their verdicts must not look outdated.
-        for name in ("dtype", "quantization", "tensor_parallel_size"):
+        for name in ("dtype", "quantization", "tensor_parallel_size", "stop_when"):
             if made_from[name] is None:
                 del made_from[name]
         return made_from

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.analysis.outcomes import candidate_is_second
+from instruct.analysis.sequential import random_order
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.errors import InputError, one_line
@@ -60,6 +61,10 @@ class Plan:
     presentations: list[Presentation]
     identical: list[Presentation]
 
+    def identities(self) -> list[str]:
+        """What identifies the pairs, each once."""
+        return list(dict.fromkeys(each.instruction for each in (*self.presentations, *self.identical)))
+
     def requests(self) -> dict[str, Request]:
         """Every request, by its key."""
         return {request.key: request for each in self.presentations for request in each.requests}
@@ -72,7 +77,7 @@ class Plan:
 
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:
-    """What to show the judge. Nothing is asked.
+    """What to show the judge, in the order in which it is shown. Nothing is asked.
 
     Raises:
         InputError: candidate and baseline have different prompts.
@@ -93,6 +98,9 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
             each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)
             (plan.identical if identical else plan.presentations).append(each)
+    if judge.options.stop_when:
+        place = {each: number for number, each in enumerate(random_order(plan.identities()))}
+        plan.presentations.sort(key=lambda each: (place[each.instruction], each.position))
     return plan
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from instruct.analysis.inference import power, rounded_interval, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures
-from instruct.analysis.outcomes import PairResult, Policy, results_by_policy
-from instruct.analysis.results import LengthFigures, Part, PermutationTest, Significance, SignTest
-from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
+from instruct.analysis.outcomes import PairResult, Policy, leading_policy, results_by_policy
+from instruct.analysis.results import LengthFigures, Part, PermutationTest, Sequential, Significance, SignTest
+from instruct.analysis.sequential import StopRule, sequential
+from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures
@@ -48,7 +49,7 @@ def outcomes_of(judged: Judged) -> Outcomes:
     card = judged.card
     by_policy = results_by_policy(judged.judgments, card.verdict.parser if card else None)
     wanted: Policy = card.leading_policy if card else "strict"
-    return Outcomes(judged, by_policy, wanted if wanted in by_policy else "single")
+    return Outcomes(judged, by_policy, leading_policy(by_policy, wanted))
 
 
 def comparison_figures(
@@ -72,12 +73,20 @@ def comparison_figures(
     complete = sum(times[instruction] == shown for instruction in wanted)
     results = judged.step.get("results", {})
     stopped = results.get("stopped")
-    partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or complete < len(wanted)
+    looked = _sequential(outcomes, wanted)
+    unfinished = complete < len(wanted) and not (looked and looked.met)
+    partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or unfinished
     trimmed = len({judgment.instruction for judgment in judgments if judgment.trimmed})
     ratings = _ratings(judgments)
     alone = bool(ratings) or (card is not None and card.protocol == "single")
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
+    policies: dict[str, TallyFigures] = {
+        policy: tally_figures(counts if policy == outcomes.leading else tally_pairs(outcomes.by_policy[policy]))
+        for policy in sorted(outcomes.by_policy, key=lambda policy: policy != outcomes.leading)
+    }
+    if looked and looked.judged < looked.pairs:
+        policies[outcomes.leading] = _with_sequence(policies[outcomes.leading], looked)
     own = []
     if partial:
         own.append(
@@ -94,10 +103,7 @@ def comparison_figures(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
         leading=outcomes.leading,
-        policies={
-            policy: tally_figures(counts if policy == outcomes.leading else tally_pairs(outcomes.by_policy[policy]))
-            for policy in sorted(outcomes.by_policy, key=lambda policy: policy != outcomes.leading)
-        },
+        policies=policies,
         orders="alone" if alone else "both" if shown == 2 else "one",
         pairs_judged=complete,
         pairs_expected=len(wanted),
@@ -115,10 +121,25 @@ def comparison_figures(
         length_control=length_control,
         parts=_parts(outcomes.pairs),
         power=power(counts.values),
+        sequential=looked,
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=[*(results.get("notes") or []), *from_file],
         warnings=[*own, *warnings],
     )
+
+
+def _sequential(outcomes: Outcomes, pairs: Iterable[str]) -> Sequential | None:
+    """The confidence sequence of a judge that was told when to stop."""
+    rule = outcomes.judged.step.get("config", {}).get("stop_when")
+    return sequential(outcomes.pairs, pairs, StopRule.parse(rule)) if rule else None
+
+
+def _with_sequence(figures: TallyFigures, looked: Sequential) -> TallyFigures:
+    """The figures with the interval that is valid although the verdicts decided when to stop."""
+    interval = looked.looks[-1].interval if looked.looks else [0.0, 100.0]
+    changed = {"interval": interval, "interval_method": "confidence sequence", "second_interval": None}
+    found = figures.finding if figures.finding == "too few" else finding_of(interval)
+    return figures.model_copy(update=changed | {"finding": found})
 
 
 def tally_figures(counts: Tally) -> TallyFigures:

@@ -14,7 +14,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.results import LengthFigures, PairAgreement, Paired, Part, Power, Record, Significance
+from instruct.analysis.results import (
+    LengthFigures,
+    PairAgreement,
+    Paired,
+    Part,
+    Power,
+    Record,
+    Sequential,
+    Significance,
+)
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 4
@@ -87,7 +96,7 @@ class TallyFigures(Record):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: list[float] | None
-    interval_method: str  # wilson | standard error
+    interval_method: str  # wilson | standard error | confidence sequence
     second_interval: list[float] | None
     bounds: list[float] | None
     finding: str  # candidate | baseline | no difference | too few
@@ -123,9 +132,9 @@ class Comparison(Record):
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
-    answers were cut to fit the judge. `requests` counts the distinct replies behind the verdicts. A judge that rates
-    answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
-    AlpacaEval's rate does not apply.
+    answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`). `requests` counts the
+    distinct replies behind the verdicts. A judge that rates answers one by one has no position figures. `length` is
+    None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
     """
 
     candidate: str
@@ -149,6 +158,7 @@ class Comparison(Record):
     length_control: LengthControl | None
     parts: list[Part]
     power: Power
+    sequential: Sequential | None
     requests: int
     notes: list[str]
     warnings: list[str]

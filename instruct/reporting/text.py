@@ -72,7 +72,7 @@ def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, 
         rate, discrete = 100 - rate, None if discrete is None else 100 - discrete
         interval = [100 - end for end in reversed(interval)] if interval else None
     weighted = figures.kind == "weighted"
-    found = [f"95 % CI {span(interval)}"] if interval and figures.finding != "too few" else []
+    found = [f"{interval_name(figures)} {span(interval)}"] if interval and figures.finding != "too few" else []
     found += [f"discrete {number(discrete)} %"] if weighted else []
     found.append(f"n = {figures.n_judged}")
     found += [f"{figures.identical} identical"] if figures.identical else []
@@ -88,7 +88,7 @@ def evidence(comparison: Comparison) -> str | None:
     For counted verdicts the sign test is named, for graded preferences the permutation test.
     """
     tests, length, power = comparison.significance, comparison.length, comparison.power
-    found = []
+    found = [sequence] if (sequence := _stopping(comparison)) else []
     if tests.permutation_test.p is not None:
         if comparison.leading_figures.kind == "weighted":
             found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
@@ -104,6 +104,27 @@ def evidence(comparison: Comparison) -> str | None:
     if power.smallest_difference is not None:
         found.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
     return " ".join(found) or None
+
+
+def interval_name(figures: TallyFigures) -> str:
+    """What kind of interval the figures have."""
+    return "95 % confidence sequence" if figures.interval_method == "confidence sequence" else "95 % CI"
+
+
+def _stopping(comparison: Comparison) -> str | None:
+    """When judging stopped, and how many pairs that saved; None if all pairs were to be judged."""
+    looked = comparison.sequential
+    if looked is None:
+        return None
+    goal = "decided" if looked.rule == "decided" else f"an interval of {looked.rule.removeprefix('width=')} points"
+    if looked.judged == looked.pairs:
+        return f"To be judged until {goal}: it took all {looked.pairs} pairs."
+    if not looked.met:
+        return f"To be judged until {goal}: not reached after {looked.judged} of {looked.pairs} pairs."
+    return (
+        f"Judged until {goal}: {looked.judged} of {looked.pairs} pairs, {looked.pairs - looked.judged} saved; the "
+        f"confidence sequence is for the win rate over all {looked.pairs}."
+    )
 
 
 def cautions(judge: Judge, comparison: Comparison) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.analysis.sequential import capital, confidence_interval, random_order
+from instruct.analysis.outcomes import PairResult
+from instruct.analysis.sequential import StopRule, capital, confidence_interval, enough, random_order, sequential
 
 SCORES = "1110t10111t0011111110010011111100010t010"
 # The mean over this module's eight bets of confseq 0.0.11's betting_mart(scores, mean, N=60, theta=1, trunc_scale=1,
@@ -111,3 +112,68 @@ def test_random_order_depends_on_the_seed_and_not_on_the_order_given() -> None:
     assert random_order(pairs, 1) == random_order(shuffled, 1)
     assert random_order(pairs, 1) != random_order(pairs, 2)
     assert sorted(random_order(pairs, 1)) == sorted(pairs)
+
+
+def results(scores: dict[str, float | None]) -> list[PairResult]:
+    return [PairResult(name, "set", "unparsed" if score is None else "win", score) for name, score in scores.items()]
+
+
+@pytest.mark.parametrize(("text", "width"), [("decided", None), ("width=5", 5.0), ("width=2.5", 2.5)])
+def test_rule_is_read_and_written(text: str, width: float | None) -> None:
+    assert StopRule.parse(text).width == width
+    assert str(StopRule.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "never", "width", "width=", "width=0", "width=100", "width=-1", "width=nan"])
+def test_unknown_rules_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be `decided`, or `width=POINTS`"):
+        StopRule.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "interval", "met"),
+    [
+        ("decided", [50.1, 70], True),
+        ("decided", [20, 49.9], True),
+        ("decided", [50, 70], False),
+        ("width=5", [48, 53], True),
+        ("width=5", [60, 65.1], False),
+    ],
+)
+def test_rule_is_met_by_an_interval(rule: str, interval: list[float], met: bool) -> None:
+    assert StopRule.parse(rule).met_by(interval) is met
+
+
+def test_pairs_that_overtake_an_unjudged_one_do_not_count() -> None:
+    pairs = [f"prompt {number}" for number in range(60)]
+    order = random_order(pairs)
+    known: dict[str, float | None] = dict.fromkeys(order, 1.0)
+    del known[order[3]]  # its reply is slow
+    found = sequential(results(known), pairs, StopRule())
+    assert (found.judged, found.met) == (3, False)
+    assert not enough(results(known), order, StopRule())
+    assert enough(results(known | {order[3]: 1.0}), order, StopRule())
+
+
+def test_sequence_ends_with_all_judged_pairs_and_knows_how_many_there_are() -> None:
+    pairs = [f"prompt {number}" for number in range(805)]
+    order = random_order(pairs)
+    found = sequential(results(dict.fromkeys(order[:251], 1.0)), pairs, StopRule())
+    assert (found.pairs, found.judged, found.met) == (805, 251, True)
+    assert found.looks[-1].n == 251
+    assert [look.n for look in found.looks] == sorted({look.n for look in found.looks})
+    assert found.looks[-1].interval[0] > 50
+
+
+def test_pairs_without_a_verdict_count_against_both_ends() -> None:
+    pairs = [f"prompt {number}" for number in range(40)]
+    order = random_order(pairs)
+    found = sequential(results(dict.fromkeys(order[:30])), pairs, StopRule())
+    assert (found.judged, found.met) == (30, False)
+    assert found.looks[-1].win_rate is None
+    assert found.looks[-1].interval == [0, 100]
+
+
+def test_nothing_judged_has_no_looks() -> None:
+    found = sequential([], ["a", "b"], StopRule())
+    assert (found.judged, found.met, found.looks) == (0, False, [])

@@ -37,6 +37,7 @@ def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes)
         baseline=baseline,
         leading=next(iter(policies)),
         policies={policy: tally_figures(counts) for policy, counts in policies.items()},
+        sequential=None,
         length=LengthFigures.model_construct(by_difference=list(bins)),
         partial=False,
     ).model_copy(update=changes)

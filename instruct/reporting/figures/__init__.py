@@ -8,12 +8,13 @@ from pathlib import Path
 from instruct.reporting.figures.canvas import Drawing
 from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_length
 from instruct.reporting.figures.outcomes import outcomes
+from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.training import training_curves
 from instruct.reporting.figures.win_rates import win_rates
 from instruct.reporting.model import Figure, Judge, Report
 
 _FOLDER = "figures"
-_OWN = ("win_rates", "length_difference", "answer_lengths", "training")
+_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training")
 
 
 def outcome_names(judges: list[Judge]) -> dict[str, str]:
@@ -36,6 +37,7 @@ def drawings(report: Report) -> list[Drawing]:
     found = [
         *(outcomes(judge, names[judge.name]) for judge in judges),
         win_rates(judges),
+        stopping(judges),
         win_rate_by_length(judges),
         answer_lengths(report.systems),
         training_curves(report.trainings),

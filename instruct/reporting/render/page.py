@@ -17,6 +17,7 @@ from instruct.reporting.text import (
     capital,
     cautions,
     evidence,
+    interval_name,
     kappas,
     length_control,
     majority_headline,
@@ -181,7 +182,7 @@ def _figures_of(figures: TallyFigures, candidate: str, baseline: str) -> str:
 def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[tuple[str, str, str]]:
     """What the page shows below the bars: a name, its value, and a few words on it."""
     rate = "-" if figures.win_rate is None else f"{figures.win_rate:.1f} %"
-    interval = f"95 % CI {span(figures.interval)}" if figures.interval else "no interval"
+    interval = f"{interval_name(figures)} {span(figures.interval)}" if figures.interval else "no interval"
     orders = {"both": "in both orders", "one": "in one order", "alone": "each answer rated alone"}[comparison.orders]
     pairs = f"with a verdict, of {comparison.pairs_expected}; {orders}"
     name = f"Win rate of {clean(comparison.candidate, 40)}"
