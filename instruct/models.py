@@ -13,6 +13,7 @@ from instruct.cards import Options
 from instruct.errors import InputError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
+EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -52,6 +53,17 @@ def model_path(name: str) -> str:
             )
         return str(folder)
     return name
+
+
+def hub_id(name: str) -> str | None:
+    """What others load for the model `name`: its id on the Hub; None for a local folder, which only this machine has.
+
+    The embedded model's weights are those of its hub id after rounding to 4 bits.
+    """
+    if name == EMBEDDED_MODEL:
+        return EMBEDDED_HUB_ID
+    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir()
+    return None if local else name
 
 
 def embedded_model_folder() -> Path:

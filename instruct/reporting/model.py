@@ -223,7 +223,10 @@ class TrainingLog(Record):
 
 
 class Training(Record):
-    """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say."""
+    """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say.
+
+    `epochs`: how many were completed, a fraction if `max_steps` ended the training.
+    """
 
     system: str
     objective: str

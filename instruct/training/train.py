@@ -14,7 +14,7 @@ from instruct.data.tokens import EncodedRows
 from instruct.errors import InputError, one_line
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
-from instruct.training.model_card import model_card
+from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
@@ -145,11 +145,12 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         "train": config.train,
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }
-    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train_options(config)}
     step = f"train/{name}"
     work = run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
     arguments = trainer_arguments(config, system, work)
+    train = {**train_options(config), **hyperparameters(arguments)}
+    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train}
     processes = PartialState()
     main = processes.is_main_process
 
@@ -178,7 +179,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
-            write_atomically(making / "README.md", model_card(config, name, data.encoded.counts))
+            write_atomically(making / "README.md", model_card(config, name, data.encoded.counts, train))
+            name_base_model(config, making)
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
             (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
             shutil.rmtree(final, ignore_errors=True)
@@ -187,6 +189,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             results |= {
                 "rows": {**data.rows.counts, **data.encoded.counts},
                 "steps": trainer.state.global_step,
+                "epochs": round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,
                 "first": history[0] if history else None,
                 "last": history[-1] if history else None,

@@ -1,0 +1,113 @@
+"""What leaves with a trained system: its card, and a base model's name that means the same elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+import yaml
+
+from instruct.config import make_config
+from instruct.models import EMBEDDED_MODEL, hub_id, model_path
+from instruct.runs import RunDirectory
+from instruct.training.merge import merge_adapter
+from instruct.training.rows import load_training_rows
+from instruct.training.train import train_system
+
+
+@pytest.fixture
+def embedded(tmp_path, tiny_model_folder, monkeypatch) -> str:
+    """The embedded model's name; in the cache lies a tiny model in place of SmolLM2."""
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(tiny_model_folder, tmp_path / "cache" / "models" / EMBEDDED_MODEL)
+    return EMBEDDED_MODEL
+
+
+def train(folder, model: str, **sections) -> tuple[object, RunDirectory]:
+    (folder / "rows.jsonl").write_text(json.dumps({"instruction": "Say one.", "input": "", "output": "One."}) + "\n")
+    content = {
+        "name": "tiny",
+        "model": {"name": model, "dtype": "float32"},
+        "data": {"files": [str(folder / "rows.jsonl")], "template": "chat"},
+        "lora": {"r": 2, "target_modules": ["q_proj"]},
+        "train": {"max_steps": 2},
+        "systems": {"emo": {"objective": "emo"}},
+        **sections,
+    }
+    config = make_config(content, [], "test")
+    run = RunDirectory(folder / "run")
+    run.start(config.model_dump(mode="json"))
+    train_system(config, "emo", run, load_training_rows(config))
+    return config, run
+
+
+def metadata(card: str) -> dict:
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+def test_an_adapter_and_its_card_name_the_hub_id_of_the_base_model(tmp_path, embedded):
+    config, run = train(tmp_path, embedded)
+    adapter = json.loads((run.adapters / "emo" / "adapter_config.json").read_text())
+    assert adapter["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    card = (run.adapters / "emo" / "README.md").read_text()
+    assert metadata(card)["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert metadata(card)["library_name"] == "peft"
+    assert "rounded to 4 bits" in card
+    assert str(tmp_path) not in card + json.dumps(adapter)
+    # Here the adapter is loaded on the embedded copy, without the hub.
+    (merged,) = merge_adapter(config, run)
+    assert (merged / "model.safetensors").is_file()
+
+
+def test_a_merged_model_is_not_labeled_as_an_adapter(tmp_path, embedded):
+    (merged,) = merge_adapter(*train(tmp_path, embedded))
+    card = (merged / "README.md").read_text()
+    assert metadata(card) == {
+        "base_model": "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["instruct", "sft", "emo", "lora"],
+    }
+    assert "- max_steps: 2\n" in card
+
+
+def test_default_hyperparameters_are_shown_with_their_values(tmp_path, tiny_model_folder):
+    _, run = train(tmp_path, str(tiny_model_folder), train={"num_train_epochs": 2})
+    card = (run.adapters / "emo" / "README.md").read_text()
+    shown = dict(re.findall(r"^- (.+): (.+)$", card, re.MULTILINE))
+    assert {"num_train_epochs": "2", "learning_rate": "0.0002", "lr_scheduler_type": "cosine"}.items() <= shown.items()
+    assert {
+        "per_device_train_batch_size": "8",
+        "max_length": "512",
+        "seed": "42",
+        "lora r": "2",
+    }.items() <= shown.items()
+    assert "max_steps" not in shown
+    assert "-" not in shown.values()
+    assert "base_model" not in metadata(card)  # a local folder, which nobody else has
+    recorded = run.manifest()["steps"]["train/emo"]
+    assert recorded["config"]["train"]["per_device_train_batch_size"] == 8
+    assert recorded["results"]["epochs"] == 2
+
+
+def test_the_report_shows_the_epochs_that_max_steps_allowed(tmp_path, tiny_model_folder):
+    from instruct.reporting.provenance import trainings
+
+    _, run = train(tmp_path, str(tiny_model_folder))  # two steps over one row
+    (training,) = trainings(run.manifest(), run.config(), run.adapters)
+    assert (training.steps, training.epochs, training.learning_rate) == (2, 2.0, 2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B"), ("gpt2", "gpt2"), ("./model", None), ("/a/b", None), ("~/model", None)],
+)
+def test_hub_id_names_only_what_others_can_load(name, expected):
+    assert hub_id(name) == expected
+    assert hub_id("models/mine/whole") is None
+
+
+def test_the_embedded_model_is_found_by_its_name(embedded):
+    assert model_path(embedded).endswith(f"models/{EMBEDDED_MODEL}")
