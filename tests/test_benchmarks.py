@@ -74,6 +74,16 @@ def test_the_page_is_made_from_the_results(benchmarks):
     assert benchmarks.summary.page(page) == page
 
 
+def test_the_page_says_how_much_padding_grouping_saves():
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    rows = json.loads((ROOT / "benchmarks" / "results" / "padding-cpu.json").read_text())["rows"]
+    for row in rows:
+        ratios = row["padded_per_real_token"]
+        figures = f"{ratios['random']:.3f} | {ratios['group_by_length']:.3f}"
+        assert f"| `{row['config']}` | {row['batch']} | {figures} |" in page
+        assert ratios["group_by_length"] < 1.05 < 1.7 < ratios["random"]
+
+
 def test_alternation_gives_every_contender_a_turn_in_every_round(benchmarks):
     from benchmarks.harness import alternate, ratio
 

@@ -34,6 +34,15 @@ def test_shipped_configs_resolve_to_the_frozen_experiments():
     assert {name: config.model_dump(mode="json") for name, config in found.items()} == frozen
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_gpu_configs_group_rows_by_length_and_answer_256_prompts_together(path):
+    config = load_config(path)
+    if not config.needs_gpu:
+        pytest.skip("a config for a CPU")
+    assert config.train["train_sampling_strategy"] == "group_by_length"
+    assert config.answers.generation.batch_size == 256
+
+
 def test_a_config_extends_another(tmp_path):
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "base.yaml").write_text(
