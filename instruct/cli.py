@@ -77,6 +77,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import print_report
     from instruct.judging.asking import Judge
     from instruct.judging.judge import judge_answers
+    from instruct.judging.lock import only_judging_process
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
@@ -100,11 +101,12 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     stopped: StoppedError | None = None
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
-    for each in judges:
-        try:
-            judge_answers(run, each, comparisons, **given)
-        except StoppedError as error:  # report what was judged, and let the other judges go on
-            stopped = error
+    with only_judging_process(run):
+        for each in judges:
+            try:
+                judge_answers(run, each, comparisons, **given)
+            except StoppedError as error:  # report what was judged, and let the other judges go on
+                stopped = error
     print_report(run.folder, difficulty)
     if stopped:
         raise stopped

@@ -30,6 +30,7 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     from accelerate import PartialState
 
     from instruct.judging.judge import judge_answers
+    from instruct.judging.lock import only_judging_process
     from instruct.preflight import check_evaluation, check_training
     from instruct.training.train import train_system
 
@@ -47,8 +48,9 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     if not judges:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         return
-    for judge in judges:
-        judge_answers(run, judge, judge.options.comparisons or config.comparisons)
+    with only_judging_process(run):
+        for judge in judges:
+            judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     print_report(run.folder)
 
 

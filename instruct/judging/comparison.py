@@ -14,18 +14,39 @@ class Comparison(NamedTuple):
     candidate: str
     baseline: str
 
-    def step(self, verb: Literal["judge", "import"] = "judge") -> str:
-        """The name of the manifest's step that judged or imported this comparison, for people to read."""
-        return f"{verb}/{self.judge}/{self.candidate}_vs_{self.baseline}"
+    def step(self, verb: Literal["judge", "import"] = "judge", manifest: dict[str, Any] | None = None) -> str:
+        """The name of the manifest's step that judges or imports this comparison, for people to read.
+
+        Args:
+            manifest: if a step of another comparison already has the name in it, a number is added.
+        """
+        name = step = f"{verb}/{self.judge}/{self.candidate}_vs_{self.baseline}"
+        steps, number = (manifest or {}).get("steps", {}), 1
+        while steps.get(step, {}).get("comparison", self._asdict()) != self._asdict():
+            number += 1
+            step = f"{name} ({number})"
+        return step
 
     def record(self, manifest: dict[str, Any], verb: Literal["judge", "import"] = "judge") -> dict[str, Any]:
         """What the manifest says of the step that judged or imported this comparison; {} if there was none."""
         for step, record in manifest["steps"].items():
-            if record.get("comparison") == self._asdict() and step.startswith(f"{verb}/"):
+            if self._is_in(record) and step.startswith(f"{verb}/"):
                 return dict(record)
         # Runs of version 0.1 have no field `comparison`, only the step's name.
         earlier = manifest["steps"].get(self.step(verb), {})
         return {} if "comparison" in earlier else dict(earlier)
+
+    def is_imported(self, manifest: dict[str, Any]) -> bool:
+        """Whether the run read its verdicts from a file and has not asked a judge about it."""
+        if self.record(manifest):
+            return False
+        imports = [record for step, record in manifest["steps"].items() if step.startswith("import/")]
+        # Version 0.1 did not record which comparisons were in a file of JSON lines.
+        unnamed = any("comparison" not in record and "comparisons" not in record for record in imports)
+        return unnamed or bool(self.record(manifest, "import"))
+
+    def _is_in(self, record: dict[str, Any]) -> bool:
+        return self._asdict() in [record.get("comparison"), *record.get("comparisons", [])]
 
 
 def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[Comparison, dict[str, Any]]]:

@@ -78,10 +78,12 @@ def judge_answers(
 
     Raises:
         InputError: answers are missing, candidate and baseline have different prompts, another process judges this
-            run, or a judge costs money and neither a budget nor `yes` is given.
+            run, the verdicts were imported and cannot be made again, or a judge costs money and neither a budget nor
+            `yes` is given.
         StoppedError: the budget or too many failures in a row; verdicts so far are kept.
     """
     tasks = []
+    manifest = run.manifest()
     for names in comparisons:
         candidate, baseline = (read_answers(run, name) for name in names)
         inputs = {
@@ -90,8 +92,9 @@ def judge_answers(
             "card": judge.card.sha256(),
         }
         comparison = Comparison(judge.card.name, candidate.name, baseline.name)
-        step = comparison.step()
-        failed = comparison.record(run.manifest()).get("results", {}).get("verdicts", {}).get("failed", 0)
+        step = comparison.step("judge", manifest)
+        manifest["steps"].setdefault(step, {"comparison": comparison._asdict()})
+        failed = comparison.record(manifest).get("results", {}).get("verdicts", {}).get("failed", 0)
         if reparse or judge.replay or not run.is_done(step, inputs) or (retry_failed and failed):
             tasks.append(Task(step, inputs, candidate, baseline))
         elif failed:
@@ -125,6 +128,8 @@ def judge_tasks(
     """Judge comparisons, each in its own step of the run. Arguments and errors are those of `judge_answers`."""
     with only_judging_process(run), JudgmentStore(run.store) as store, judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
+        for plan in plans:
+            _check_imported(run, store, plan)
         missing = {request.key: request for plan in plans for request in plan.missing(store)}
         if missing and not reparse and not judge.replay:
             engine.check()
@@ -153,6 +158,24 @@ def judge_tasks(
                 print(f"{task.step}: {len(now)} verdicts read again, {changed} changed")
             if counts.stopped:
                 raise StoppedError(counts.stopped)
+
+
+def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None:
+    """Refuse to replace verdicts from a file, unless they can be read again from stored replies to these requests."""
+    if not plan.comparison.is_imported(run.manifest()):
+        return
+    stored = store.completions(plan.requests())
+    known = {each.key: all(request.key in stored for request in each.requests) for each in plan.presentations}
+    same = {(each.instruction, each.position) for each in plan.identical}
+    for judgment in store.judgments(plan.comparison):
+        replaced = judgment.key in known and (known[judgment.key] or judgment.verdict == "failed")
+        tied = judgment.verdict == "tie" and (judgment.instruction, judgment.position) in same
+        if not (replaced or tied):
+            judge, candidate, baseline = (one_line(name, 60) for name in plan.comparison)
+            raise InputError(
+                f"{store.path}: the verdicts of {judge} on {candidate} vs. {baseline} were imported and cannot be made "
+                "again; judge in another run, or under another name (--judge-model M, or a copy of the judge's card)"
+            )
 
 
 def judge_comparison(

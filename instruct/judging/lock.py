@@ -7,20 +7,29 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 from instruct.errors import InputError, InstructError, one_line
 from instruct.runs import RunDirectory
+
+_held: set[Path] = set()
 
 
 @contextlib.contextmanager
 def only_judging_process(run: RunDirectory) -> Iterator[None]:
     """Hold a run's lock. The system releases it when the process ends, however it ends.
 
+    A process that already holds it keeps it: several judges of one call share the lock.
+
     Raises:
         InputError: another process holds it.
         InstructError: it cannot be taken, as in a directory that is read-only.
     """
     path = run.folder / ".judging.lock"
+    place = path.resolve()
+    if place in _held:
+        yield
+        return
     try:
         opened = path.open("a+")
     except OSError as error:
@@ -39,4 +48,8 @@ def only_judging_process(run: RunDirectory) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")
         lock.flush()
-        yield
+        _held.add(place)
+        try:
+            yield
+        finally:
+            _held.remove(place)

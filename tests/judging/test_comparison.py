@@ -40,9 +40,17 @@ def test_a_step_records_the_comparison_that_it_judged(run):
 def test_comparisons_whose_step_names_are_equal_are_told_apart(run, written, other):
     with run.step(written.step(), inputs(written), comparison=written._asdict()):
         pass
+    manifest = run.manifest()
     assert written.step() == other.step()
-    assert written.record(run.manifest())["inputs"] == inputs(written)
-    assert other.record(run.manifest()) == {}
+    assert written.record(manifest)["inputs"] == inputs(written)
+    assert other.record(manifest) == {}
+    assert written.step("judge", manifest) == written.step()
+    assert other.step("judge", manifest) == f"{written.step()} (2)"
+    with run.step(other.step("judge", manifest), inputs(other), comparison=other._asdict()):
+        pass
+    manifest = run.manifest()
+    assert [each.record(manifest)["inputs"] for each in (written, other)] == [inputs(written), inputs(other)]
+    assert other.step("judge", manifest) == f"{written.step()} (2)"
 
 
 @pytest.mark.parametrize("comparison", [Comparison("j", "ours", "theirs"), *ALIKE])

@@ -60,18 +60,21 @@ def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDi
     """
     path, run = Path(path).expanduser(), RunDirectory(folder)
     lines: list[Line] = []
+    about: dict[str, Any]
     if path.suffix.lower() == ".jsonl":
         if any(given.values()):
             raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
         lines = read_lines(path)
-        step, about = f"import/{path.name}", {}
+        comparisons = dict.fromkeys(line.judgment.comparison for line in lines)
+        step, about = f"import/{path.name}", {"comparisons": [each._asdict() for each in comparisons]}
     else:
         file = read_annotations(path, **given)
         for name, rows in _answers(file).items():
             _check_answers(run, name, rows)
-        step, about = file.comparison.step("import"), {"comparison": file.comparison._asdict()}
+        step, about = "", {"comparison": file.comparison._asdict()}
     if not run.manifest_path.is_file():
         run.start({"name": run.folder.resolve().name, "systems": {}, "comparisons": []})
+    step = step or file.comparison.step("import", run.manifest())
     with JudgmentStore(run.store) as store, run.step(step, {"file": sha256_of(path)}, **about) as results:
         if lines:
             store_lines(path, lines, store)
