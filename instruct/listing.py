@@ -39,7 +39,8 @@ def _data() -> list[tuple[str, list[str]]]:
 
 
 def _judges() -> list[tuple[str, list[str]]]:
-    from instruct.judging.cards import agreement_words, load_judge_card
+    from instruct.judging.cards import load_judge_card
+    from instruct.judging.human_agreement import agreement_words
 
     listed = []
     for found in list_cards("judges"):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from instruct.analysis.outcomes import Policy
 from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.engines.base import Decoding
 from instruct.errors import InputError, one_line
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
+from instruct.judging.human_agreement import HumanAgreement
 
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
 
@@ -111,30 +110,6 @@ class VerdictRule(_Section):
             if groups != 1:
                 raise ValueError(f"regex needs one group, around the verdict; it has {groups} (write others as (?:…))")
         return self
-
-
-def _date_as_text(value: Any) -> Any:
-    """YAML reads 2026-11-21 as a date."""
-    return value.isoformat() if isinstance(value, date) else value
-
-
-class HumanAgreement(TypedDict, total=False):
-    """Agreement with one set of human labels, from `instruct validate`, in percent except `pairs` and Cohen's kappa.
-
-    `judge` is the start of the card's hash at the time. Figures that were not measured are absent.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
-
-    pairs: Required[int]
-    accuracy: float
-    accuracy_interval: tuple[float, float]
-    kappa: float
-    both_orders: float
-    consistency: float
-    first_position_rate: float
-    judge: str
-    measured: Annotated[str, BeforeValidator(_date_as_text)]
 
 
 class JudgeCard(_Section):
@@ -281,19 +256,3 @@ def annotator_card(name: str) -> JudgeCard:
         InputError: as `annotator_card_fields`.
     """
     return JudgeCard.model_validate(annotator_card_fields(name))
-
-
-def agreement_words(card: JudgeCard) -> str:
-    """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
-    if not card.human_agreement:
-        return "not measured"
-    return ", ".join(_measured(card, name, found) for name, found in card.human_agreement.items())
-
-
-def _measured(card: JudgeCard, name: str, found: HumanAgreement) -> str:
-    words = f"{found['accuracy']:.1f} % of {found['pairs']}" if "accuracy" in found else f"{found['pairs']} pairs"
-    asides = [f"{found['both_orders']:.1f} % right in both orders"] if "both_orders" in found else []
-    asides += [f"kappa {round(found['kappa'], 2) + 0:.2f}"] if "kappa" in found else []
-    if "judge" in found and not card.sha256().startswith(found["judge"]):
-        asides.append("measured with another prompt or decoding")
-    return f"{name} {words}" + (f" ({', '.join(asides)})" if asides else "")

@@ -13,8 +13,8 @@ from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
-from instruct.judging.cards import agreement_words
 from instruct.judging.comparison import judged_comparisons, system_name
+from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.presentations import identity
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
@@ -150,7 +150,7 @@ def _judge(judged: Judged, usd: float) -> Judge:
         human_agreement=card.human_agreement,
         agreement=agreement_words(card),
         warning=card.warning,
-        warnings=[],
+        warnings=[f"the judge {warning}" for warning in agreement_warnings(card)],
         notes=card.notes,
         usd=usd,
         comparisons=[],

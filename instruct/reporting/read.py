@@ -10,8 +10,9 @@ from typing import Any
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
-from instruct.judging.cards import JudgeCard, agreement_words, load_judge_card
+from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import Comparison, judged_comparisons
+from instruct.judging.human_agreement import agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.runs import RunDirectory, sha256_of
 

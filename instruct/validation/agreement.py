@@ -26,6 +26,7 @@ from instruct.validation.rates import (
     macro_f1,
     rate,
 )
+from instruct.validation.yardsticks import Yardsticks, compare_with_yardsticks
 
 
 class Figures(TypedDict):
@@ -86,12 +87,14 @@ class Agreement(TypedDict):
     """All figures of a judge on a set.
 
     listed, swapped: each order alone, the swapped verdicts mapped back. strict: both orders, a disagreement being a
-    tie. first_position_rate: verdicts for the answer shown first, of those that are not ties. longer_rate: verdicts for
-    the longer answer, of those that are not ties on answers of different length (characters).
+    tie; the yardsticks are compared with each of these. first_position_rate: verdicts for the answer shown first, of
+    those that are not ties. longer_rate: verdicts for the longer answer, of those that are not ties on answers of
+    different length (characters).
     """
 
     pairs: int
     people: People
+    yardsticks: Yardsticks
     listed: Figures
     swapped: Figures | None
     strict: Figures | None
@@ -130,9 +133,13 @@ def measure_agreement(
     in_set = [ours] if theirs is None else [ours, theirs]
     shown = [ours] if swapped is None else [ours, codes(swapped)]
     rates = _order_rates(gold, ours, theirs)
+    taken = {"listed": listed, "swapped": back, "strict": both}
     return {
         "pairs": len(pairs),
         "people": _people(human, gold),
+        "yardsticks": compare_with_yardsticks(
+            pairs, {name: verdicts for name, verdicts in taken.items() if verdicts is not None}
+        ),
         "listed": _figures(human, gold, listed),
         "swapped": None if back is None else _figures(human, gold, back),
         "strict": None if both is None else _figures(human, gold, both),

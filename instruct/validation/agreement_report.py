@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from instruct.errors import one_line
 from instruct.reporting.render import markdown, terminal
 from instruct.reporting.tables import Table
-from instruct.reporting.text import escape_markdown
-from instruct.validation.agreement import CLASSES, Agreement, Figures, Rate
+from instruct.reporting.text import escape_markdown, probability
+from instruct.validation.agreement import Agreement, Figures
+from instruct.validation.rates import CLASSES, Rate
+from instruct.validation.yardsticks import COIN, Agreeing, Yardsticks
 
 ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both orders, else tie"}
 
@@ -38,7 +40,14 @@ def _tables(agreement: Agreement) -> list[Table]:
         if agreement[key] is not None  # type: ignore[literal-required]
     }
     confusions = [_confusion(words, figures) for words, figures in by_order.items()]
-    tables = [_verdicts(agreement, by_order), _preferences(agreement), _annotators(agreement), *confusions]
+    yardsticks = [_yardsticks(agreement["yardsticks"]), _paired(agreement["yardsticks"])]
+    tables = [
+        _verdicts(agreement, by_order),
+        *yardsticks,
+        _preferences(agreement),
+        _annotators(agreement),
+        *confusions,
+    ]
     return [table for table in [*tables, _groups(agreement)] if table.rows]
 
 
@@ -65,6 +74,48 @@ def _verdicts(agreement: Agreement, by_order: dict[str, Figures]) -> Table:
             row("best-case accuracy (all of these correct), %", lambda f: f"{f['bounds'][1]:.2f}"),
         ]
     return Table("Verdicts compared with the annotators' majority", ["order shown", *by_order], rows)
+
+
+def _yardsticks(found: Yardsticks) -> Table:
+    def row(name: str, agreeing: Agreeing, count: str) -> list[str]:
+        decided, interval = agreeing["decided"], agreeing["decided_interval"]
+        share = "-" if decided is None else f"{decided:.2f}{_span(interval, 2)}"
+        return [name, count, _percent(agreeing["accuracy"]), _kappa(agreeing["kappa"]), share]
+
+    judge = [
+        row(f"the judge, {ORDERS[key]}", agreeing, str(agreeing["accuracy"]["count"]))
+        for key, agreeing in found["judge"].items()
+    ]
+    free = [
+        row(name, agreeing, "expected" if name == COIN else str(agreeing["accuracy"]["count"]))
+        for name, agreeing in found["yardsticks"].items()
+    ]
+    header = ["verdicts", "correct", "accuracy, %", "kappa", f"of {found['decided_pairs']} decided pairs, %"]
+    note = (
+        "Verdicts that cost nothing, on the same pairs. Longer and shorter go by characters, and equal lengths are a "
+        "tie; first and second are the set's own order. Decided pairs: those whose label is not a tie; a tie is half "
+        "right."
+    )
+    return Table("The judge and its yardsticks", header, [*judge, *free], note=note)
+
+
+def _paired(found: Yardsticks) -> Table:
+    rows = [
+        [
+            ORDERS[key],
+            f"{paired['difference']:+.2f}{_span(paired['interval'], 2)}",
+            str(paired["judge_alone"]),
+            str(paired["yardstick_alone"]),
+            probability(paired["p"]),
+        ]
+        for key, paired in found["paired"].items()
+    ]
+    header = ["order shown", "difference, points", "only the judge right", "only the yardstick right", "McNemar's p"]
+    note = (
+        "McNemar's exact test, two-sided. The best yardstick was chosen on these pairs, which favors it slightly; the "
+        "coin's expected accuracy is never above the better one of always first and always second."
+    )
+    return Table(f"The judge minus the best yardstick ({found['best']})", header, rows, note=note)
 
 
 def _preferences(agreement: Agreement) -> Table:

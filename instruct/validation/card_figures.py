@@ -33,18 +33,23 @@ def writable_card(judge: JudgeOptions) -> Path:
 
 
 def card_figures(agreement: Agreement, card: JudgeCard | None) -> dict[str, Any]:
-    """A set's entry under `human_agreement`, in percent; accuracy, its interval and kappa are of the set's own order.
+    """A set's entry under `human_agreement`, in percent; accuracy, kappa and p-value are of the set's own order.
 
     `card`: the one that made the verdicts; None if that is not known.
     """
-    listed = agreement["listed"]
+    listed, yardsticks = agreement["listed"], agreement["yardsticks"]
     interval, kappa = listed["accuracy"]["interval"], listed["kappa"]
+    best, p = yardsticks["best"], yardsticks["paired"]["listed"]["p"]
     others = {name: agreement[name] for name in ("both_orders", "consistency", "first_position_rate")}
     figures = {
         "pairs": agreement["pairs"],
         "accuracy": _rounded(listed["accuracy"]["percent"]),
         "accuracy_interval": interval and [round(value, 2) for value in interval],
         "kappa": None if kappa is None else round(kappa, 4),
+        "kappa_interval": listed["kappa_interval"] and [round(value, 4) for value in listed["kappa_interval"]],
+        "yardstick": best,
+        "yardstick_accuracy": _rounded(yardsticks["yardsticks"][best]["accuracy"]["percent"]),
+        "yardstick_p": None if p is None else float(f"{p:.2g}"),
         **{name: _rounded(rate and rate["percent"]) for name, rate in others.items()},
         "judge": card.sha256()[:12] if card else None,
         "measured": datetime.now(UTC).date().isoformat(),

@@ -1,8 +1,8 @@
 """What a judge must beat to be worth asking: verdicts that cost nothing, compared with the same labels.
 
 `the longer answer` and `the shorter answer` go by characters; equal lengths are a tie. `always first` and `always
-second` are the set's own order, whatever the judge was shown. `always the majority label` is the label that most pairs
-have. `a coin` is a fair draw between the two answers: its agreement is the expected one, half of the pairs whose label
+second` are the set's own order, whatever the judge was shown. `the majority label` is the one that most pairs have.
+`a coin` is a fair draw between the two answers: its agreement is the expected one, half of the pairs whose label
 is not a tie.
 """
 
@@ -15,11 +15,11 @@ from typing import TypedDict
 import numpy as np
 
 from instruct.analysis.inference import sign_test
+from instruct.judging.human_agreement import SIGNIFICANT
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.rates import NO_VERDICT, TIE, Rate, accuracy, codes, interval, kappa, ratio
 
 COIN = "a coin"
-SIGNIFICANT = 0.05
 
 
 class Agreeing(TypedDict):
@@ -76,7 +76,7 @@ def yardstick_verdicts(pairs: Sequence[HumanPair]) -> dict[str, list[str]]:
         "the shorter answer": [exchanged[verdict] for verdict in longer],
         "always first": ["first"] * len(pairs),
         "always second": ["second"] * len(pairs),
-        f"always the majority label ({majority})": [majority] * len(pairs),
+        f"the majority label, {majority}": [majority] * len(pairs),
     }
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from instruct.cards import list_cards
 from instruct.errors import InputError
-from instruct.judging.cards import agreement_words, load_judge_card
+from instruct.judging.cards import load_judge_card
+from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.presentations import PromptTemplate, trimmed
 from instruct.listing import print_listing
 
@@ -242,6 +243,38 @@ def test_agreement_with_human_labels_as_text(folder):
         "mine 3 pairs"
     )
     assert json.loads(json.dumps(card.human_agreement))["pandalm"] == figures | {"measured": "2026-11-21"}
+
+
+LONGER = {"pairs": 999, "accuracy": 66.77, "yardstick": "the longer answer", "yardstick_accuracy": 61.06}
+
+
+def test_agreement_is_shown_next_to_the_best_yardstick(folder):
+    beaten = {**LONGER, "yardstick_p": 0.004, "kappa": 0.44, "verdicts": "verdicts published by the authors"}
+    card = load_judge_card(folder(human_agreement={"pandalm": beaten}))
+    assert agreement_words(card) == (
+        "pandalm 66.8 % of 999 (the longer answer: 61.1 %, kappa 0.44, verdicts published by the authors)"
+    )
+    assert agreement_warnings(card) == []
+    # 737 of 1,392 are 52.945 %: 52.9 %, though the card's 52.95 alone would round up
+    autoj = {**LONGER, "pairs": 1392, "accuracy": 59.99, "yardstick_accuracy": 52.95}
+    assert agreement_words(load_judge_card(folder(human_agreement={"autoj": autoj}))) == (
+        "autoj 60.0 % of 1392 (the longer answer: 52.9 %)"
+    )
+
+
+def test_a_judge_that_does_not_beat_the_best_yardstick_has_a_warning(folder):
+    worse = {**LONGER, "accuracy": 42.24, "kappa": -0.001, "kappa_interval": [-0.04, 0.04]}
+    assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": worse}))) == [
+        "agrees with people no better than the longer answer does: 42.2 % against 61.1 % of 999 pairs of pandalm; "
+        "no better than chance (kappa 0.00)"
+    ]
+    unclear = {**LONGER, "accuracy": 62.46, "yardstick_p": 0.4, "kappa": 0.3, "kappa_interval": [0.2, 0.4]}
+    assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": unclear}))) == [
+        "is not shown to agree with people better than the longer answer does: 62.5 % against 61.1 % of 999 pairs of "
+        "pandalm, McNemar's p = 0.40"
+    ]
+    outdated = {**worse, "judge": "0" * 12}
+    assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": outdated}))) == []
 
 
 def test_autoj_single_prompt_has_one_answer_in_its_wrapper():

@@ -248,6 +248,19 @@ def test_agreement_with_human_labels_is_reported_as_measured(run, card, write_an
         assert words in text
 
 
+def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about_in_every_report(
+    run, card, write_answers, judge_pairs
+):
+    worse = {"pairs": 999, "accuracy": 42.24, "yardstick": "the longer answer", "yardstick_accuracy": 61.06}
+    card("j", human_agreement={"pandalm": worse})
+    write_answers("emo", 2)
+    judge_pairs([WIN] * 2)
+    warning = "judge agrees with people no better than the longer answer does: 42.2 % against 61.1 % of 999 pairs"
+    for text in texts(run):
+        assert warning in text
+        assert "pandalm 42.2 % of 999 (the longer answer: 61.1 %)" in text
+
+
 def test_unchanged_figures_are_not_redrawn(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 3)

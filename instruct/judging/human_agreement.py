@@ -1,0 +1,112 @@
+"""What a judge's card says about its agreement with people, and the words for it in lists and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, Protocol, Required
+
+from pydantic import BeforeValidator, ConfigDict
+from typing_extensions import TypedDict
+
+# Above this p-value a difference between a judge and a yardstick may be chance.
+SIGNIFICANT = 0.05
+
+
+def _date_as_text(value: Any) -> Any:
+    """YAML reads 2026-11-21 as a date."""
+    return value.isoformat() if isinstance(value, date) else value
+
+
+class HumanAgreement(TypedDict, total=False):
+    """Agreement with one set of human labels, from `instruct validate`, in percent except `pairs` and Cohen's kappa.
+
+    `yardstick` is the best way to give verdicts without a judge, such as "the longer answer", with its accuracy and the
+    p-value of McNemar's test of the judge against it. `judge` is the start of the card's hash at the time; `verdicts`
+    says who made the verdicts if it was not this card. Figures that were not measured are absent.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    pairs: Required[int]
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    kappa: float
+    kappa_interval: tuple[float, float]
+    yardstick: str
+    yardstick_accuracy: float
+    yardstick_p: float
+    both_orders: float
+    consistency: float
+    first_position_rate: float
+    judge: str
+    verdicts: str
+    measured: Annotated[str, BeforeValidator(_date_as_text)]
+
+
+class Measured(Protocol):
+    """A judge's card (instruct.judging.cards), as far as it matters here."""
+
+    @property
+    def human_agreement(self) -> Mapping[str, HumanAgreement] | None: ...
+    def sha256(self) -> str: ...
+
+
+def agreement_words(card: Measured) -> str:
+    """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
+    if not card.human_agreement:
+        return "not measured"
+    return ", ".join(_words(card, name, found) for name, found in card.human_agreement.items())
+
+
+def agreement_warnings(card: Measured) -> list[str]:
+    """One sentence for each set on which the card's judge does not beat the best yardstick."""
+    found = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
+    return [warning for name, figures in found.items() if (warning := yardstick_warning(name, figures))]
+
+
+def yardstick_warning(name: str, found: Mapping[str, Any]) -> str | None:
+    """That a judge does not beat the best yardstick on the set `name`, or is not shown to; None if it does."""
+    if not {"accuracy", "yardstick", "yardstick_accuracy"} <= found.keys():
+        return None
+    accuracy, yardstick = (share(found[key], found["pairs"]) for key in ("accuracy", "yardstick_accuracy"))
+    shares = f"{accuracy} against {yardstick} of {found['pairs']} pairs"
+    if found["accuracy"] <= found["yardstick_accuracy"]:
+        return f"agrees with people no better than {found['yardstick']} does: {shares} of {name}{_chance(found)}"
+    p = found.get("yardstick_p", 1.0)
+    if p < SIGNIFICANT:
+        return None
+    return (
+        f"is not shown to agree with people better than {found['yardstick']} does: {shares} of {name}, "
+        f"McNemar's p = {p:.2f}{_chance(found)}"
+    )
+
+
+def share(percent: float, pairs: int) -> str:
+    """A card's percentage of `pairs` to one decimal, rounded once: a card holds two decimals of count / pairs."""
+    count = round(percent * pairs / 100)
+    exact = 100 * count / pairs if pairs else percent
+    return f"{exact if abs(exact - percent) < 0.006 else percent:.1f} %"
+
+
+def _words(card: Measured, name: str, found: HumanAgreement) -> str:
+    pairs = found["pairs"]
+    words = f"{share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else f"{pairs} pairs"
+    asides = []
+    if "yardstick" in found and "yardstick_accuracy" in found:
+        asides.append(f"{found['yardstick']}: {share(found['yardstick_accuracy'], pairs)}")
+    asides += [f"{share(found['both_orders'], pairs)} right in both orders"] if "both_orders" in found else []
+    asides += [f"kappa {round(found['kappa'], 2) + 0:.2f}"] if "kappa" in found else []
+    asides += [found["verdicts"]] if "verdicts" in found else []
+    asides += ["measured with another prompt or decoding"] if _outdated(card, found) else []
+    return f"{name} {words}" + (f" ({', '.join(asides)})" if asides else "")
+
+
+def _chance(found: Mapping[str, Any]) -> str:
+    """Chance is a kappa of 0."""
+    low = found.get("kappa_interval", (1.0, 1.0))[0]
+    return "" if low > 0 else f"; no better than chance (kappa {round(found['kappa'], 2) + 0:.2f})"
+
+
+def _outdated(card: Measured, found: Mapping[str, Any]) -> bool:
+    return "judge" in found and not card.sha256().startswith(found["judge"])
