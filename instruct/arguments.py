@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_length_control_flags(sub)
 
     sub = verb("validate", "test a judge against human labels")
-    sub.add_argument("--judge", required=True, metavar="J", help="a judge: see `instruct list judges`")
+    sub.add_argument("--judge", metavar="J", help="a judge: see `instruct list judges`; not needed with --replay")
     sub.add_argument("--against", required=True, metavar="SET", help="pandalm, autoj, or a file of labeled pairs")
     sub.add_argument("--replay", metavar="FILE", help="score these verdicts; send no requests")
     sub.add_argument("--replay-swapped", metavar="FILE", help="the verdicts with the second answer shown first")

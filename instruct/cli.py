@@ -117,7 +117,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
     _no_overrides(overrides)
     text, stopped = validate_judge(
-        _judge_options(arguments.judge, arguments, orders="both"),
+        _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
         replay=arguments.replay,
         replay_swapped=arguments.replay_swapped,

@@ -19,21 +19,27 @@ Order = Literal["first", "swapped"]
 # The authors count what they could not read ("garbage") as a tie; here it is unparsed.
 _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "unparsed"}
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
+# In the first line of verdicts.jsonl, which says what made the verdicts.
+MADE_BY = {"judge", "model", "card", "set_sha256"}
 
 
 @dataclass(frozen=True)
 class Verdicts:
     """A judge's verdicts on a set: `rows` as in verdicts.jsonl, one per pair and order, in the order shown.
 
-    `source` says where they come from, `notes` what has to be said about them. `positions_known`: the verdicts tell
-    which answer was shown first. `by_card`: the judge's card made them.
+    `judge` and `model` are those that made them, as far as a file says; `card` is the SHA-256 of the judge's card, None
+    if the file does not state it; `made_for` that of the set. `source` says where the verdicts come from, `notes` what
+    has to be said about them. `positions_known`: the verdicts tell which answer was shown first.
     """
 
     rows: list[dict[str, Any]]
+    judge: str
     source: str
     notes: list[str] = field(default_factory=list)
     positions_known: bool = True
-    by_card: bool = True
+    model: str | None = None
+    card: str | None = None
+    made_for: str | None = None
 
     @property
     def by_order(self) -> dict[Order, list[str]]:
@@ -49,7 +55,10 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
 
     PandaLM: `[{"idx", "NAME_result": 0 | 1 | 2 | "Tie"}]`. Auto-J: a line `{"output": 0 | 1 | 2}` for each pair, in the
     set's order. AlpacaEval: annotations with `instruction`, `output_1`, `output_2` and `preference`, matched by their
-    texts, any input after a blank line. This project's: `{"pair", "order": "first" | "swapped", "verdict"}`.
+    texts, any input after a blank line. This project's verdicts.jsonl: `{"pair", "order": "first" | "swapped",
+    "verdict"}`, after an optional first line with `judge`, `model`, `card` and `set_sha256`.
+
+    The judge is NAME, the annotator, or the first line's; otherwise it is called by the file's name.
 
     Args:
         order: the order in which the answers were shown; this project's layout states it itself.
@@ -58,10 +67,12 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
         InputError: unknown layout, not exactly one verdict per pair, or a verdict on an unknown pair.
     """
     rows = list(read_file(path))
+    made = rows.pop(0).fields if rows[0].fields.keys() >= MADE_BY and len(rows) > 1 else {}
     fields = rows[0].fields
     results = [name for name in fields if name.endswith("_result")]
     verdicts: dict[Order, dict[int, str]]
     own, alpaca_eval = {"pair", "order", "verdict"} <= fields.keys(), "preference" in fields
+    judge = made.get("judge") if own else fields.get("annotator") if alpaca_eval else None
     if own:
         layout, verdicts = "verdicts by pair index", _own(rows, len(pairs))
     elif alpaca_eval:
@@ -69,6 +80,7 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
     elif len(results) == 1:
         layout = f"PandaLM's layout ({one_line(results[0], 40)})"
         verdicts = {order: _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))}
+        judge = results[0].removesuffix("_result")
     elif "output" in fields and "instruction" not in fields:
         layout, verdicts = "Auto-J's layout", {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}
     else:
@@ -84,10 +96,18 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
             )
     return Verdicts(
         [{"pair": i, "order": order, "verdict": verdicts[order][i]} for i in range(len(pairs)) for order in verdicts],
+        one_line(judge, 80) if isinstance(judge, str) and judge.strip() else path.stem,
         f"{path} (read as {layout})",
         positions_known=own or not alpaca_eval,
-        by_card=own,
+        model=_stated(made, "model"),
+        card=_stated(made, "card"),
+        made_for=_stated(made, "set_sha256"),
     )
+
+
+def _stated(made: dict[str, Any], field: str) -> str | None:
+    value = made.get(field)
+    return value if isinstance(value, str) else None
 
 
 def _own(rows: list[RawRow], pairs: int) -> dict[Order, dict[int, str]]:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from instruct.errors import InputError, StoppedError
+from instruct.errors import InputError, StoppedError, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
+from instruct.judging.human_agreement import share, yardstick_warning
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
@@ -26,7 +27,7 @@ from instruct.validation.published import Verdicts, read_published
 
 
 def validate(
-    judge: JudgeOptions,
+    judge: JudgeOptions | None,
     against: str,
     *,
     replay: str | None = None,
@@ -43,13 +44,14 @@ def validate(
     `runs/validate-JUDGE-SET`; replies stored there are not asked for again.
 
     Args:
-        judge: which judge, and how it is asked.
+        judge: which judge, and how it is asked; None for a replay, which names its own judge.
         against: the name of a set with human labels, or a file of labelled pairs.
         replay: a file of verdicts to score instead of asking, made with the answers in the set's order.
         replay_swapped: the same, made with each pair's second answer shown first.
         limit: use only the first pairs, as a trial.
         output: the folder for the files; None: the run directory.
-        write_card: write the figures to the judge's card, under `human_agreement`.
+        write_card: write the figures to the judge's card, under `human_agreement`. With `replay`, the file must state
+            that this card made its verdicts.
         yes: allow a judge that costs money without a budget.
         retry_failed: ask again for what failed for good.
 
@@ -60,33 +62,49 @@ def validate(
         InputError: unknown judge or set, or a file that does not fit the set.
     """
     # In both orders, whatever the options say.
-    resolved = Judge(judge.model_copy(update={"orders": "both"}))
-    card = resolved.card
+    resolved = Judge(judge.model_copy(update={"orders": "both"})) if judge else None
+    if resolved is None and (write_card or not replay):
+        raise InputError("--judge is required to ask a judge and to write its card; add it")
     if replay_swapped and not replay:
         raise InputError("--replay-swapped requires --replay, which gives the verdicts in the set's own order")
     if limit is not None and (replay or write_card or limit < 1):
         raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
-    path = writable_card(judge) if write_card else None
+    path = writable_card(judge) if judge and write_card else None
     human = load_human_set(against)
     if limit is not None:
         human = replace(human, pairs=human.pairs[:limit])
-    name = re.sub(r"[^\w.+@-]+", "_", f"validate-{card.name}-{human.name}")
-    folder = Path("runs") / (f"{name}-replay" if replay else name)
     stopped: StoppedError | None = None
     if replay:
         found = _replayed(human, replay, replay_swapped)
+        card = resolved.card if resolved and resolved.card.sha256() == found.card else None
+        if path and card is None:
+            raise InputError(
+                f"--write-card: {replay} does not state that {path} in its present form made these verdicts; ask the "
+                "judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
+            )
+        if resolved and card is None:
+            found.notes.append(f"the file does not state that the card {resolved.card.name} made these verdicts")
+        folder = _folder(found.judge, human, "-replay")
     else:
+        assert resolved is not None, "checked above"
+        card = resolved.card
+        folder = _folder(card.name, human)
         found, stopped = _asked(resolved, human, folder, yes, retry_failed)
     verdicts = found.by_order
     agreement = measure_agreement(human, verdicts["first"], verdicts.get("swapped"), found.positions_known)
-    head = _head(card, human, found, limit)
+    figures = card_figures(agreement, card)
+    head = _head(card, human, found, limit, figures)
     target = Path(output) if output else folder
-    _write(target, card, human, found, agreement, head)
+    _write(target, human, found, agreement, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
-        write_human_agreement(path, human.name, card_figures(agreement, card if found.by_card else None))
+        write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
     return text, stopped
+
+
+def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
+    return Path("runs") / (re.sub(r"[^\w.+@-]+", "_", f"validate-{judge}-{human.name}") + ending)
 
 
 def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdicts:
@@ -99,11 +117,26 @@ def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdi
             raise InputError(f"{replay_swapped}: a second set of verdicts for order {order}; replay only one of them")
     if "first" not in orders:
         raise InputError(f"{replay}: has the swapped order only; give verdicts in the set's own order too")
+    first, *rest = files
+    for file in files:
+        if file.made_for not in (None, human.sha256):
+            raise InputError(
+                f"{replay}: has verdicts on another set (its first line states set_sha256 "
+                f"{one_line(file.made_for, 70)}, but {human.name} has {human.sha256}); give the verdicts on this set"
+            )
     rows = sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"]))
-    source = "replayed from " + " and ".join(file.source for file in files)
     known = all(file.positions_known for file in files)
     notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]
-    return Verdicts(rows, source, notes, known, all(file.by_card for file in files))
+    by_one = all((file.card, file.model) == (first.card, first.model) for file in rest)
+    return replace(
+        first,
+        rows=rows,
+        source="replayed from " + " and ".join(file.source for file in files),
+        notes=notes,
+        positions_known=known,
+        model=first.model if by_one else None,
+        card=first.card if by_one else None,
+    )
 
 
 def _asked(
@@ -136,7 +169,16 @@ def _asked(
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
     if results.get("trimmed"):
         notes.append(f"{results['trimmed']} prompts were trimmed to fit the judge's context")
-    return Verdicts(rows, f"asked in {folder}", notes, card.protocol == "pairwise"), stopped
+    return Verdicts(
+        rows,
+        card.name,
+        f"asked in {folder}",
+        notes,
+        positions_known=card.protocol == "pairwise",
+        model=card.model,
+        card=card.sha256(),
+        made_for=human.sha256,
+    ), stopped
 
 
 def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dict[str, Any]], Counter[str]]:
@@ -184,25 +226,31 @@ def _answers(human: HumanSet, side: str) -> Answers:
     )
 
 
-def _head(card: JudgeCard, human: HumanSet, found: Verdicts, limit: int | None) -> list[str]:
-    head = [f"WARNING: {card.warning}"] if card.warning else []
+def _head(
+    card: JudgeCard | None, human: HumanSet, found: Verdicts, limit: int | None, figures: dict[str, Any]
+) -> list[str]:
+    """`card`: the one that made the verdicts, None if that is not known."""
+    head = [f"WARNING: {card.warning}"] if card and card.warning else []
+    model = f" ({found.model})" if found.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
-    head.append(
-        f"Judge {card.name} ({card.model}) vs. human labels on {human.name}: {len(human.pairs)} pairs, {labels}."
-    )
+    head.append(f"Judge {found.judge}{model} vs. human labels on {human.name}: {len(human.pairs)} pairs, {labels}.")
     if limit is not None:
         head.append(f"Only the first {len(human.pairs)} pairs: a trial, not a measurement.")
+    head.append(
+        f"Agrees with people on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
+        f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
+    )
+    if warning := yardstick_warning(human.name, figures):
+        head.append(f"WARNING: the judge {warning}.")
     head.append(f"Verdicts: {found.source}. Parentheses: 95 % bootstrap intervals over pairs.")
     return [*head, *(f"Note: {note}" for note in found.notes)]
 
 
-def _write(
-    folder: Path, card: JudgeCard, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]
-) -> None:
+def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]) -> None:
     content = {
-        "judge": card.name,
-        "model": card.model,
-        "card_sha256": card.sha256() if found.by_card else None,
+        "judge": found.judge,
+        "model": found.model,
+        "card_sha256": found.card,
         "set": human.name,
         "set_sha256": human.sha256,
         "verdicts": found.source,
@@ -211,7 +259,9 @@ def _write(
         **agreement,
     }
     write_atomically(folder / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    title = f"{card.name} against {human.name}"
+    title = f"{found.judge} against {human.name}"
     write_atomically(folder / "agreement.md", render_markdown(title, head, agreement))
-    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in found.rows)
+    made = {"judge": found.judge, "model": found.model, "card": found.card, "set_sha256": found.made_for}
+    rows = [made, *found.rows] if found.card else found.rows
+    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     write_atomically(folder / "verdicts.jsonl", lines)

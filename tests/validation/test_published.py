@@ -66,7 +66,11 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
     found = read_published(write(tmp_path / "v.jsonl", rows), PAIRS)
     assert found.by_order == {"swapped": ["tie", "tie", "failed"], "first": ["tie"] * 3}
     assert found.positions_known
-    assert found.by_card
+    assert (found.judge, found.card) == ("v", None)
+    made = {"judge": "mine", "model": "m", "card": "c", "set_sha256": "s"}
+    found = read_published(write(tmp_path / "v.jsonl", [made, *rows]), PAIRS)
+    assert found.by_order["first"] == ["tie"] * 3
+    assert (found.judge, found.model, found.card, found.made_for) == ("mine", "m", "c", "s")
 
 
 @pytest.mark.parametrize(

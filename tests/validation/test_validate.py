@@ -16,6 +16,7 @@ from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.verdicts import read_verdict
+from instruct.validation.card_figures import card_figures
 from instruct.validation.validate import validate, write_human_agreement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -54,7 +55,8 @@ def run(url=None, card="pandalm", against="own.json", **arguments):
 
 def read(folder):
     content = json.loads(Path(folder, "agreement.json").read_text())
-    return content, [json.loads(line) for line in Path(folder, "verdicts.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path(folder, "verdicts.jsonl").read_text().splitlines()]
+    return content, [row for row in rows if "verdict" in row]
 
 
 def figures(content):
@@ -179,40 +181,106 @@ def shipped(judge, name):
     return load_judge_card(str(ROOT / "judges" / judge)).human_agreement[name]
 
 
+def figures_of_replay(judge, against=None):
+    """The figures that a card would hold, from the agreement.json of a replay."""
+    content, _ = read(f"runs/validate-{judge}-{against or judge}-replay")
+    found = card_figures(content, None)
+    pairs = {key: tuple(value) for key, value in found.items() if isinstance(value, list)}
+    return found | pairs
+
+
 def test_the_command_scores_published_verdicts(shared_data, monkeypatch, capsys, work):
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     folder = shared_data / "pandalm"
     code, out, _ = command(
-        monkeypatch, capsys, "--judge", "pandalm", "--against", "pandalm",
-        "--replay", str(folder / "pandalm-7b-testset-v1.json"), "--write-card",
+        monkeypatch, capsys, "--against", "pandalm", "--replay", str(folder / "pandalm-7b-testset-v1.json"),
     )  # fmt: skip
     assert code == 0
+    assert "Agrees with people on 66.8 % of 999 pairs (the longer answer: 61.1 %)." in out
     for figure in ("667 of 999", "66.77", "57.38", "57.50", "57.43", "0.8520", "0.8789", "0.8617"):
         assert figure in out
     assert "read as PandaLM's layout (pandalm_result)" in out
-    measured = load_judge_card("pandalm").human_agreement["pandalm"]
-    assert {**measured, "measured": ""} == {**shipped("pandalm", "pandalm"), "measured": ""}
-    assert measured["accuracy"] == 66.77
-    assert "judge" not in measured  # the published verdicts were not made by this card
+    shipped_figures = shipped("pandalm", "pandalm")
+    assert shipped_figures == figures_of_replay("pandalm") | {
+        "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
+    }  # fmt: skip
+    assert shipped_figures["accuracy"] == 66.77
+    assert "judge" not in shipped_figures  # the published verdicts were not made by this card
     markdown = (work / "runs" / "validate-pandalm-pandalm-replay" / "agreement.md").read_text()
     assert "| human: first | 40 | 298 | 84 | 0 |" in markdown
 
     folder = shared_data / "autoj"
     code, out, _ = command(
-        monkeypatch, capsys, "--judge", "autoj", "--against", "autoj",
-        "--replay", str(folder / "pairwise_example_output.jsonl"),
-        "--replay-swapped", str(folder / "pairwise_exchange_example_output.jsonl"), "--write-card",
+        monkeypatch, capsys, "--against", "autoj", "--replay", str(folder / "pairwise_example_output.jsonl"),
+        "--replay-swapped", str(folder / "pairwise_exchange_example_output.jsonl"),
     )  # fmt: skip
     assert code == 0
-    measured = load_judge_card("autoj").human_agreement["autoj"]
-    assert {**measured, "measured": ""} == {**shipped("autoj", "autoj"), "measured": ""}
+    assert "Agrees with people on 60.0 % of 1392 pairs (the longer answer: 52.9 %)." in out
+    shipped_figures = shipped("autoj", "autoj")
+    assert shipped_figures == figures_of_replay("pairwise_example_output", "autoj") | {
+        "verdicts": "verdicts published by the authors", "measured": shipped_figures["measured"],
+    }  # fmt: skip
     for figure in ("835 of 1392", "844 of 1392", "765 of 1392", "54.96", "1161 of 1392", "83.41", "NLP Tasks"):
         assert figure in out
+
+
+def test_a_replay_names_its_own_judge(monkeypatch, capsys, work):
+    rows = [{"idx": n, "gpt-3.5_result": 1} for n in range(12)]
+    (work / "gpt.json").write_text(json.dumps(rows))
+    before = (work / "judges" / "pandalm" / "judge.yaml").read_text()
+    call = ["--judge", "pandalm", "--against", "own.json", "--replay", "gpt.json"]
+    code, out, _ = command(monkeypatch, capsys, *call)
+    assert code == 0
+    assert out.startswith("Judge gpt-3.5 vs. human labels on own")
+    assert "PandaLM-7B" not in out
+    assert "Note: the file does not state that the card pandalm made these verdicts" in out
+    content, _ = read("runs/validate-gpt-3.5-own-replay")
+    assert (content["judge"], content["model"], content["card_sha256"]) == ("gpt-3.5", None, None)
+    code, out, err = command(monkeypatch, capsys, *call, "--write-card")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--write-card: gpt.json does not state that judges/pandalm/judge.yaml in its present form made these" in err
+    assert (work / "judges" / "pandalm" / "judge.yaml").read_text() == before
+
+
+def test_verdicts_of_another_prompt_do_not_reach_the_card(fake_server, monkeypatch, capsys, work):
+    url, _ = fake_server()
+    run(url)
+    made = "runs/validate-pandalm-own/verdicts.jsonl"
+    call = ["--judge", "pandalm", "--against", "own.json", "--replay", made, "--write-card"]
+    assert command(monkeypatch, capsys, *call)[0] == 0  # this card made them
+    prompt = work / "judges" / "pandalm" / "prompt.txt"
+    prompt.write_text(prompt.read_text() + "\nBe fair.")
+    before = (work / "judges" / "pandalm" / "judge.yaml").read_text()
+    code, _, err = command(monkeypatch, capsys, *call)
+    assert code == 2
+    assert "does not state that" in err
+    assert (work / "judges" / "pandalm" / "judge.yaml").read_text() == before
+    content, _ = read("runs/validate-pandalm-own")
+    run(replay=made, output="again")
+    assert read("again")[0]["card_sha256"] == content["card_sha256"]  # of the prompt that made them
+
+
+def test_verdicts_on_another_set_are_refused(fake_server, work):
+    url, _ = fake_server()
+    run(url)
+    (work / "other.json").write_text((work / "own.json").read_text() + "\n")
+    with pytest.raises(InputError, match="has verdicts on another set"):
+        run(against="other.json", replay="runs/validate-pandalm-own/verdicts.jsonl")
+
+
+def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about(work):
+    rows = [{"idx": n, "coin_result": 1 + n % 2} for n in range(12)]
+    (work / "coin.json").write_text(json.dumps(rows))
+    text = run(replay="coin.json")
+    content, _ = read("runs/validate-coin-own-replay")
+    assert not content["yardsticks"]["paired"]["listed"]["beats"]
+    assert "WARNING: the judge agrees with people no better than the longer answer does" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--against", "own.json"], "--judge is required to ask a judge"),
         (["--judge", "pandalm", "--against", "nothing"], "unknown set of human labels 'nothing'"),
         (["--judge", "pandlm", "--against", "own.json"], "unknown judge 'pandlm'"),
         (["--judge", "pandalm", "--against", "own.json", "--replay", "gone.json"], "gone.json: no such file"),
@@ -264,7 +332,9 @@ def test_a_stopped_validation_is_reported_and_exits_3(fake_server, monkeypatch, 
 
 def committed(name):
     path = ROOT / "judges" / "smollm2_demo" / "agreement" / f"{name}.jsonl"
-    return path, [json.loads(line) for line in path.read_text().splitlines()]
+    made, *rows = map(json.loads, path.read_text().splitlines())
+    assert made["card"] == load_judge_card("smollm2_demo").sha256()
+    return path, rows
 
 
 @pytest.mark.parametrize("name", ["pandalm", "autoj"])
