@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from instruct.cards import Options
 from instruct.errors import InputError
@@ -89,17 +91,19 @@ def embedded_model_folder() -> Path:
         source, gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
-    save_whole(folder, model, tokenizer)
+    with whole_folder(folder) as making:
+        model.save_pretrained(making)
+        tokenizer.save_pretrained(making)
     return folder
 
 
-def save_whole(folder: Path, *parts: Any) -> None:
-    """Save a model and its tokenizer as `folder`, completely or not at all; several processes may do so at once."""
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` at the end, completely or not at all; several processes may do so."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        for part in parts:
-            part.save_pretrained(making)
+        yield making
         making.chmod(0o755)
         os.replace(making, folder)
     except OSError:

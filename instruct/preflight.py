@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from instruct.config import ExperimentConfig
+from instruct.engines.memory import GIB, available_gib
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
 from instruct.judging.asking import Judge
 from instruct.training.estimate import (
-    GIB,
     ModelShape,
-    available_gib,
     check_gpu,
     matrix_flops,
     memory_gib,

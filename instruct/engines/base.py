@@ -69,7 +69,8 @@ class EngineOptions:
         tensor_parallel_size: GPUs that share one copy of the model (vLLM).
         gpu_memory_utilization: the share of a GPU's memory that vLLM takes; None: vLLM's default.
         allow_pickle: weights may be a pickle, which torch's safe unpickler reads.
-        needs: what asking takes, for the message when it is missing.
+        needs: what asking a hub model takes, for the message when it is missing.
+        gpu_gb: the memory of the GPUs that it takes, in GB (10^9 bytes), if that is known.
         other_model: how to ask another model, for the message when a server does not have this one.
     """
 
@@ -92,6 +93,7 @@ class EngineOptions:
     gpu_memory_utilization: float | None = None
     allow_pickle: bool = False
     needs: str | None = None
+    gpu_gb: float | None = None
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
 
 

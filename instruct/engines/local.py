@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Request
+from instruct.engines.memory import check_memory
+from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.errors import InputError, one_line
 from instruct.models import EMBEDDED_MODEL, model_path
 
-SAFETENSORS, PICKLES = "*.safetensors", "pytorch_model*.bin"
+SAFETENSORS = "*.safetensors"
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
 
@@ -89,6 +91,14 @@ class LocalEngine:
             self._stops = [end]
         self._model, self._revision, self._tokenizer = model, revision, tokenizer
 
+    def _safetensors(self) -> tuple[str, str | None]:
+        """The folder or hub id to load safetensors from, and its revision; a pickle is converted first, once."""
+        if not self._pickled:
+            return self._model, self._revision
+        folder = safetensors_folder(self._options.subject, self._model, self._revision)
+        self.notes.append(conversion_note(folder))
+        return str(folder), None
+
     def tokens(self, prompt: Prompt) -> int:
         """The prompt's length in the model's tokens.
 
@@ -153,15 +163,23 @@ def _identity(model: str) -> str:
 def _located(options: EngineOptions) -> tuple[str, bool]:
     """The model's folder or hub id, and whether its weights are a pickle.
 
+    Looks at memory first, then at files, then at the hub.
+
     Raises:
-        InputError: its weights are not here and cannot be fetched, or are a pickle that is not allowed.
+        InputError: it does not fit on this machine, its weights are not here and cannot be fetched, or they are a
+            pickle that is not allowed.
     """
+    check_memory(options)
     model = model_path(options.model)
     if Path(model).is_dir():
         return model, _is_pickle(options, model, [path.name for path in Path(model).iterdir()])
-    from huggingface_hub import list_repo_files, snapshot_download
+    from huggingface_hub import list_repo_files, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    config = try_to_load_from_cache(model, "config.json", revision=options.revision)
+    files = [path.name for path in Path(config).parent.iterdir()] if isinstance(config, str) else []
+    if matching(files, SAFETENSORS) or (options.allow_pickle and matching(files, PICKLES)):
+        return model, _is_pickle(options, model, files)
     try:
         snapshot = snapshot_download(model, revision=options.revision, allow_patterns=["config.json"])
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
@@ -170,7 +188,6 @@ def _located(options: EngineOptions) -> tuple[str, bool]:
             f"{options.subject}: {model} is not here and the hub does not give it ({one_line(type(error).__name__)}); "
             f"it needs {needs}, or --base-url of a server that serves it"
         ) from None
-    _check_gpu(options)
     try:
         files = list_repo_files(model, revision=options.revision)
     except (HfHubHTTPError, OSError):  # without a network: what was fetched before
@@ -189,13 +206,3 @@ def _is_pickle(options: EngineOptions, model: str, files: list[str]) -> bool:
             "read; if you trust where it comes from, set `weights: pickle` in the card: torch's safe unpickler reads it"
         )
     return True
-
-
-def _check_gpu(options: EngineOptions) -> None:
-    import torch
-
-    if options.needs and not torch.cuda.is_available():
-        raise InputError(
-            f"{options.subject}: needs {options.needs}, and this machine has no GPU; "
-            "give --base-url of a server that serves it"
-        )

@@ -77,17 +77,12 @@ class TransformersEngine(LocalEngine):
                 load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
             )
             quantization = {"quantization_config": config, "device_map": {"": 0}}
+        model, revision = self._safetensors()
         try:
             network: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                self._model,
-                revision=self._revision,
-                dtype=dtype,
-                trust_remote_code=False,
-                use_safetensors=not self._pickled,
-                weights_only=True,
-                **quantization,
+                model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True, **quantization
             )
-        except Exception as error:  # a pickle that holds code, a torn file, an unknown architecture, ...
+        except Exception as error:  # a torn file, an unknown architecture, ...
             raise unreadable(self._model, error) from error
         # A quantized model is on its device already, and cannot be moved.
         self._network = (network if quantization else network.to("cuda" if cuda else "cpu")).eval()

@@ -64,13 +64,11 @@ class VLLMEngine(LocalEngine):
             )
 
     def _started(self) -> Any:
-        from instruct.engines.pickles import safetensors_folder
         from instruct.engines.vllm_client import VLLMClient
         from instruct.engines.weights import lora_rank
 
-        options, model, revision = self._options, self._model, self._revision
-        if self._pickled:
-            model, revision = str(safetensors_folder(model, revision, self.identity["model"])), None
+        options = self._options
+        model, revision = self._safetensors()
         arguments: dict[str, Any] = {
             "model": model,
             "revision": revision,

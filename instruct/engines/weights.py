@@ -14,7 +14,7 @@ _BLOCK = 1 << 16
 _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _WEIGHTS = "*.safetensors"
-_TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
+TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -75,7 +75,7 @@ def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = 
     if revision is not None:
         return f"{model}@{revision}"
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in (*weights, *_TEXTS) for path in Path(model).glob(pattern)}):
+    for path in sorted({path for pattern in (*weights, *TEXTS) for path in Path(model).glob(pattern)}):
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:

@@ -162,5 +162,6 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         batch=batch,
         allow_pickle=card.weights == "pickle",
         needs=card.needs,
+        gpu_gb=card.gpu_gb,
         other_model=other_model,
     )

@@ -22,7 +22,7 @@ PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
 # Fields that do not affect the verdicts.
 _ABOUT = {
     "name", "description", "licence", "citation", "needs", "warning", "notes", "human_agreement", "weights",
-    "leading_policy",
+    "leading_policy", "gpu_gb",
 }  # fmt: skip
 
 
@@ -120,6 +120,7 @@ class JudgeCard(_Section):
         prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
             or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`).
         prompt_with_input: the prompt for rows that have an `input`.
+        needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         response_schema: a JSON schema for the reply, enforced by engines that can.
         thinking_end: ends a reasoning judge's thinking, which is not read.
         identical_outputs_tie: has no effect: identical answers are a tie for every judge, whatever a card says.
@@ -148,6 +149,7 @@ class JudgeCard(_Section):
     identical_outputs_tie: bool = False
     context_length: int = Field(ge=1)
     needs: str | None = None
+    gpu_gb: float | None = Field(default=None, gt=0)
     licence: str
     citation: str | None = None
     human_agreement: dict[str, HumanAgreement] | None = None
@@ -221,7 +223,7 @@ def load_judge_card(name: str, model: str | None = None) -> JudgeCard:
 
     Args:
         model: the model to ask with the card's prompt, instead of the card's own. That is a different judge: its name
-            shows the model, and the card's measured agreement does not apply to it.
+            shows the model, and the card's measured agreement and needs do not apply to it.
 
     Raises:
         InputError: no such card (the message lists the nearest names), or an invalid card.
@@ -229,8 +231,8 @@ def load_judge_card(name: str, model: str | None = None) -> JudgeCard:
     card = _card(name)
     if model is None or model == card.model:
         return card
-    other = {"name": f"{card.name}@{model}", "model": model, "revision": None, "human_agreement": None}
-    return card.model_copy(update=other)
+    unknown = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
+    return card.model_copy(update={"name": f"{card.name}@{model}", "model": model, **unknown})
 
 
 def _card(name: str) -> JudgeCard:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.devices import check_gpu_is_usable
+from instruct.engines.memory import GIB
 from instruct.errors import InputError
 from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import unreachable_model
 
-GIB = 2**30
 # The fraction of a matrix product's speed that a whole training step reaches: low on a CPU, where elementwise work and
 # LoRA's narrow products take longer.
 STEP_EFFICIENCY = {"cpu": 0.15, "cuda": 0.4}
@@ -101,16 +101,6 @@ def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any) -> di
         "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
         "objective": (2 * CHUNK_BYTES + head * (4 + width)) / GIB,
     }
-
-
-def available_gib() -> float:
-    """The free memory of the first GPU, or of the machine if it has no GPU, in GiB."""
-    import psutil
-    import torch
-
-    if torch.cuda.is_available():
-        return float(torch.cuda.mem_get_info()[0]) / GIB
-    return float(psutil.virtual_memory().available) / GIB
 
 
 def matrix_flops() -> float:

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
+from instruct.engines.memory import available_gib
 from instruct.errors import InputError
-from instruct.training.estimate import available_gib, memory_gib, model_shape
+from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments

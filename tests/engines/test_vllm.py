@@ -11,7 +11,6 @@ import torch
 
 from instruct.engines import vllm
 from instruct.engines.base import Completion, Failure, Request
-from instruct.engines.pickles import safetensors_folder
 from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
 from instruct.judging.asking import Judge, engine_options
@@ -143,24 +142,3 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
         assert json.loads(reply.text)["better"] in SCHEMA["properties"]["better"]["enum"]
         assert reply.finish_reason == "stop"
     assert all(replies[request] == reply for request, reply in first)
-
-
-def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, monkeypatch, capsys):
-    """What vLLM loads if a judge's weights are a pickle."""
-    from safetensors.torch import load_file
-
-    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
-    card = load_judge_card("smollm2_demo").model_copy(update={"model": str(pickled_model_folder), "weights": "pickle"})
-    identity = VLLMEngine(engine_options(card)).identity["model"]
-    folder = safetensors_folder(str(pickled_model_folder), None, identity)
-    assert folder.is_relative_to(tmp_path / "cache")
-    assert f"made into safetensors, once: {folder}" in capsys.readouterr().err.replace("\n", "")
-    original, made = (load_file(path / "model.safetensors") for path in (tiny_model_folder, folder))
-    assert made.keys() == original.keys()
-    assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
-    assert safetensors_folder(str(pickled_model_folder), None, identity) == folder
-    assert capsys.readouterr().err == ""
-    # Different weights in the same folder are a different model.
-    state = {name: tensor + 1 for name, tensor in original.items()}
-    torch.save(state, pickled_model_folder / "pytorch_model.bin")
-    assert VLLMEngine(engine_options(card)).identity["model"] != identity

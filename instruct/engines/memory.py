@@ -1,0 +1,58 @@
+"""Whether a model fits on this machine, as far as that is known before anything is fetched or loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instruct.engines.base import EngineOptions
+from instruct.errors import InputError
+
+GIB = 2**30
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+# "A GPU of 24 GB" reports a little less.
+_REPORTED = 0.95
+
+
+def available_gib() -> float:
+    """The free memory of the first GPU, or of the machine if it has no GPU, in GiB."""
+    import psutil
+    import torch
+
+    if torch.cuda.is_available():
+        return float(torch.cuda.mem_get_info()[0]) / GIB
+    return float(psutil.virtual_memory().available) / GIB
+
+
+def check_memory(options: EngineOptions) -> None:
+    """Refuse a model that does not fit; nothing is looked up on the hub.
+
+    A hub model is compared with what its card says it needs, a folder with the size of its files: weights that would
+    not fit even at half that size, which float32 weights are loaded in, are refused.
+
+    Raises:
+        InputError: no GPU or too small a one, or too little memory; the message says what is needed.
+    """
+    server = "give --base-url of a server that serves it"
+    folder = Path(options.model).expanduser()
+    if folder.is_dir():
+        sizes = [path.stat().st_size for pattern in _WEIGHTS for path in folder.glob(pattern)]
+        needed = sum(sizes) / GIB / (8 if options.quantization else 2) / options.tensor_parallel_size
+        if needed > (available := available_gib()):
+            raise InputError(
+                f"{options.subject}: the weights in {options.model} need at least {needed:.0f} GiB of memory and "
+                f"{available:.0f} GiB are free; free some, or {server}"
+            )
+        return
+    if options.needs is None:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError(f"{options.subject}: needs {options.needs}, and this machine has no GPU; {server}")
+    if options.gpu_gb is None or options.quantization:
+        return
+    total = torch.cuda.get_device_properties(0).total_memory * options.tensor_parallel_size / 1e9
+    if total < _REPORTED * options.gpu_gb:
+        raise InputError(
+            f"{options.subject}: needs {options.needs}, and this machine's GPU has {total:.0f} GB; {server}"
+        )

@@ -1,0 +1,296 @@
+"""Pickled weights: checked against the hub's hashes, converted to safetensors once, and nothing but tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import huggingface_hub.constants
+import huggingface_hub.hf_api
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.memory import check_memory
+from instruct.engines.pickles import safetensors_folder
+from instruct.errors import InputError
+from instruct.judging.asking import engine_options
+from instruct.judging.cards import load_judge_card
+
+COMMIT = "1246562fa2022b2eae9c7d6e4719c6a28a6250a8"
+JUDGE = f"""\
+name: pickled
+description: a hub model whose weights are pickles
+model: authors/judge
+revision: {COMMIT}
+weights: pickle
+protocol: pairwise
+prompt: prompt.txt
+prompt_form: text
+decoding: {{max_tokens: 4}}
+verdict: {{words: {{first: A, second: B}}}}
+order_policy: one
+leading_policy: single
+context_length: 512
+licence: none
+"""
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+
+
+def sharded(folder: Path) -> Path:
+    """The pickle in a folder, split in two, the second one with a tensor that shares the memory of another."""
+    state = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    names = sorted(state)
+    second = {name: state[name] for name in names[5:]}
+    second["tied.weight"] = second[names[5]]
+    torch.save({name: state[name] for name in names[:5]}, folder / "pytorch_model-00001-of-00002.bin")
+    torch.save(second, folder / "pytorch_model-00002-of-00002.bin")
+    (folder / "pytorch_model.bin").unlink()
+    (folder / "pytorch_model.bin.index.json").write_text("{}")
+    return folder
+
+
+def converted(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
+
+
+def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, capsys):
+    model = str(pickled_model_folder)
+    folder = safetensors_folder("judge x", model, None)
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert f"converted to safetensors, once: {folder}" in capsys.readouterr().err.replace("\n", "")
+    original, made = load_file(tiny_model_folder / "model.safetensors"), converted(folder)
+    assert made.keys() == original.keys()
+    assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
+    digest = hashlib.sha256((pickled_model_folder / "pytorch_model.bin").read_bytes()).hexdigest()
+    assert json.loads((folder / "pickles.json").read_text()) == {
+        "model": model, "revision": None, "checked_against_the_hub": False, "sha256": {"pytorch_model.bin": digest},
+    }  # fmt: skip
+    assert safetensors_folder("judge x", model, None) == folder
+    assert capsys.readouterr().err == ""
+    # Different weights in the same folder are a different model.
+    torch.save({name: tensor + 1 for name, tensor in original.items()}, pickled_model_folder / "pytorch_model.bin")
+    assert safetensors_folder("judge x", model, None) != folder
+
+
+def test_several_pickles_become_several_files_with_an_index(pickled_model_folder, tiny_model_folder):
+    folder = safetensors_folder("judge x", str(sharded(pickled_model_folder)), None)
+    original = load_file(tiny_model_folder / "model.safetensors")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    assert set(index) == {*original, "tied.weight"}
+    for name, file in index.items():
+        assert name in load_file(folder / file)
+    made = converted(folder)
+    assert all(torch.equal(made[name], original[name]) for name in original)
+    assert not list(folder.glob("pytorch_model*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"a": torch.ones(2), "steps": 3}, r"holds more than tensors \(steps: int\); use weights that are safetensors"),
+        ({"state_dict": {"a": torch.ones(2)}}, r"holds more than tensors \(state_dict: dict\)"),
+        ([torch.ones(2)], r"holds no named tensors"),
+        (b"not a pickle", r"unpickler for tensors cannot read it"),
+    ],
+)
+def test_anything_but_named_tensors_is_refused(pickled_model_folder, tmp_path, content, problem):
+    path = pickled_model_folder / "pytorch_model.bin"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    with pytest.raises(InputError, match=problem) as caught:
+        safetensors_folder("judge x", str(pickled_model_folder), None)
+    assert str(path) in str(caught.value)
+    assert not list((tmp_path / "cache").glob("models/*"))
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """A hub with one model, `authors/judge`, as huggingface_hub asks for it."""
+
+    folder: ClassVar[Path]
+    wrong_hash: ClassVar[str | None] = None
+    asked: ClassVar[list[str]] = []
+
+    def _files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+
+    def _answer(self, body: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.asked.append(path)
+        files = self._files()
+        if path.startswith("/api/models/authors/judge/revision/"):
+            self._send(json.dumps(self._info(files)).encode(), {"Content-Type": "application/json"}, body)
+        elif path.startswith("/api/models/authors/judge/tree/"):
+            self._send(json.dumps(self._tree(files)).encode(), {"Content-Type": "application/json"}, body)
+        elif path.startswith(f"/authors/judge/resolve/{COMMIT}/") and (name := path.rpartition("/")[2]) in files:
+            digest = hashlib.sha256(files[name]).hexdigest()
+            self._send(files[name], {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT}, body)
+        else:
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def _lfs(self, name: str, content: bytes) -> dict[str, Any]:
+        if not name.endswith(".bin"):
+            return {}
+        digest = "0" * 64 if name == self.wrong_hash else hashlib.sha256(content).hexdigest()
+        return {"lfs": {"sha256": digest, "oid": digest, "size": len(content), "pointerSize": 130}}
+
+    def _info(self, files: dict[str, bytes]) -> dict[str, Any]:
+        siblings = [
+            {"rfilename": name, "size": len(content), "blobId": "b", **self._lfs(name, content)}
+            for name, content in files.items()
+        ]
+        return {"_id": "1", "id": "authors/judge", "modelId": "authors/judge", "sha": COMMIT, "siblings": siblings}
+
+    def _tree(self, files: dict[str, bytes]) -> list[dict[str, Any]]:
+        return [
+            {"type": "file", "path": name, "size": len(content), "oid": "b", **self._lfs(name, content)}
+            for name, content in files.items()
+        ]
+
+    def _send(self, content: bytes, headers: dict[str, str], body: bool) -> None:
+        self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The hub's address; one for all tests, since transformers asks the first one that it knew."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def hub(pickled_model_folder, endpoint, monkeypatch) -> type[Hub]:
+    """The handler's class, to be changed."""
+    for name, value in (("folder", sharded(pickled_model_folder)), ("asked", []), ("wrong_hash", None)):
+        monkeypatch.setattr(Hub, name, value, raising=False)
+    return Hub
+
+
+@pytest.fixture
+def judge_once(hub, endpoint, tmp_path, monkeypatch, instruct) -> Callable[[], tuple[int, str]]:
+    """`judge_once()`: exit code and stderr of `instruct judge` with the pickled judge, asking this hub only."""
+    card, run = tmp_path / "judges" / "pickled", tmp_path / "runs" / "r"
+
+    def judge() -> tuple[int, str]:
+        for name, value in (
+            ("ENDPOINT", endpoint),
+            ("HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}"),
+            ("HF_HUB_CACHE", str(tmp_path / "hub")),
+            ("HF_HUB_OFFLINE", False),
+        ):
+            monkeypatch.setattr(huggingface_hub.constants, name, value)
+        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", endpoint)
+        monkeypatch.chdir(tmp_path)
+        card.mkdir(parents=True, exist_ok=True)
+        (card / "judge.yaml").write_text(JUDGE)
+        (card / "prompt.txt").write_text("{instruction} {first} {second}")
+        (run / "outputs").mkdir(parents=True)
+        for name in ("ours", "theirs"):
+            row = {"dataset": "d", "instruction": "Why?", "output": f"{name} says so.", "generator": name}
+            (run / "outputs" / f"{name}.json").write_text(json.dumps([row]))
+        (run / "config.yaml").write_text("name: r\nsystems: {}\ncomparisons: []\n")
+        manifest = {"created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+        (run / "manifest.json").write_text(json.dumps(manifest))
+        names = ("--candidate", "ours", "--baseline", "theirs")
+        code, _, err = instruct("judge", run, "--judge", "pickled", "--engine", "transformers", *names)
+        return code, " ".join(err.split())
+
+    return judge
+
+
+def test_pickles_of_the_hub_are_checked_converted_and_recorded(hub, judge_once, tmp_path):
+    code, err = judge_once()
+    assert code == 0, err
+    assert "authors/judge: its pickled weights are converted to safetensors, once" in err
+    (folder,) = (tmp_path / "cache" / "models").iterdir()
+    record = json.loads((folder / "pickles.json").read_text())
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in hub.folder.glob("*.bin")}
+    assert record == {
+        "model": "authors/judge", "revision": COMMIT, "checked_against_the_hub": True, "sha256": digests,
+    }  # fmt: skip
+    steps = json.loads((tmp_path / "runs" / "r" / "manifest.json").read_text())["steps"]
+    (note,) = [note for step in steps.values() for note in step["results"]["notes"]]
+    assert f"pickles of authors/judge at revision {COMMIT}, checked against the hub's SHA-256" in note
+    assert all(f"{name} {digest}" in note for name, digest in digests.items())
+
+    shutil.rmtree(tmp_path / "runs")
+    hub.asked.clear()
+    code, err = judge_once()
+    assert code == 0
+    assert "converted to safetensors" not in err
+    assert not [path for path in hub.asked if path.endswith(".bin")]
+
+
+def test_a_pickle_with_another_hash_than_the_hubs_is_refused(hub, judge_once, tmp_path):
+    hub.wrong_hash = "pytorch_model-00002-of-00002.bin"
+    code, err = judge_once()
+    assert code == 2, err
+    assert "pytorch_model-00002-of-00002.bin has the SHA-256" in err
+    assert f"but the hub's is {'0' * 64} at revision {COMMIT}; delete it from the hub's cache" in err
+    assert not list(tmp_path.glob("cache/models/*/config.json"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@pytest.mark.parametrize("name", ["autoj", "autoj_4bit", "autoj_single", "pandalm"])
+def test_a_judge_that_does_not_fit_is_refused_before_the_hub_is_asked(name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
+    card = load_judge_card(name)
+    begun = time.monotonic()
+    with pytest.raises(InputError, match=rf"judge {name}: needs its .* and this machine has no GPU; give --base-url"):
+        check_memory(engine_options(card))
+    assert time.monotonic() - begun < 5
+
+
+def test_a_gpu_that_is_too_small_is_refused(monkeypatch):
+    card = load_judge_card("autoj")
+    properties = type("Properties", (), {"total_memory": 16e9})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    with pytest.raises(InputError, match=r"a GPU of 40 GB, and this machine's GPU has 16 GB; give --base-url"):
+        check_memory(engine_options(card))
+    properties.total_memory = 42e9
+    check_memory(engine_options(card))
+
+
+def test_a_folder_larger_than_the_memory_is_refused(tmp_path):
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.truncate(2**43)  # sparse: takes no disk
+    options = EngineOptions("judge x", str(tmp_path), Decoding(), 512)
+    with pytest.raises(InputError, match=r"judge x: the weights in .* need at least 4096 GiB of memory and \d+ GiB"):
+        check_memory(options)
