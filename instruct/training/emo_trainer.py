@@ -18,6 +18,7 @@ from instruct.training.cost import TableRecord, make_cost
 from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
+from instruct.training.head_check import check_logits
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
@@ -80,6 +81,7 @@ class EMOTrainer(SFTTrainer):
         head = output_head(base)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         check_head(head, sharded=sharded_on is not None)
+        check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
         if objective.needs_cost:

@@ -23,6 +23,11 @@ ADAPTER_ON_HEAD = (
     "target_parameters, ensure_weight_tying), or train the whole head (modules_to_save=['lm_head'])"
 )
 
+# The keys of a config that say what a model's forward does to the head's product.
+MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")
+DIVISORS = ("logits_scaling", "logits_mup_width_multiplier")  # HyperCLOVA X multiplies by logits_scaling
+SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+
 
 @dataclass
 class ObjectiveOutput(ModelOutput):
@@ -64,13 +69,22 @@ def output_head(model: PreTrainedModel) -> nn.Module:
 
 def logit_scale(config: Any) -> float:
     """The factor of the model's logits (Cohere: logit_scale; Granite divides by logits_scaling)."""
-    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
+    for name in MULTIPLIERS:
         if getattr(config, name, None) is not None:
             return float(getattr(config, name))
-    scaling = getattr(config, "logits_scaling", None)
-    if scaling is None:
-        return 1.0
-    return float(scaling) if config.model_type == "hyperclovax" else 1 / float(scaling)
+    for name in DIVISORS:
+        divisor = getattr(config, name, None)
+        if divisor is not None:
+            return float(divisor) if config.model_type == "hyperclovax" else 1 / float(divisor)
+    return 1.0
+
+
+def logit_softcap(config: Any) -> float | None:
+    """The softcap of the model's logits (Gemma 2: final_logit_softcapping), after the scale; None: it has none."""
+    for name in SOFTCAPS:
+        if getattr(config, name, None) is not None:
+            return float(getattr(config, name))
+    return None
 
 
 def attach_objective(model: PreTrainedModel, objective: Objective, cost: TransportCost | None) -> None:
@@ -113,7 +127,7 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
                 cost=cost,
                 bias=getattr(head, "bias", None),
                 logit_scale=logit_scale(config),
-                softcap=getattr(config, "final_logit_softcapping", None),
+                softcap=logit_softcap(config),
             )
             responses = targets != -100
             loss, statistics = compute(states[responses], labels=targets[responses], num_items=num_items)

@@ -1,0 +1,178 @@
+"""Comparing the logits that the objective is computed from with those of the model's own forward."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+from instruct.errors import InputError
+from instruct.objectives.torch_kernels import Head
+from instruct.training.cost import gathered
+from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, logit_scale, logit_softcap, output_head
+from instruct.training.processes import from_main
+
+TOKENS = 8
+# Larger than any softcap in use, so that a missing one shows.
+LARGEST_LOGIT = 60.0
+
+
+def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> None:
+    """Refuse a model whose logits are not `softcap(scale * (states @ head.T + bias))` as far as they are read here.
+
+    The model's own forward is called with eight tokens and, in place of its backbone, a function that returns random
+    states: this takes as long as eight rows of the head's product, and works with any sharding (ZeRO-3's head is
+    gathered; FSDP may have loaded the main process alone, which then decides). Only if the forward does not call the
+    backbone with these tokens does the backbone run, twice, if its weights are all here.
+
+    Args:
+        model: the causal language model, unwrapped (not a PeftModel), before FSDP or DeepSpeed wraps it.
+        loaded_on_main_only: whether other processes may hold empty weights (FSDP). All of them have to call this.
+
+    Raises:
+        InputError: they differ; the message names the modules and the config's keys that may be the reason.
+    """
+    found = from_main(lambda: difference(model)) if loaded_on_main_only else difference(model)
+    if found is not None:
+        raise InputError(found)
+
+
+@torch.no_grad()
+def difference(model: PreTrainedModel) -> str | None:
+    """The refusal, or None if the logits agree."""
+    name = type(model).__name__
+    if model.base_model is model:
+        return (
+            f"{name}: its backbone is not where base_model_prefix ({model.base_model_prefix!r}) says; use another model"
+        )
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        agreed = _agree_on_states(model)
+        if agreed is None and not any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters()):
+            agreed = _agree_on_tokens(model)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    if agreed is None:
+        warnings.warn(f"{name}: its logits could not be compared with those of the objective", stacklevel=2)
+    if agreed is not False:
+        return None
+    return (
+        f"{name}: its own forward computes other logits than its head's product; {_possible_reason(model)}, which the "
+        "objective does not read; use another model"
+    )
+
+
+def _agree_on_states(model: PreTrainedModel) -> bool | None:
+    """Whether both make the same logits of random states; None if the forward does not call the backbone as we do."""
+    head, backbone = output_head(model), model.base_model
+    width = model.config.get_text_config().hidden_size
+    with gathered_outside(model, backbone):
+        weight = head.weight
+        if weight.shape[1] != width:
+            return False
+        states = torch.randn(1, TOKENS, width, generator=torch.Generator().manual_seed(0)).to(weight)
+        states *= LARGEST_LOGIT / (logit_scale(model.config.get_text_config()) * (states @ weight.T)).abs().max()
+        tokens = _tokens(model, weight.device)
+        called_with: list[Any] = []
+
+        def stand_in(*args: Any, **kwargs: Any) -> _States:
+            called_with.append(args[0] if args else kwargs.get("input_ids"))
+            return _States(last_hidden_state=states)
+
+        own = backbone.__dict__.get("forward")
+        backbone.forward = stand_in
+        try:
+            theirs = _logits(model, tokens)
+        finally:
+            del backbone.forward
+            if own is not None:
+                backbone.forward = own
+        if theirs is None or not (len(called_with) == 1 and _equal(called_with[0], tokens)):
+            return None
+        return _same(_our_logits(model, states), theirs)
+
+
+def _agree_on_tokens(model: PreTrainedModel) -> bool | None:
+    """Whether both make the same logits of a few tokens; None if the forward needs more than tokens."""
+    tokens = _tokens(model, model.get_input_embeddings().weight.device)
+    theirs = _logits(model, tokens)
+    if theirs is None:
+        return None
+    output = model.base_model(input_ids=tokens, use_cache=False)
+    states = getattr(output, "last_hidden_state", None)
+    return states is not None and _same(_our_logits(model, states), theirs)
+
+
+class _States(BaseModelOutputWithPast):
+    """A backbone's output with states alone: whatever else a model looks for in it is None."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def _our_logits(model: PreTrainedModel, states: Tensor) -> Tensor:
+    head, config = output_head(model), model.config.get_text_config()
+    form = Head(head.weight, getattr(head, "bias", None), logit_scale(config), logit_softcap(config))
+    return form.cap_(states.to(head.weight) @ head.weight.T)
+
+
+def _logits(model: PreTrainedModel, tokens: Tensor) -> Tensor | None:
+    try:
+        return model(input_ids=tokens, use_cache=False).logits
+    except Exception:  # some need images, audio or a mask, each in its own words
+        return None
+
+
+def _tokens(model: PreTrainedModel, device: torch.device) -> Tensor:
+    """Neither the first ids, which are special, nor the last, which stand for images."""
+    return (torch.arange(TOKENS, device=device)[None] + 10) % model.config.get_text_config().vocab_size
+
+
+def _equal(given: Any, tokens: Tensor) -> bool:
+    return isinstance(given, Tensor) and torch.equal(given, tokens)
+
+
+def _same(ours: Tensor, theirs: Tensor) -> bool:
+    if ours.shape != theirs.shape:
+        return False
+    tolerance = max(1e-3, 4 * torch.finfo(ours.dtype).eps) * theirs.abs().max()
+    return bool((ours.to(theirs) - theirs).abs().max() <= tolerance)
+
+
+@contextlib.contextmanager
+def gathered_outside(model: PreTrainedModel, backbone: nn.Module) -> Iterator[None]:
+    """The head and all other modules outside of the backbone, whole under ZeRO-3."""
+    with contextlib.ExitStack() as stack:
+        for module in {model.get_output_embeddings(), *model.children()} - {backbone}:
+            stack.enter_context(gathered(module))
+        yield
+
+
+def _possible_reason(model: PreTrainedModel) -> str:
+    """The modules and the config's keys that may change the logits."""
+    head, backbone = output_head(model), model.base_model
+    inside = {id(module) for part in (head, backbone) for module in part.modules()}
+    modules = [
+        name
+        for name, module in model.named_modules()
+        if id(module) not in inside and any(True for _ in module.parameters(recurse=False))
+    ]
+    values = model.config.get_text_config().to_dict()
+    keys = [
+        f"config.{key}={value}"
+        for key, value in values.items()
+        if re.search("logit|soft_?cap", key)
+        and key not in (*MULTIPLIERS, *DIVISORS, *SOFTCAPS)
+        and type(value) in (int, float)
+    ]
+    found = [*modules, *keys]
+    return f"it also applies {', '.join(found)}" if found else "its forward applies something else"
