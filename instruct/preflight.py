@@ -37,7 +37,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     shape = model_shape(config)
     data = load_training_rows(config)
     first = next(iter(config.systems.values()))
-    arguments = trainer_arguments(config, first, folder / "checkpoints")
+    arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
 
     needed = sum(memory_gib(config, shape, arguments).values())
     available = available_gib()
@@ -52,11 +52,18 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     if disk > free:
         raise InputError(f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some")
 
-    minutes = _training_minutes(config, shape, arguments, [len(row.input_ids) for row in data.encoded.trainable])
+    lengths = [len(row.input_ids) for row in data.encoded.trainable]
+    blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
+    minutes = _training_minutes(config, shape, arguments, [arguments.max_length] * blocks or lengths)
     print(f"run       {folder}")
     print(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
-    print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; template {data.template}")
+    form = f"template {data.template}"
+    if data.rows.plain_text:
+        form = f"{sum(lengths):,} tokens of text"
+    if blocks:
+        form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
+    print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; {form}")
     for note in data.rows.notes:
         print(f"note      {note}")
     systems = ", ".join(config.systems)

@@ -10,16 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from instruct.cards import find_card, read_yaml, validated
 from instruct.errors import InputError
 
-Format = Literal["alpaca", "sharegpt", "messages", "prompt_completion"]
+Format = Literal["alpaca", "sharegpt", "messages", "prompt_completion", "text"]
 Template = Literal["alpaca", "chat"]
+Documents = Literal["line", "file"]
 
 
 class Source(BaseModel):
-    """A data set on the hub, one `file` of its repository, or local `files` (relative to the card)."""
+    """A data set on the hub (or a `subset`), one `file` of its repository, or local `files` (relative to the card)."""
 
     model_config = ConfigDict(extra="forbid")
 
     hub: str | None = None
+    subset: str | None = None
     revision: str = "main"
     split: str = "train"
     file: str | None = None
@@ -29,7 +31,7 @@ class Source(BaseModel):
     def _one_source(self) -> Source:
         if (self.hub is None) == (self.files is None):
             raise ValueError("give exactly one of hub (a data set's id) and files (a list)")
-        hub_only = sorted({"revision", "split", "file"} & self.model_fields_set)
+        hub_only = sorted({"subset", "revision", "split", "file"} & self.model_fields_set)
         if self.files is not None and hub_only:
             raise ValueError(f"{', '.join(hub_only)} requires hub; remove it, or replace files with hub")
         return self
@@ -43,7 +45,10 @@ class DatasetCard(BaseModel):
         source: where the rows are.
         format: the fields of a row; an evaluation set is `alpaca`: instruction and, if it has a baseline, output.
         template: how a prompt is rendered: Stanford Alpaca's text, or the tokenizer's chat template.
-        column: the column that contains the fields as a mapping, if they are not columns themselves.
+        column: the column that contains the fields as a mapping, if they are not columns themselves; of plain text,
+            the column with the text, if it is not `text`.
+        documents: of plain text files, whether each `line` (the default) or each `file` is a document.
+        encoding: of plain text files that are not UTF-8.
         rows: the expected number of rows.
         baseline: of an evaluation set, the file with the answers to compare with; by default, the source's own `output`
             values.
@@ -58,6 +63,8 @@ class DatasetCard(BaseModel):
     format: Format
     template: Template = "chat"
     column: str | None = None
+    documents: Documents | None = None
+    encoding: str | None = None
     rows: int | None = Field(default=None, ge=1)
     baseline: Source | None = None
     licence: str
@@ -72,6 +79,10 @@ class DatasetCard(BaseModel):
             raise ValueError("baseline is for evaluation cards; remove it")
         if self.purpose == "eval" and (self.format != "alpaca" or self.column is not None):
             raise ValueError("an evaluation card needs format: alpaca and takes no column")
+        if self.format == "text" and "template" in self.model_fields_set:
+            raise ValueError("template is for prompts; remove it from a card with format: text")
+        if self.format != "text" and (self.documents or self.encoding):
+            raise ValueError("documents and encoding are for format: text; remove them")
         return self
 
     @property

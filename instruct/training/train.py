@@ -14,14 +14,15 @@ from instruct.data.tokens import EncodedRows
 from instruct.errors import InputError, one_line
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.training import packing
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
 
 
-def train_options(config: TrainingOptions) -> dict[str, Any]:
-    """The experiment's `train` section over this package's defaults."""
+def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str, Any]:
+    """The experiment's `train` section over this package's defaults, which pack `plain_text`."""
     import torch
 
     gpu = torch.cuda.is_available()
@@ -40,6 +41,7 @@ def train_options(config: TrainingOptions) -> dict[str, Any]:
         "save_total_limit": 1,
         "report_to": "tensorboard",
         "disable_tqdm": False,
+        **(packing.DEFAULTS if plain_text else {}),
         **config.train,
     }
     if options.get("fp16"):
@@ -47,7 +49,7 @@ def train_options(config: TrainingOptions) -> dict[str, Any]:
     return options
 
 
-def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path) -> Any:
+def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path, plain_text: bool = False) -> Any:
     """EMOConfig for one system.
 
     Raises:
@@ -60,7 +62,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
             output_dir=str(output),
             **system.emo_config(),
             model_init_kwargs=model_arguments(config),
-            **train_options(config),
+            **train_options(config, plain_text),
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"train: {one_line(error)}") from None
@@ -148,8 +150,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     step = f"train/{name}"
     work = run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
-    arguments = trainer_arguments(config, system, work)
-    train = {**train_options(config), **hyperparameters(arguments)}
+    arguments = trainer_arguments(config, system, work, data.rows.plain_text)
+    train = {**train_options(config, data.rows.plain_text), **hyperparameters(arguments)}
     ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train}
     processes = PartialState()
     main = processes.is_main_process
@@ -179,7 +181,10 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
-            write_atomically(making / "README.md", model_card(config, name, data.encoded.counts, train))
+            rows = {**data.rows.counts, **data.encoded.counts}
+            if data.rows.plain_text:
+                rows["tokens"] = sum(len(row.input_ids) for row in data.encoded.encoded)
+            write_atomically(making / "README.md", model_card(config, name, rows, train))
             name_base_model(config, making)
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
             (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
@@ -187,7 +192,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             os.replace(making, final)
             history = [entry for entry in trainer.state.log_history if "loss" in entry]
             results |= {
-                "rows": {**data.rows.counts, **data.encoded.counts},
+                "rows": rows,
                 "steps": trainer.state.global_step,
                 "epochs": round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,

@@ -90,7 +90,7 @@ GOOD = "name: mine\npurpose: train\nformat: alpaca\nlicence: none\nsource: {file
 WRONG = [
     (GOOD.replace("format", "fromat"), "the key 'format' is missing; add it"),
     (GOOD + "colum: data\n", "unknown key 'colum' (nearest: column"),
-    (GOOD.replace("alpaca", "alpacca"), "format: Input should be 'alpaca', 'sharegpt', 'messages' or 'prompt_com"),
+    (GOOD.replace("alpaca", "alpacca"), "format: Input should be 'alpaca', 'sharegpt', 'messages', 'prompt_c"),
     (GOOD.replace("{files: [a.jsonl]}", "{}"), "source: give exactly one of hub (a data set's id) and files (a list)"),
     (GOOD.replace("{files", "{hub: a/b, files"), "source: give exactly one of hub (a data set's id) and files"),
     (GOOD.replace("[a.jsonl]", "[a.jsonl], split: test"), "source: split requires hub; remove it"),

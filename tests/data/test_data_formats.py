@@ -212,7 +212,7 @@ def test_columns_that_match_no_format_are_listed() -> None:
         detect_format(RawRow("my.jsonl", 1, {"question": "a", "answer": "b"}))
     assert str(error.value) == (
         "my.jsonl, row 1: columns question, answer match no format (alpaca: instruction, output; sharegpt: "
-        "conversations; messages: messages; prompt_completion: prompt, completion); rename them"
+        "conversations; messages: messages; prompt_completion: prompt, completion; text: text); rename them"
     )
 
 

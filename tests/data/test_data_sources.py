@@ -113,7 +113,8 @@ UNREADABLE = [
     ("latin.csv", b"instruction,output\na,b\n\xe9,c\n", "latin.csv: is not UTF-8 text; save the file as UTF-8"),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
     ("empty.parquet", b"", "empty.parquet: is not a Parquet file ("),
-    ("rows.txt", LINE, "rows.txt: unknown file type '.txt'; give a .json, .jsonl, .csv, .parquet file"),
+    ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
+    ("rows.csv.gz", LINE, "rows.csv.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
     ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
 ]
 

@@ -1,0 +1,133 @@
+"""Plain text files, compressed or not: one document a line or one a file, to the letter."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gzip
+import io
+import string
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from instruct.data.cards import Documents
+from instruct.data.sources import SUFFIXES, RawRow
+from instruct.errors import InputError
+
+# WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
+TEXT_SUFFIXES = (".txt", ".tokens")
+# In Western European text most letters are ASCII. Other languages' 8-bit encodings cannot be told apart this simply.
+_WESTERN = 0.3
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether a file is plain text, by its name."""
+    suffix = path.suffix.lower()
+    return suffix in TEXT_SUFFIXES or (suffix == ".gz" and Path(path.stem).suffix.lower() not in SUFFIXES)
+
+
+def read_texts(
+    path: Path, origin: str | None = None, documents: Documents = "line", encoding: str | None = None
+) -> Iterator[RawRow]:
+    """The documents of a text file, as rows with the field `text`.
+
+    White space is kept: only the line break that ends a line, LF or CRLF, belongs to no document. A row's number is
+    that of its line.
+
+    Args:
+        path: a text file, or one compressed with gzip (.gz).
+        origin: the file's name in errors.
+        documents: `line`: each line is a document; `file`: the file is one.
+        encoding: Python's name of the encoding; None: UTF-8, with or without a byte order mark.
+
+    Raises:
+        InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
+    """
+    origin = origin or str(path)
+    if path.is_dir():
+        raise InputError(f"{origin}: is a folder; give the files inside it")
+    if not path.is_file():
+        raise InputError(f"{origin}: no such file; give the path of an existing text file")
+    try:
+        codec = codecs.lookup(encoding or "utf-8")
+        if not codec._is_text_encoding:
+            raise LookupError
+    except LookupError:
+        raise InputError(
+            f"{origin}: unknown encoding {encoding!r}; set data.encoding to one that Python knows, such as latin-1"
+        ) from None
+    name = "utf-8-sig" if codec.name == "utf-8" else codec.name
+    found = False
+    try:
+        try:
+            with _open(path) as file, io.TextIOWrapper(file, name, newline="\n") as lines:
+                for number, text in enumerate([lines.read()] if documents == "file" else lines, start=1):
+                    if text:
+                        found = True
+                        yield RawRow(
+                            origin, number, {"text": _without_line_break(text) if documents == "line" else text}
+                        )
+        except UnicodeError:
+            with _open(path) as file:
+                raise _wrong_encoding(file.read(), origin, encoding) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError(f"{origin}: is not a complete gzip file; download or compress it again") from None
+    except OSError as error:
+        raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
+    if not found:
+        raise InputError(f"{origin}: is empty; give a file with text")
+
+
+def _open(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _without_line_break(line: str) -> str:
+    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+
+
+def _wrong_encoding(data: bytes, origin: str, encoding: str | None) -> InputError:
+    """One line on where a file does not fit its encoding, with the encoding that it probably has."""
+    name, place = encoding or "UTF-8", ""
+    try:
+        data.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        place = f", row {line}: byte {data[error.start]:#04x}"
+    except UnicodeError:  # of a codec that does not say where
+        pass
+    guess = likely_encoding(data)
+    if guess == "utf-8":
+        return InputError(f"{origin}{place}: is not {name} text but UTF-8; remove data.encoding")
+    if guess is None or guess == encoding:
+        remedy = "set data.encoding to the file's encoding"
+    else:
+        remedy = f"it is probably {guess}: set data.encoding {guess}"
+    return InputError(f"{origin}{place}: is not {name} text; {remedy}, or save the file as UTF-8")
+
+
+def likely_encoding(data: bytes) -> str | None:
+    """The encoding that bytes probably have; None if they give no hint."""
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode()
+        return "utf-8"
+    for mark, name in [
+        (codecs.BOM_UTF32_LE, "utf-32"),
+        (codecs.BOM_UTF32_BE, "utf-32"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ]:
+        if data.startswith(mark):
+            return name
+    if data[1::2].count(0) > len(data) / 4:
+        return "utf-16-le"
+    if data[::2].count(0) > len(data) / 4:
+        return "utf-16-be"
+    high = data.translate(None, bytes(range(0x80)))
+    ascii_letters = len(data) - len(data.translate(None, string.ascii_letters.encode()))
+    if not high or len(high) > _WESTERN * (len(high) + ascii_letters):
+        return None
+    # Latin-1 has only control characters between 0x80 and 0x9f, Windows' code page has quotation marks and dashes.
+    return "cp1252" if any(byte < 0xA0 for byte in high) else "latin-1"

@@ -1,0 +1,249 @@
+"""Plain text: files of every kind, columns, cards, and the tokens of a text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from instruct.data.cards import load_dataset_card
+from instruct.data.rows import load_rows
+from instruct.data.texts import is_text_file, likely_encoding, read_texts
+from instruct.data.tokens import encode_rows
+from instruct.errors import InputError
+
+Write = Callable[[str, Any], str]
+LINES = [" = Valkyria Chronicles III = ", "", "\tindented, with a form feed \f, \u2028 and NUL \0 ", "Größe ☕"]
+
+
+def texts(path: str | Path, **options: Any) -> list[str]:
+    return [row.fields["text"] for row in read_texts(Path(path), **options)]
+
+
+@pytest.mark.parametrize("name", ["f.txt", "f.TXT", "f.tokens", "f.txt.gz", "f.tokens.gz", "f.gz"])
+def test_a_line_is_a_document_to_the_letter(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    content = "\n".join(LINES).encode()
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert is_text_file(path)
+    assert texts(path) == LINES
+    assert texts(path, documents="file") == ["\n".join(LINES)]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    lines=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r")), min_size=1),
+    ending=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+    encoding=st.sampled_from([None, "utf-8", "utf-16", "utf-32-be", "gb18030"]),
+    compressed=st.booleans(),
+)
+def test_any_text_is_read_as_it_was_written(
+    lines: list[str], ending: str, last: bool, encoding: str | None, compressed: bool, tmp_path: Path
+) -> None:
+    """But for a byte order mark, which is no part of a UTF-8 text."""
+    text = ending.join(lines) + (ending if last else "")
+    content = text.encode(encoding or "utf-8")
+    path = tmp_path / ("f.gz" if compressed else "f.txt")
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    if text.startswith("\ufeff") and encoding in (None, "utf-8", "gb18030"):
+        return
+    if not text:
+        with pytest.raises(InputError, match="is empty; give a file with text"):
+            texts(path, encoding=encoding)
+        return
+    assert texts(path, encoding=encoding) == (lines if last or lines[-1] else lines[:-1])
+    assert texts(path, encoding=encoding, documents="file") == [text]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    content=st.binary(max_size=60),
+    name=st.sampled_from(["f.txt", "f.gz"]),
+    encoding=st.sampled_from([None, "utf-16", "ascii", "cp1252", "idna", "undefined"]),
+    documents=st.sampled_from(["line", "file"]),
+)
+def test_any_bytes_give_texts_or_a_one_line_error(
+    content: bytes, name: str, encoding: str | None, documents: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    found, message = [], ""
+    try:
+        found = texts(path, encoding=encoding, documents=documents)
+    except InputError as error:
+        message = str(error)
+    assert found or message.startswith(f"{path}")
+    assert len(message.splitlines()) <= 1
+
+
+WESTERN = "Ich schätze die Übung sehr: größer als je zuvor.\n" * 3
+UNREADABLE = [
+    ("empty.txt", b"", {}, "empty.txt: is empty; give a file with text"),
+    ("empty.gz", gzip.compress(b""), {}, "empty.gz: is empty; give a file with text"),
+    ("bom.txt", b"\xef\xbb\xbf", {}, "bom.txt: is empty; give a file with text"),
+    ("blank.txt", b" \n\t\n", {}, "blank.txt: all 2 texts are blank; fill them in or give other files"),
+    (
+        "latin.txt",
+        b"plain\n" + WESTERN.encode("latin-1"),
+        {},
+        "latin.txt, row 2: byte 0xe4: is not UTF-8 text; it is probably latin-1: set data.encoding latin-1, or save",
+    ),
+    (
+        "quotes.txt",
+        "“schön” is what he said".encode("cp1252"),
+        {},
+        "quotes.txt, row 1: byte 0x93: is not UTF-8 text; it is probably cp",
+    ),
+    ("wide.txt", WESTERN.encode("utf-16"), {}, "wide.txt, row 1: byte 0xff: is not UTF-8 text; it is probably utf-16:"),
+    (
+        "cyrillic.txt",
+        "Русский текст".encode("koi8-r"),
+        {},
+        "cyrillic.txt, row 1: byte 0xf2: is not UTF-8 text; set data.encoding to the file's encoding, or save the file",
+    ),
+    (
+        "utf8.txt",
+        "Größe".encode(),
+        {"encoding": "ascii"},
+        "utf8.txt, row 1: byte 0xc3: is not ascii text but UTF-8; remove data.encoding",
+    ),
+    ("any.txt", b"a", {"encoding": "utf9"}, "any.txt: unknown encoding 'utf9'; set data.encoding to one that Python"),
+    ("hex.txt", b"a", {"encoding": "hex"}, "hex.txt: unknown encoding 'hex'; set data.encoding to one that Python"),
+    ("torn.gz", gzip.compress(b"text" * 99)[:-9], {}, "torn.gz: is not a complete gzip file; download or compress"),
+    ("not.gz", b"text", {}, "not.gz: is not a complete gzip file; download or compress it again"),
+    (
+        "rows.jsonl",
+        b'{"text": "a"}\n',
+        {"documents": "file"},
+        "rows.jsonl: is not a text file; remove data.documents and data.encoding",
+    ),
+    ("a.txt", b"a", {"template": "chat"}, "a.txt: has texts without prompts, which take no template; remove data.temp"),
+    ("n.jsonl", b'{"text": 3}\n', {}, "n.jsonl, row 1: text: must be text (given: 3); write a string"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options", "message"), UNREADABLE, ids=[case[0] for case in UNREADABLE])
+def test_unusable_text_is_refused_in_one_line(
+    name: str, content: bytes, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as error:
+        load_rows(None, files=[str(tmp_path / name)], **options)
+    assert str(error.value).startswith(str(tmp_path / message))
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_text_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file; give the path of an existing text file"):
+        load_rows(None, files=[str(tmp_path / "no.txt")])
+
+
+def test_the_likely_encoding_of_real_files_is_named(shared_data: Path) -> None:
+    for name in ("rt/rt-polarity.all.gz", "subj/subj.all.gz"):
+        data = gzip.decompress((shared_data / "tasks" / name).read_bytes())
+        assert likely_encoding(data) == "cp1252"  # 0x96 is a dash
+
+
+def test_texts_are_counted_and_blank_ones_left_out(write: Write) -> None:
+    found = load_rows(None, files=[write("f.txt", "\n".join(LINES))])
+    assert found.rows == [{"text": line} for line in LINES if line]
+    assert found.counts == {"read": 4, "kept": 3, "empty": 1}
+    assert [source.rpartition(":")[2] for source in found.sources] == ["1", "3", "4"]
+    assert found.format == "text"
+    assert found.plain_text
+    assert load_rows(None, files=[write("f.txt", "\n".join(LINES))], limit=2).counts["kept"] == 2
+
+
+def test_a_text_column_gives_the_rows_of_a_text_file(write: Write, tmp_path: Path) -> None:
+    import csv
+
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"text": line} for line in LINES if "\0" not in line]
+    (tmp_path / "f.txt").write_text("\n".join(row["text"] for row in rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "f.parquet")
+    with (tmp_path / "f.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["text"])
+        writer.writeheader()
+        writer.writerows(rows)
+    files = ["f.txt", "f.parquet", "f.csv", Path(write("f.jsonl", rows)).name]
+    assert len({load_rows(None, files=[str(tmp_path / name)]).sha256 for name in files}) == 1
+
+
+def test_rows_with_a_prompt_may_have_a_text_column(write: Write) -> None:
+    row = {"instruction": "a", "output": "b", "text": "the rendered prompt"}
+    assert load_rows(None, files=[write("f.jsonl", [row])]).format == "alpaca"
+
+
+CARD = "name: mine\npurpose: train\nformat: text\nlicence: none\nsource: {files: [f.txt]}\n"
+
+
+def test_a_card_describes_texts(write: Write) -> None:
+    Path(write("f.txt", "")).write_bytes("Größe\nzwei".encode("latin-1"))
+    card = load_dataset_card(write("mine.yaml", CARD + "encoding: latin-1\ndocuments: file\n"))
+    assert load_rows(card).rows == [{"text": "Größe\nzwei"}]
+    assert load_rows(card, documents="line").rows == [{"text": "Größe"}, {"text": "zwei"}]
+    other = write("g.jsonl", [{"text": "a", "content": "b"}])
+    assert load_rows(card, files=[other]).rows == [{"text": "a"}]
+    named = load_dataset_card(write("mine.yaml", CARD + "column: content\n"))
+    assert load_rows(named, files=[other]).rows == [{"text": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CARD + "template: chat\n", "template is for prompts; remove it from a card with format: text"),
+        (CARD.replace("text\n", "alpaca\n") + "encoding: latin-1\n", "documents and encoding are for format: text"),
+        (CARD.replace("[f.txt]", "[f.txt], subset: raw"), "source: subset requires hub; remove it"),
+    ],
+)
+def test_a_card_that_mixes_texts_and_prompts_is_refused(text: str, message: str, write: Write) -> None:
+    with pytest.raises(InputError) as error:
+        load_dataset_card(write("mine.yaml", text))
+    assert message in str(error.value)
+
+
+def test_every_token_of_a_text_is_trained_on(write: Write, smollm2_tokenizer: Any) -> None:
+    found = load_rows(None, files=[write("f.txt", "\n".join(LINES))])
+    encoded = encode_rows(smollm2_tokenizer, found, None)
+    for row, line in zip(encoded.encoded, filter(None, LINES), strict=True):
+        assert row.labels == row.input_ids
+        assert row.input_ids[-1] == smollm2_tokenizer.eos_token_id
+        assert smollm2_tokenizer.decode(row.input_ids[:-1]) == line
+    assert encoded.counts == {"kept": 3, "truncated": 0, "empty": 1, "fully_masked": 0}
+    ended = load_rows(None, files=[write("g.txt", "one" + smollm2_tokenizer.eos_token)])
+    ids = encode_rows(smollm2_tokenizer, ended, None).encoded[0].input_ids
+    assert ids.count(smollm2_tokenizer.eos_token_id) == 1  # as TRL: an end token in the text is not repeated
+
+
+def test_a_text_longer_than_max_length_is_refused_unless_it_is_split(write: Write, smollm2_tokenizer: Any) -> None:
+    file = write("f.txt", "short\n" + "word " * 30)
+    found = load_rows(None, files=[file])
+    with pytest.raises(InputError) as error:
+        encode_rows(smollm2_tokenizer, found, 16)
+    assert str(error.value).startswith(f"{file}:2: this text has 32 tokens, more than max_length 16; set train.packing")
+    assert [len(row.input_ids) for row in encode_rows(smollm2_tokenizer, found, None).encoded] == [2, 32]
+
+
+def test_wikitext_is_read_as_its_readme_counts_it(shared_data: Path) -> None:
+    folder = shared_data / "lm" / "wikitext103"
+    found = load_rows(None, files=[str(folder / "wiki.train.first-2816KiB.tokens.gz")])
+    assert found.counts["read"] == 9742 + 1  # line breaks, and the line that was cut off
+    assert sum(len(row["text"].split()) for row in found.rows) == 541_903
+    assert found.rows[0] == {"text": " = Valkyria Chronicles III = "}
+    assert load_rows(None, files=[str(shared_data / "lm" / "ptb" / "ptb.train.txt.gz")]).counts["read"] == 42_068
+
+
+def test_json_lines_are_hashed_like_the_rows_they_become(write: Write) -> None:
+    one = load_rows(None, files=[write("a.txt", "a\nb\n")])
+    assert one.sha256 == load_rows(None, files=[write("b.jsonl", [{"text": "a", "id": 1}, {"text": "b"}])]).sha256
+    assert one.sha256 != load_rows(None, files=[write("c.txt", "b\na\n")]).sha256
+    assert json.dumps(one.rows) == '[{"text": "a"}, {"text": "b"}]'
