@@ -113,6 +113,11 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", metavar="DIR", help="the run directory to create (requires --annotations)")
     _add_answer_file_flags(sub)
     _add_length_control_flags(sub)
+    sub.add_argument(
+        "--human",
+        metavar="FILE",
+        help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
+    )
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -125,6 +130,14 @@ def make_parser() -> argparse.ArgumentParser:
     sub = verb("compare", "compare the figures of several runs side by side, and check that they are comparable")
     sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
     sub.add_argument("--output", action="append", metavar="FILE", help="write to FILE.md or FILE.csv; repeatable")
+
+    sub = verb("sample", "draw pairs at random for people to label, as an HTML form that works offline")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))
+    sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
+    sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
+    sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
+    sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
 
     sub = verb("export", "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("verdicts"))

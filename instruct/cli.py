@@ -90,15 +90,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         if arguments.run is None and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     run = _run(arguments.run, "outputs/*.json")
-    if (arguments.candidate is None) != (arguments.baseline is None):
-        raise InputError(
-            "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
-        )
-    comparisons = (
-        [(arguments.candidate, arguments.baseline)] if arguments.candidate else _run_config(run, []).comparisons
-    )
-    if not comparisons:
-        raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
+    comparisons = _comparisons(run, arguments)
     stopped: StoppedError | None = None
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
     with only_judging_process(run):
@@ -155,6 +147,7 @@ def _judge_options(
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.experiment import print_report
     from instruct.reporting.gate import check_gate, check_threshold
+    from instruct.reporting.human_labels import keep_labels
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
@@ -175,6 +168,8 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         answers = {"outputs": arguments.outputs, "reference": arguments.reference}
         run = import_into_run(arguments.annotations, arguments.output, **answers)
+    if arguments.human:
+        keep_labels(run, arguments.human)
     built = print_report(run.folder, difficulty)
     if arguments.fail_under is not None:
         names = {"judge": arguments.judge, "candidate": arguments.candidate}
@@ -193,6 +188,23 @@ def compare(arguments: argparse.Namespace, overrides: list[str]) -> None:
     print(render_table(found), end="")
     for path in arguments.output or ():
         print(f"written: {path}")
+
+
+def sample(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from pathlib import Path
+
+    from instruct.reporting.labeling_form import write_form
+
+    _no_overrides(overrides)
+    run = _run(arguments.run, "outputs/*.json")
+    comparisons = _comparisons(run, arguments)
+    if len(comparisons) > 1:
+        names = ", ".join(" against ".join(each) for each in comparisons)
+        raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
+    path = Path(arguments.output or run.folder / "label.html")
+    drawn = write_form(run, *comparisons[0], arguments.n, path, arguments.seed)
+    print(f"{path}: {drawn} pairs to label; open it in a browser, export, then")
+    print(f"instruct report {run.folder} --human FILE")
 
 
 def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -260,6 +272,20 @@ def _run(path: str | None, needs: str) -> RunDirectory:
     return run
 
 
+def _comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """The pair of systems that the call names, else those of the run's config."""
+    if (arguments.candidate is None) != (arguments.baseline is None):
+        raise InputError(
+            "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
+        )
+    if arguments.candidate:
+        return [(arguments.candidate, arguments.baseline)]
+    comparisons = _run_config(run, []).comparisons
+    if not comparisons:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
+    return comparisons
+
+
 def _run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
     from instruct.config import make_config
 
@@ -279,6 +305,7 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
     "validate": validate,
     "report": report,
     "compare": compare,
+    "sample": sample,
     "export": export_verdicts,
     "import": import_verdicts,
     "merge": merge,

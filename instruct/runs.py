@@ -43,6 +43,7 @@ class RunDirectory:
         self.adapters = self.folder / "adapters"
         self.outputs = self.folder / "outputs"
         self.store = self.folder / "judgments.sqlite"
+        self.labels = self.folder / "labels.jsonl"
         self.report = self.folder / "report"
 
     def start(self, config: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from instruct.judging.presentations import identity
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
+from instruct.reporting.human_labels import with_labels
 from instruct.reporting.model import (
     SCHEMA_VERSION,
     Comparison,
@@ -108,6 +109,9 @@ def _comparison(
         lineage_warnings(contents.run, contents.manifest, judged.card, judged.step),
     )
     figures.warnings += _identical_warnings(outcomes, ours, theirs)
+    if contents.labels:
+        figures.with_labels, cautions = with_labels(outcomes, contents.labels)
+        figures.warnings += cautions
     figures.warnings += health_warnings(candidate, baseline, figures.leading_figures.finding, systems)
     return figures
 

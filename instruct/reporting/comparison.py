@@ -122,6 +122,7 @@ def comparison_figures(
         parts=_parts(outcomes.pairs),
         power=power(counts.values),
         sequential=looked,
+        with_labels=None,
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=[*(results.get("notes") or []), *from_file],
         warnings=[*own, *warnings],

@@ -20,6 +20,7 @@ from instruct.analysis.results import (
     Paired,
     Part,
     Power,
+    PredictionPowered,
     Record,
     Sequential,
     Significance,
@@ -132,9 +133,10 @@ class Comparison(Record):
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
-    answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`). `requests` counts the
-    distinct replies behind the verdicts. A judge that rates answers one by one has no position figures. `length` is
-    None if answers are missing, `length_control` if AlpacaEval's rate does not apply.
+    answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
+    labeled some pairs (`report --human`). `requests` counts the distinct replies behind the verdicts. A judge that
+    rates answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
+    AlpacaEval's rate does not apply.
     """
 
     candidate: str
@@ -159,6 +161,7 @@ class Comparison(Record):
     parts: list[Part]
     power: Power
     sequential: Sequential | None
+    with_labels: PredictionPowered | None
     requests: int
     notes: list[str]
     warnings: list[str]

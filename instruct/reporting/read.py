@@ -13,6 +13,7 @@ from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import Comparison, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
+from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.runs import RunDirectory, sha256_of
 
@@ -50,7 +51,7 @@ class RunContents:
     """What a run directory holds for a report.
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
-    judge's replies cost; `total_usd`: all replies.
+    judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any.
     """
 
     run: RunDirectory
@@ -60,6 +61,7 @@ class RunContents:
     usd: dict[str, float]
     total_usd: float
     answers: dict[str, SystemAnswers]
+    labels: Labels | None
 
 
 def read_run(folder: str | Path) -> RunContents:
@@ -86,7 +88,8 @@ def read_run(folder: str | Path) -> RunContents:
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
-    return RunContents(run, manifest, config, judged, usd, total, answers)
+    labels = read_labels(run.labels) if run.labels.is_file() else None
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels)
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:

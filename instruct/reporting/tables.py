@@ -72,6 +72,7 @@ def comparison_tables(comparisons: Sequence[Comparison], named: bool = True) -> 
     tables = [
         policy_table(comparisons, named),
         _tests(comparisons, named),
+        _labels(comparisons, named),
         _orders(comparisons, named),
         _ratings(comparisons, named),
         _parts(comparisons, named),
@@ -181,6 +182,23 @@ def _orders(comparisons: Sequence[Comparison], named: bool) -> Table:
     ]  # fmt: skip
     header = ["orders", "pairs judged", "consistency %", "of pairs", "first position %", "of verdicts", "trimmed"]
     return _table("Order of the answers", rows, [*header, "requests"], named, left=1, note=_ORDERS)
+
+
+def _labels(comparisons: Sequence[Comparison], named: bool) -> Table:
+    rows: list[tuple[Comparison, Sequence[Value]]] = []
+    for each in comparisons:
+        if people := each.with_labels:
+            needed = f"{people.labels_needed:,}" if people.labels_needed else "not reachable with these prompts"
+            alone: list[Value] = [people.labels_only, people.labels_only_interval, people.judge_only]
+            counts = f"{people.labels} of {people.pairs}"
+            rows.append((each, [counts, people.win_rate, people.interval, *alone, people.effective_labels, needed]))
+    header = ["labels", "win rate %", "95 % CI", "labels alone %", "95 % CI", "judge alone %", "worth labels"]
+    note = (
+        "Prediction-powered inference (PPI++): the judge's verdicts on all pairs, corrected by people's labels on "
+        "some, which must be a random sample. Worth labels: how many labels alone would give the same interval. The "
+        "last column: labels for an interval of ±2 points."
+    )
+    return _table("With people's labels", rows, [*header, "labels for ±2 points"], named, note=note)
 
 
 def _ratings(comparisons: Sequence[Comparison], named: bool) -> Table:

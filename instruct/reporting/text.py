@@ -101,6 +101,11 @@ def evidence(comparison: Comparison) -> str | None:
             f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
             f"(95 % CI {span(adjusted.interval)})."
         )
+    if people := comparison.with_labels:
+        found.append(
+            f"With people's labels on {people.labels} of {people.pairs} pairs: win rate of "
+            f"{one_line(comparison.candidate, 60)} {people.win_rate:.1f} % (95 % CI {span(people.interval)})."
+        )
     if power.smallest_difference is not None:
         found.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
     return " ".join(found) or None

@@ -38,6 +38,7 @@ def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes)
         leading=next(iter(policies)),
         policies={policy: tally_figures(counts) for policy, counts in policies.items()},
         sequential=None,
+        with_labels=None,
         length=LengthFigures.model_construct(by_difference=list(bins)),
         partial=False,
     ).model_copy(update=changes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from instruct.errors import one_line
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
+from instruct.reporting.render.html import escaped_json, render
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.reporting.text import (
     capital,
@@ -28,10 +27,6 @@ from instruct.reporting.text import (
     verdict,
 )
 from instruct.runs import RunDirectory, write_atomically
-
-_TEMPLATES = Path(__file__).parent / "templates"
-# Escaped in JSON, because they could end a script block or be read as markup.
-_ESCAPES = {mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 @dataclass(frozen=True)
@@ -88,19 +83,10 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         figures: a figure's title to its SVG file; shown as an image, in which nothing can run.
         pairs: what page_pairs.packed_pairs made, in the order of the report's comparisons; None: a page without them.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     views = [_view(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
-    return environment.get_template("report.html.jinja").render(
+    return render(
+        "report.html.jinja",
+        "report",
         run=clean(report.run),
         created=clean(report.created)[:10],
         views=views,
@@ -117,10 +103,6 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         version=clean(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.
         data=None if pairs is None else _json(views, pairs),
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
         clean=clean,
     )
 
@@ -205,15 +187,8 @@ def clean(text: object, limit: int = 200) -> str:
 
 def _json(views: list[View], pairs: str) -> str:
     names = [{"judge": view.judge, "candidate": view.candidate, "baseline": view.baseline} for view in views]
-    text = json.dumps({"names": names, "packed": pairs}, ensure_ascii=False, separators=(",", ":"))
-    for mark, escape in _ESCAPES.items():
-        text = text.replace(mark, escape)
-    return text
+    return escaped_json({"names": names, "packed": pairs})
 
 
 def _data_uri(path: Path) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

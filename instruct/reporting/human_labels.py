@@ -1,0 +1,66 @@
+"""People's labels on some of a run's pairs: kept in the run, and combined with the judge's verdicts on all pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from instruct.analysis.prediction_powered import LEAST_LABELS, prediction_powered
+from instruct.analysis.results import PredictionPowered
+from instruct.errors import InputError, one_line
+from instruct.judging.interchange.labels import Labels, read_labels
+from instruct.judging.store import JudgmentStore
+from instruct.reporting.comparison import Outcomes
+from instruct.runs import RunDirectory, write_atomically
+
+
+def keep_labels(run: RunDirectory, path: str | Path) -> None:
+    """Copy a file of labels into the run, whose reports then use it; an earlier file is replaced.
+
+    Raises:
+        InputError: an invalid file, or no label is on a pair that was judged in this run.
+    """
+    path = Path(path).expanduser()
+    labels = read_labels(path)
+    with JudgmentStore(run.store) as store:
+        judged = {each: {judgment.instruction for judgment in store.judgments(each)} for each in store.comparisons()}
+    if not any(labels.of(each.candidate, each.baseline).keys() & pairs for each, pairs in judged.items()):
+        names = dict.fromkeys(
+            f"{one_line(each.candidate, 40)} against {one_line(each.baseline, 40)}" for each in judged
+        )
+        raise InputError(
+            f"{path}: no label is on a judged pair of {run.folder} ({', '.join(names)}); draw the pairs to label with "
+            f"`instruct sample {run.folder}`"
+        )
+    if path.resolve() != run.labels.resolve():
+        write_atomically(run.labels, path.read_text(encoding="utf-8"))
+
+
+def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered | None, list[str]]:
+    """The win rate as people would see it, under the leading policy, and warnings about the labels.
+
+    A pair whose reply could not be read counts as a tie of the judge's: any guess is valid, a good one is precise.
+    """
+    _, candidate, baseline = outcomes.judged.key
+    given = labels.of(candidate, baseline)
+    if not given:
+        return None, []
+    verdicts = {pair: 0.5 if score is None else score for pair, score in outcomes.scores(outcomes.leading).items()}
+    labeled = [pair for pair in verdicts if pair in given]
+    rest = np.array([score for pair, score in verdicts.items() if pair not in given])
+    warnings = []
+    if unknown := len(given) - len(labeled):
+        warnings.append(f"{unknown} labels are on pairs without a verdict; they are not counted")
+    if len(labeled) < 2 or not len(rest):
+        why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"
+        return None, [*warnings, f"the labels cannot be combined with the verdicts: {why}"]
+    if len(labeled) < LEAST_LABELS:
+        warnings.append(
+            f"only {len(labeled)} labels: the interval of the win rate with labels is too narrow; label "
+            f"{LEAST_LABELS} pairs or more"
+        )
+    found = prediction_powered(
+        np.array([given[pair] for pair in labeled]), np.array([verdicts[pair] for pair in labeled]), rest
+    )
+    return found, warnings

@@ -1,0 +1,48 @@
+"""What the HTML pages share: their templates, and how foreign text and scripts get into them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jinja2
+
+_TEMPLATES = Path(__file__).parent / "templates"
+# Escaped in JSON, because they could end a script block or be read as markup.
+_ESCAPES = {mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+
+
+def render(template: str, name: str, **values: Any) -> str:
+    """A page from a template, with `name`.css and `name`.js inside it; values are escaped.
+
+    The template's policy (Content-Security-Policy) allows just that style sheet and that script, by their hashes.
+    """
+    import jinja2
+
+    environment: jinja2.Environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    style, script = ((_TEMPLATES / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("css", "js"))
+    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
+    return environment.get_template(template).render(style=style, script=script, **hashes, **values)
+
+
+def escaped_json(content: Any) -> str:
+    """JSON for a script block, which nothing in it can end."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    for mark, escape in _ESCAPES.items():
+        text = text.replace(mark, escape)
+    return text
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
