@@ -179,6 +179,11 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     for key, value in arguments.items():
         if key in ours:
             raise InputError(f"{where}: train.{key} is set elsewhere (by systems, model or --name); remove it")
+        if key in ("assistant_only_loss", "completion_only_loss"):  # of rows that TRL tokenizes
+            raise InputError(
+                f"{where}: train.{key} has no effect on rows that this package tokenizes; use train.train_on "
+                "(assistant_turns, last_turn or all_tokens)"
+            )
         if key not in known:
             raise InputError(f"{where}: unknown key 'train.{key}'{nearest(key, known)}; remove or rename it")
         arguments[key] = _number(value)

@@ -190,6 +190,43 @@ def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny
     assert not (tmp_path / "runs").exists()
 
 
+def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_path, tiny_model_folder):
+    turns = [("user", "One?"), ("assistant", "It is 1."), ("user", "Two?"), ("assistant", "It is 2."), ("user", "Bye")]
+    write_lines(tmp_path / "my.jsonl", {"messages": [{"role": role, "content": text} for role, text in turns]})
+    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl"]
+    code, stdout, _ = instruct(*call)
+    assert code == 0
+    text = "<|user|>One?<|end|>\n<|assistant|>⟦It is 1.<|end|>⟧\n<|user|>Two?<|end|>\n<|assistant|>⟦It is 2.<|end|>⟧"
+    assert text in stdout
+    assert "2 answers of chats, each trained on with its end token" in stdout
+    assert "note: 1 turns follow a chat's last answer: left out" in stdout
+    assert "⟦trained on⟧; the rest is seen, not trained on" in stdout
+    assert "\x1b[" not in stdout
+    assert f"over {len('It is 1.') + 1 + len('It is 2.') + 1} response tokens" in stdout
+    last = instruct(*call, "--train.train_on", "last_turn")[1]
+    assert "<|assistant|>It is 1.<|end|>\n<|user|>Two?<|end|>\n<|assistant|>⟦It is 2.<|end|>⟧" in last
+    assert "⟦<|user|>One?" in instruct(*call, "--train.train_on", "all_tokens")[1]
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        (
+            ("train_on", "answers"),
+            "train.train_on: unknown value 'answers'; use assistant_turns, last_turn, all_tokens",
+        ),
+        (
+            ("assistant_only_loss", "true"),
+            "train.assistant_only_loss has no effect on rows that this package tokenizes",
+        ),
+    ],
+)
+def test_an_unknown_mask_is_refused(instruct, tmp_path, tiny_model_folder, flag, message):
+    write_lines(tmp_path / "my.jsonl", GOOD)
+    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", f"--train.{flag[0]}", flag[1]]
+    assert message in refused(instruct(*call))
+
+
 def test_preview_refuses_a_length_that_cuts_answers_off(instruct, tmp_path, tiny_model_folder):
     write_lines(tmp_path / "my.jsonl", *[{**GOOD, "output": "long " * 40}] * 10)
     call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl", "--train.max_length", 64]

@@ -1,20 +1,20 @@
-"""From a raw row in one of five formats to a prompt and its completion, or to a text, in TRL's format.
-
-A chat becomes one row: the last assistant turn is the completion, the turns before it are the prompt, and turns after
-it are dropped.
-"""
+"""From a raw row in one of five formats to a prompt and its completion, to a chat, or to a text, in TRL's format."""
 
 from __future__ import annotations
 
 import difflib
+import json
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from instruct.data.cards import Format, Template
+from instruct.data.chats import TrainOn, chat_row
 from instruct.data.sources import RawRow
 from instruct.errors import InputError, one_line
 
-Message = dict[str, str]
+Message = dict[str, Any]
 Prompt = str | list[Message]
 
 # Stanford Alpaca's prompts, byte for byte (tatsu-lab/stanford_alpaca, train.py).
@@ -37,7 +37,24 @@ KEYS: dict[Format, tuple[str, ...]] = {
     "text": ("text",),  # the last: other rows may have such a column, too
 }
 SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
-ROLES = {role: role for role in ("system", "user", "assistant")}
+ROLES = {role: role for role in ("system", "user", "assistant", "tool")}
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A turn of a chat; `where` names its text in errors, `more` has its tool calls."""
+
+    role: str
+    content: Any
+    where: str
+    more: dict[str, Any]
+
+    def is_filled(self, raw: RawRow) -> bool:
+        return "tool_calls" in self.more or _response(self.content, raw, self.where) is not None
+
+    def message(self, raw: RawRow) -> Message:
+        content = "" if self.content is None and "tool_calls" in self.more else self.content
+        return {"role": self.role, "content": _text(content, raw, self.where), **self.more}
 
 
 def detect_format(row: RawRow) -> Format:
@@ -53,11 +70,20 @@ def detect_format(row: RawRow) -> Format:
     raise InputError(f"{row.place}: columns {_names(row.fields)} match no format ({known}); rename them")
 
 
-def to_row(raw: RawRow, format: Format, template: Template) -> dict[str, Any] | None:
+def to_row(
+    raw: RawRow,
+    format: Format,
+    template: Template,
+    train_on: TrainOn = "assistant_turns",
+    turns: Counter[str] | None = None,
+) -> dict[str, Any] | None:
     """The row as `{"prompt", "completion"}`: plain text under `alpaca`, lists of messages under `chat`.
 
-    A text `prompt` is a plain request, which the template is applied to. A row of format `text` becomes `{"text"}`, to
-    the letter.
+    A chat of which several answers are trained on is `{"messages"}`; see `chat_row`. A text `prompt` is a plain
+    request, which the template is applied to. A row of format `text` becomes `{"text"}`, to the letter.
+
+    Args:
+        turns: counts the turns of chats, see `chat_row`.
 
     Returns:
         The row, or None if the response or the text is empty, blank, null or missing: there is nothing to learn.
@@ -72,10 +98,12 @@ def to_row(raw: RawRow, format: Format, template: Template) -> dict[str, Any] | 
     if format == "alpaca":
         return _from_alpaca(raw, template)
     if format == "prompt_completion":
-        turns = _prompt_completion_turns(raw)
-    else:
-        turns = _chat_turns(raw, format)
-    return _from_turns(raw, turns, template)
+        return _from_prompt_completion(raw, template)
+    chat = _chat_turns(raw, format)
+    if template == "alpaca":  # its rows have one answer
+        train_on = "last_turn"
+    tools = _tools(raw) if format == "messages" else None
+    return _from_chat(raw, chat, tools, template, train_on, Counter() if turns is None else turns)
 
 
 def alpaca_prompt(instruction: str, input: str = "") -> str:
@@ -124,52 +152,69 @@ def _from_alpaca(raw: RawRow, template: Template) -> dict[str, Any] | None:
     return _conversational([{"role": "user", "content": request}], output)
 
 
-def _from_turns(raw: RawRow, turns: list[tuple[str, Any, str]], template: Template) -> dict[str, Any] | None:
-    answers = [index for index, (role, _, _) in enumerate(turns) if role == "assistant"]
+def _from_prompt_completion(raw: RawRow, template: Template) -> dict[str, Any] | None:
+    """The completion alone is trained on, also where the prompt is a chat with answers."""
+    prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
+    if isinstance(prompt, list):
+        turns = _turns(raw, "prompt", prompt, ("role", "content"), ROLES)
+    else:
+        turns = [_Turn("user", prompt, "prompt", {})]
+    answer = _Turn("assistant", completion, "completion", {})
+    if isinstance(completion, list):
+        answers = _turns(raw, "completion", completion, ("role", "content"), ROLES)
+        if [turn.role for turn in answers] != ["assistant"]:
+            raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
+        answer = answers[0]
+    return _from_chat(raw, [*turns, answer], _tools(raw), template, "last_turn", Counter())
+
+
+def _from_chat(
+    raw: RawRow, chat: list[_Turn], tools: Any, template: Template, train_on: TrainOn, turns: Counter[str]
+) -> dict[str, Any] | None:
+    answers = [index for index, turn in enumerate(chat) if turn.role == "assistant"]
+    while answers and not chat[answers[-1]].is_filled(raw):
+        answers.pop()
     if not answers:
         return None
-    last = answers[-1]
-    response = _response(turns[last][1], raw, turns[last][2])
-    if response is None:
-        return None
-    prompt = [{"role": role, "content": _text(content, raw, where)} for role, content, where in turns[:last]]
-    if not prompt:
-        raise InputError(f"{raw.place}: {turns[last][2]}: no turn before the answer; remove the row")
-    if template == "chat":
-        return _conversational(prompt, response)
-    if [message["role"] for message in prompt] != ["user"]:
-        roles = ", ".join(message["role"] for message in prompt)
+    if answers[-1] == 0:
+        raise InputError(f"{raw.place}: {chat[0].where}: no turn before the answer; remove the row")
+    messages = [turn.message(raw) for turn in chat[: answers[-1] + 1]]
+    # Only roles matter of the turns after the last answer, which are counted and left out.
+    after: list[Message] = [{"role": turn.role, "content": ""} for turn in chat[len(messages) :]]
+    row = chat_row(messages + after, tools, train_on, turns)
+    if row is None or template == "chat":
+        return row
+    prompt, answer = row["prompt"], row["completion"][0]
+    roles = ", ".join(message["role"] for message in prompt)
+    if roles != "user" or tools or "tool_calls" in answer:
+        kind = one_line(roles, 60) if roles != "user" else "tool calls"
         raise InputError(
-            f"{raw.place}: the turns before the answer ({one_line(roles, 60)}) do not fit the alpaca template, which "
+            f"{raw.place}: the turns before the answer ({kind}) do not fit the alpaca template, which "
             "takes a single request; set template: chat"
         )
-    return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": response}
+    return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": answer["content"]}
 
 
-def _chat_turns(raw: RawRow, format: Format) -> list[tuple[str, Any, str]]:
-    """The turns as (role, content, the field's name in errors)."""
+def _chat_turns(raw: RawRow, format: Format) -> list[_Turn]:
     if format == "sharegpt":
         return _turns(raw, "conversations", _field(raw, "conversations"), ("from", "value"), SHAREGPT_ROLES)
     return _turns(raw, "messages", _field(raw, "messages"), ("role", "content"), ROLES)
 
 
-def _prompt_completion_turns(raw: RawRow) -> list[tuple[str, Any, str]]:
-    prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
-    if isinstance(prompt, list):
-        turns = _turns(raw, "prompt", prompt, ("role", "content"), ROLES)
-    else:
-        turns = [("user", prompt, "prompt")]
-    if not isinstance(completion, list):
-        return [*turns, ("assistant", completion, "completion")]
-    answer = _turns(raw, "completion", completion, ("role", "content"), ROLES)
-    if [role for role, _, _ in answer] != ["assistant"]:
-        raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
-    return turns + answer
+def _tools(raw: RawRow) -> Any:
+    """The descriptions of the tools that a chat may call: a list of mappings, or the same as JSON text."""
+    tools = raw.fields.get("tools")
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools) if tools.strip() else None
+        except ValueError:
+            raise InputError(f"{raw.place}: tools: is not JSON ({_shown(tools)}); write a list of mappings") from None
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        raise InputError(f"{raw.place}: tools: must be a list of mappings (given: {_shown(tools)})")
+    return tools or None
 
 
-def _turns(
-    raw: RawRow, field: str, value: Any, keys: tuple[str, str], roles: dict[str, str]
-) -> list[tuple[str, Any, str]]:
+def _turns(raw: RawRow, field: str, value: Any, keys: tuple[str, str], roles: dict[str, str]) -> list[_Turn]:
     if not isinstance(value, list):
         raise InputError(f"{raw.place}: {field}: must be a list of turns (given: {_shown(value)})")
     found = []
@@ -179,16 +224,28 @@ def _turns(
             raise InputError(
                 f"{raw.place}: {where}: must be a mapping with {' and '.join(keys)} (given: {_shown(turn)})"
             )
+        more = _tool_keys(raw, where, turn) if keys[0] == "role" else {}
         for key in keys:
-            if key not in turn:
+            if key not in turn and not (key == "content" and "tool_calls" in more):
                 raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {_names(turn)}); rename the key")
         role = turn[keys[0]]
         if not isinstance(role, str) or role not in roles:
             raise InputError(
                 f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(role)}; known are {', '.join(roles)}"
             )
-        found.append((roles[role], turn[keys[1]], f"{where}.{keys[1]}"))
+        found.append(_Turn(roles[role], turn.get(keys[1]), f"{where}.{keys[1]}", more))
     return found
+
+
+def _tool_keys(raw: RawRow, where: str, turn: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a turn that call a tool or name the call that it answers."""
+    calls = turn.get("tool_calls") if turn.get("role") == "assistant" else None
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
+        raise InputError(f"{raw.place}: {where}.tool_calls: must be a list of mappings (given: {_shown(calls)})")
+    if calls:
+        return {"tool_calls": calls}
+    named = ("name", "tool_call_id") if turn.get("role") == "tool" else ()
+    return {key: turn[key] for key in named if turn.get(key) is not None}
 
 
 def _conversational(prompt: list[Message], response: str) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
+from instruct.data.chats import TrainOn
 from instruct.data.formats import detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
@@ -21,13 +23,15 @@ class RowSet:
     """Rows that have something to learn.
 
     Attributes:
-        rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; or all of them `{"text"}`.
+        rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; `{"messages"}` if several
+            answers of a chat are trained on; or all of them `{"text"}`.
         sources: "file:row" of each row; rows are counted from 1, in JSONL by line.
         counts: `read` = `kept` + `empty` (left out because the response or the text is empty, blank, null or
             missing).
         sha256: of the rows; independent of the file that they came from.
         notes: warnings for the user, one line each.
         format: of the source's rows.
+        turns: of chats, the number of answers, and of turns that are not trained on, see `chat_row`.
     """
 
     rows: list[dict[str, Any]]
@@ -36,6 +40,7 @@ class RowSet:
     sha256: str
     notes: list[str] = field(default_factory=list)
     format: Format | None = None
+    turns: dict[str, int] = field(default_factory=dict)
 
     @property
     def plain_text(self) -> bool:
@@ -51,6 +56,7 @@ def load_rows(
     limit: int | None = None,
     documents: Documents | None = None,
     encoding: str | None = None,
+    train_on: TrainOn = "assistant_turns",
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
@@ -61,6 +67,7 @@ def load_rows(
         limit: stop after keeping this many rows.
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
         encoding: of text files, instead of the card's (default: UTF-8).
+        train_on: `last_turn` makes the answers before the last one part of the prompt.
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
@@ -73,6 +80,7 @@ def load_rows(
     format = card.format if card else None
     rows: list[dict[str, Any]] = []
     sources: list[str] = []
+    turns: Counter[str] = Counter()
     read = 0
     digest = hashlib.sha256()
     origin = ""
@@ -84,7 +92,7 @@ def load_rows(
         format = format or detect_format(raw)
         if format == "text" and template:
             raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
-        row = to_row(raw, format, template or (card.template if card else "chat"))
+        row = to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
         if row is None:
             continue
         rows.append(row)
@@ -97,7 +105,25 @@ def load_rows(
     notes = []
     if card and not files and limit is None and card.rows not in (None, read):
         notes.append(f"card {card.name} expects {card.rows} rows, its source has {read}: the data set has changed")
-    return RowSet(rows, sources, counts, digest.hexdigest(), notes, format)
+    notes += turn_notes(turns, train_on)
+    return RowSet(rows, sources, counts, digest.hexdigest(), notes, format, dict(turns))
+
+
+def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
+    """What chats have besides answers that are trained on, one line each."""
+    if train_on == "all_tokens":
+        return []
+    left_out = {
+        "opening": "open a chat without a prompt: context, not trained on",
+        "empty": "are empty: context, not trained on",
+        "after": "follow a chat's last answer: left out",
+    }
+    kinds = {"after": "turns"}
+    return [
+        f"{turns[name]:,} {kinds.get(name, 'assistant turns')} {what}"
+        for name, what in left_out.items()
+        if turns.get(name)
+    ]
 
 
 def _raw_rows(

@@ -1,18 +1,21 @@
 """Token ids with a loss mask. Training and generation both tokenize their prompts here.
 
-Prompt and completion are tokenized separately, so that a prompt has the same tokens in training and in generation. Only
-the completion and its end token are trained on. Of a plain text, which has no prompt, every token is.
+A prompt has the same tokens in training and in generation. Only answers and their end tokens are trained on: the
+completion of a plain prompt, and the answers of a chat that `chats.py` finds. Of a plain text, which has no prompt,
+every token is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from instruct.data.chats import ChatTemplate, TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.rows import RowSet
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,29 +31,42 @@ class EncodedRow:
     """A row's token ids.
 
     Attributes:
-        input_ids: prompt, completion, end token; truncated to the maximum length.
-        prompt_length: tokens of the prompt before truncation.
-        completion_length: tokens of the completion and its end token before truncation.
-        status: `kept`: complete; `truncated`: the answer lost its end token and possibly more; `fully_masked`: no
-            response token is left; `empty`: there was no response.
+        input_ids: the row up to the end token of its last answer; truncated to the maximum length.
+        length: its tokens before truncation.
+        trained: where the parts that are trained on begin and end, before truncation, in order: answers with their end
+            tokens, or everything.
+        status: `kept`: complete; `truncated`: an answer lost its end token and possibly more; `fully_masked`: no token
+            to train on is left; `empty`: there was no response.
     """
 
     input_ids: list[int]
-    prompt_length: int
-    completion_length: int
+    length: int
+    trained: tuple[tuple[int, int], ...]
     status: Status
 
     @property
+    def completion_length(self) -> int:
+        """The tokens that are trained on, before truncation."""
+        return sum(end - begin for begin, end in self.trained)
+
+    @property
+    def prompt_length(self) -> int:
+        """The tokens that are not trained on, before truncation; those of the prompt if there is one answer."""
+        return self.length - self.completion_length
+
+    @property
     def completion_mask(self) -> list[int]:
-        """As long as `input_ids`: 1 on the completion and its end token, 0 on the prompt."""
-        prompt = min(self.prompt_length, len(self.input_ids))
-        return [0] * prompt + [1] * (len(self.input_ids) - prompt)
+        """As long as `input_ids`: 1 on what is trained on, 0 on the rest."""
+        mask = [0] * len(self.input_ids)
+        for begin, end in self.trained:
+            end = min(end, len(mask))
+            mask[begin:end] = [1] * (end - begin)
+        return mask
 
     @property
     def labels(self) -> list[int]:
-        """As long as `input_ids`: the token id on the completion and its end token, -100 on the prompt."""
-        prompt = min(self.prompt_length, len(self.input_ids))
-        return [-100] * prompt + self.input_ids[prompt:]
+        """As long as `input_ids`: the token id on what is trained on, -100 on the rest."""
+        return [token if on else -100 for token, on in zip(self.input_ids, self.completion_mask, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -88,20 +104,32 @@ def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list
     Raises:
         InputError: messages for a tokenizer without a chat template, or a template that rejects them.
     """
-    return _all_prompt_token_ids(tokenizer, [_prompt_text(tokenizer, prompt)], isinstance(prompt, list))[0]
+    if isinstance(prompt, str):
+        return _text_token_ids(tokenizer, [prompt])[0]
+    return _without_special(tokenizer, [ChatTemplate(tokenizer).render(prompt, prompt=True)])[0]
 
 
-def encode_row(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any], max_length: int | None) -> EncodedRow:
+def encode_row(
+    tokenizer: PreTrainedTokenizerBase,
+    row: Mapping[str, Any],
+    max_length: int | None,
+    train_on: TrainOn = "assistant_turns",
+) -> EncodedRow:
     """One row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Raises:
         InputError: a tokenizer without a chat template or an end token, or a template that does not reproduce the
-            prompt and the answer.
+            prompt and the answers.
     """
-    return next(_encode(tokenizer, [row], [None], max_length))
+    return next(_encode(tokenizer, [row], [None], max_length, train_on))
 
 
-def encode_rows(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: int | None) -> EncodedRows:
+def encode_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    rowset: RowSet,
+    max_length: int | None,
+    train_on: TrainOn = "assistant_turns",
+) -> EncodedRows:
     """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
     Raises:
@@ -110,7 +138,7 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: 
     if rowset.plain_text:
         encoded = list(_encode_texts(tokenizer, rowset, max_length))
     else:
-        encoded = list(_encode(tokenizer, rowset.rows, rowset.sources, max_length))
+        encoded = list(_encode(tokenizer, rowset.rows, rowset.sources, max_length, train_on))
     counts = {"kept": 0, "truncated": 0, "empty": rowset.counts["empty"], "fully_masked": 0}
     for row in encoded:
         counts[row.status] += 1
@@ -140,38 +168,32 @@ def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
 
 def _encode(
     tokenizer: PreTrainedTokenizerBase,
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     sources: Sequence[str | None],
     max_length: int | None,
+    train_on: TrainOn,
 ) -> Iterator[EncodedRow]:
     if max_length is not None and max_length < 1:
         raise InputError(f"max_length {max_length}: must be at least 1; raise train.max_length")
-    ends: dict[bool, _AnswerEnd] = {}
+    template = ChatTemplate(tokenizer)
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
-        # A file may have prompts of both kinds; each kind is one call of the tokenizer.
-        pieces: dict[int, tuple[list[int], list[int]]] = {}
-        for chat in (False, True):
-            indices = [i for i, row in enumerate(batch) if isinstance(row["prompt"], list) == chat]
-            if not indices:
-                continue
-            if chat not in ends:
-                ends[chat] = _chat_answer_end(tokenizer) if chat else _plain_answer_end(tokenizer)
-            prompts, answers = [], []
-            for i in indices:
-                try:
-                    prompt = _prompt_text(tokenizer, batch[i]["prompt"])
-                    answers.append(_answer_text(tokenizer, batch[i], prompt, ends[chat]))
-                    prompts.append(prompt)
-                except InputError as error:
-                    source = sources[start + i]
-                    raise InputError(f"{source}: {error}" if source else str(error)) from None
-            answer_ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
-            prompt_ids = _all_prompt_token_ids(tokenizer, prompts, chat)
-            for i, ids, answer in zip(indices, prompt_ids, answer_ids, strict=True):
-                pieces[i] = (ids, [*answer, *ends[chat].token_ids] if answer else [])
+        # A file may have rows of both kinds; each kind is one call of the tokenizer.
+        chats = [i for i, row in enumerate(batch) if _is_chat(row)]
+        plain = [i for i, row in enumerate(batch) if not _is_chat(row)]
+        pieces: dict[int, list[list[int]]] = dict(
+            zip(plain, _plain_pieces(tokenizer, [batch[i] for i in plain]), strict=True)
+        )
+        texts = []
+        for i in chats:
+            try:
+                texts.append(template.pieces(batch[i]) if has_answer(batch[i]) else [])
+            except InputError as error:
+                source = sources[start + i]
+                raise InputError(f"{source}: {error}" if source else str(error)) from None
+        pieces |= zip(chats, chat_token_ids(tokenizer, texts), strict=True)
         for i in range(len(batch)):
-            yield _cut(*pieces[i], max_length)
+            yield join_pieces(pieces[i], max_length, train_on)
 
 
 def _encode_texts(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: int | None) -> Iterator[EncodedRow]:
@@ -191,110 +213,82 @@ def _encode_texts(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length
                     "train.packing to true and train.packing_strategy to bfd_split or wrapped, which split it, or "
                     "raise train.max_length"
                 )
-            yield EncodedRow(ids, 0, len(ids), "kept")
+            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
 
 
-def _cut(prompt: list[int], completion: list[int], max_length: int | None) -> EncodedRow:
-    ids = prompt + completion
+def _is_chat(row: Mapping[str, Any]) -> bool:
+    return "messages" in row or isinstance(row["prompt"], list)
+
+
+def join_pieces(pieces: list[list[int]], max_length: int | None, train_on: TrainOn) -> EncodedRow:
+    """A row from the token ids of its pieces, context and answers in turn; there are none without an answer."""
+    ends = list(itertools.accumulate(map(len, pieces)))
+    if not pieces:
+        return EncodedRow([], 0, (), "empty")
+    trained = ((0, ends[-1]),) if train_on == "all_tokens" else tuple(zip(ends[0::2], ends[1::2], strict=True))
     status: Status = "kept"
-    if not completion:
-        status = "empty"
-    elif max_length is not None and len(prompt) >= max_length:
+    if max_length is not None and trained[0][0] >= max_length:
         status = "fully_masked"
-    elif max_length is not None and len(ids) > max_length:
+    elif max_length is not None and ends[-1] > max_length:
         status = "truncated"
-    return EncodedRow(ids[:max_length], len(prompt), len(completion), status)
+    return EncodedRow(list(itertools.chain(*pieces))[:max_length], ends[-1], trained, status)
 
 
-def _prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
-    return prompt if isinstance(prompt, str) else _rendered(tokenizer, prompt, add_generation_prompt=True)
+def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str, Any]]) -> list[list[list[int]]]:
+    """The tokens of plain prompts and completions, tokenized separately; none if the completion is blank."""
+    if not rows:
+        return []
+    if tokenizer.eos_token_id is None:
+        raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
+    prompts = _text_token_ids(tokenizer, [row["prompt"] for row in rows])
+    answers = tokenizer([row["completion"] for row in rows], add_special_tokens=False)["input_ids"]
+    return [
+        [prompt, [*answer, tokenizer.eos_token_id]] if row["completion"].strip() else []
+        for row, prompt, answer in zip(rows, prompts, answers, strict=True)
+    ]
 
 
-def _all_prompt_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str], chat: bool) -> list[list[int]]:
-    # A chat template writes its special tokens itself.
-    ids: list[list[int]] = tokenizer(texts, add_special_tokens=not chat)["input_ids"]
-    if chat:
-        return ids
+def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    """The token ids of every piece of chats (see `ChatTemplate.pieces`).
+
+    The tokens before an answer are those of the prompt that generation would use, so that the model answers from what
+    it has seen. Each prompt and each answer has to be a prefix of the whole chat in tokens, too; where one is not,
+    because its last token would merge with what follows, the pieces are tokenized separately.
+
+    Raises:
+        InputError: separately tokenized pieces have another text than the chat.
+    """
+    texts = ["".join(pieces) for pieces in chats]
+    starts = [list(itertools.accumulate(pieces[:-1])) for pieces in chats]
+    whole = iter(_without_special(tokenizer, texts))
+    prefixes = iter(_without_special(tokenizer, itertools.chain(*starts)))
+    found = []
+    for pieces in chats:
+        ids = next(whole)
+        before = [next(prefixes) for _ in pieces[:-1]]
+        if all(ids[: len(prefix)] == prefix for prefix in before):
+            bounds = [0, *map(len, before), len(ids)]
+            found.append([ids[begin:end] for begin, end in itertools.pairwise(bounds)] if pieces else [])
+            continue
+        apart = _without_special(tokenizer, pieces)
+        if tokenizer.decode(list(itertools.chain(*apart))) != tokenizer.decode(ids):
+            raise InputError(
+                "the tokenizer merges the start of an answer with the text before it; change how that answer starts"
+            )
+        found.append(apart)
+    return found
+
+
+def _without_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[list[int]]:
+    """A chat template writes its special tokens itself."""
+    texts = list(texts)
+    ids: list[list[int]] = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    return ids
+
+
+def _text_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    ids: list[list[int]] = tokenizer(texts)["input_ids"]
     # Some tokenizers append the end token to every text. An empty text would not show it: some begin with that token.
     if tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id:
         return [row[:-1] for row in ids]
     return ids
-
-
-@dataclass(frozen=True)
-class _AnswerEnd:
-    """The end of an answer: the tokens to learn, and the text around an answer in a chat template."""
-
-    token_ids: list[int]
-    before: str = ""
-    after: str = ""
-
-
-def _plain_answer_end(tokenizer: PreTrainedTokenizerBase) -> _AnswerEnd:
-    if tokenizer.eos_token_id is None:
-        raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
-    return _AnswerEnd([int(tokenizer.eos_token_id)])
-
-
-_PROBE = "probe"
-
-
-def _chat_answer_end(tokenizer: PreTrainedTokenizerBase) -> _AnswerEnd:
-    """The text that the chat template puts around an answer, found with a chat of one turn."""
-    asked = [{"role": "user", "content": "Hello"}]
-    prompt = _rendered(tokenizer, asked, add_generation_prompt=True)
-    whole = _rendered(tokenizer, [*asked, {"role": "assistant", "content": _PROBE}])
-    if not whole.startswith(prompt):
-        raise InputError(
-            "the tokenizer's chat template changes the prompt when an answer follows; "
-            "fix its chat_template or set template: alpaca"
-        )
-    before, found, after = whole[len(prompt) :].partition(_PROBE)
-    if not found:
-        raise InputError(
-            "the tokenizer's chat template does not render the answer; fix its chat_template or set template: alpaca"
-        )
-    special = set(tokenizer.all_special_ids)
-    special |= {token_id for token_id, token in tokenizer.added_tokens_decoder.items() if token.special}
-    ids = list(tokenizer(after, add_special_tokens=False)["input_ids"])
-    for index, token_id in enumerate(ids):
-        if token_id in special:
-            return _AnswerEnd(ids[: index + 1], before, after)
-    raise InputError(
-        "the tokenizer's chat template ends an answer without a special token, so the model could not learn to stop; "
-        "fix its chat_template or set template: alpaca"
-    )
-
-
-def _answer_text(tokenizer: PreTrainedTokenizerBase, row: dict[str, Any], prompt: str, end: _AnswerEnd) -> str:
-    """The answer's text; for a chat, as its template renders it, after checking that the template keeps it."""
-    completion = row["completion"]
-    answer: str = completion if isinstance(completion, str) else completion[0]["content"]
-    if isinstance(row["prompt"], str) or not answer.strip():
-        return answer if answer.strip() else ""
-    whole = _rendered(tokenizer, [*row["prompt"], {"role": "assistant", "content": answer}])
-    for text in (answer, answer.strip()):
-        if whole == prompt + end.before + text + end.after:
-            # White space before an answer belongs to it ("[/INST] answer"). Other text, such as an empty thinking
-            # block, does not: the prompt for generation does not have it either.
-            return end.before + text if end.before.isspace() else text
-    what = "answer" if whole.startswith(prompt) else "prompt"
-    raise InputError(
-        f"the tokenizer's chat template changes the {what} of this row; fix its chat_template or the row, "
-        "or set template: alpaca"
-    )
-
-
-def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Any], add_generation_prompt: bool = False) -> str:
-    import jinja2
-
-    if tokenizer.chat_template is None:
-        raise InputError("the tokenizer has no chat template; set template: alpaca")
-    try:
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=add_generation_prompt, tokenize=False)
-    except (jinja2.TemplateError, TypeError, ValueError) as error:
-        raise InputError(
-            f"the tokenizer's chat template rejects this chat ({one_line(error, 120)}); "
-            "fix the row or set template: alpaca"
-        ) from None
-    return str(text)

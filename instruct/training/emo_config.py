@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from trl import SFTConfig
 
+from instruct.data.chats import TRAIN_ON
 from instruct.devices import check_gpu_is_usable
 from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
@@ -21,8 +22,21 @@ class EMOConfig(SFTConfig):
     r"""
     Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and its default, except that
     `use_cpu` is True on a machine without a GPU.
+    Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and, except
+    `assistant_only_loss`, its default.
 
     Parameters:
+        train_on (`str`, *optional*, defaults to `"assistant_turns"`):
+            The tokens that the loss covers in a chat (`messages`, or a conversational prompt and completion):
+
+            - `"assistant_turns"`: every assistant turn (of a completion: those in it) with its end token, nothing else.
+              The turns are found by rendering the chat template turn by turn, so that it needs no `{% generation %}`
+              markers; a template with which this is impossible is refused.
+            - `"last_turn"`: the last assistant turn with its end token.
+            - `"all_tokens"`: everything, system and user turns included; of prompt-completion rows, too.
+        assistant_only_loss (`bool`, *optional*):
+            TRL's own mask for chats, instead of `train_on`. `True`: the part that the template's `{% generation %}`
+            markers name. `False`: all tokens.
         objective (`str`, *optional*, defaults to `"emo"`):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"mixce"`, `"tailr"`, `"dft"` (dynamic
             fine-tuning), `"goldfish"` (cross-entropy, with one token in `goldfish_k` left out of training; evaluation
@@ -56,6 +70,8 @@ class EMOConfig(SFTConfig):
               `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
     """
 
+    train_on: str = field(default="assistant_turns", metadata={"help": ", ".join(TRAIN_ON)})
+    assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
@@ -71,6 +87,7 @@ class EMOConfig(SFTConfig):
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         super().__post_init__()
+        self._check_mask()
         self.make_objective()
         file = self.transport_cost.partition(".safetensors:")
         if self.transport_cost not in COSTS and not Path(file[0] + (file[1] and ".safetensors")).exists():
@@ -78,6 +95,17 @@ class EMOConfig(SFTConfig):
                 f"transport_cost {self.transport_cost!r}: no such file or folder; use {', '.join(COSTS)}, or the "
                 "path of a .safetensors table or of a model's folder"
             )
+
+    def _check_mask(self) -> None:
+        if self.train_on not in TRAIN_ON:
+            raise ValueError(f"unknown train_on {self.train_on!r}; use {', '.join(TRAIN_ON)}")
+        for name in ("assistant_only_loss", "completion_only_loss"):
+            if self.train_on == "all_tokens" and getattr(self, name):
+                raise ValueError(f"{name}=True contradicts train_on='all_tokens'; drop one of them")
+        if self.train_on == "last_turn" and self.assistant_only_loss is not None:
+            raise ValueError("assistant_only_loss replaces train_on='last_turn'; drop one of them")
+        if self.train_on == "all_tokens":
+            self.assistant_only_loss = self.completion_only_loss = False
 
     def make_objective(self) -> Objective:
         """The objective that the arguments name.

@@ -12,6 +12,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
 from instruct.objectives import ObjectiveStatistics
+from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator
 from instruct.training.cost import TableRecord, make_cost
@@ -37,9 +38,11 @@ class EMOTrainer(SFTTrainer):
     trainer.train()
     ```
 
-    An `SFTConfig` works too and trains with EMO's defaults. In addition to `loss`, it logs `ce`, `cost`, `ratio`,
-    `clamped_fraction`, `truncated_fraction` (those that the objective has) and `mean_token_accuracy`, each a
-    token-weighted mean over all ranks since the last log. Losses of different objectives are not comparable; `ce` is.
+    An `SFTConfig` works too and trains with EMO's defaults. Unlike `SFTTrainer`, it masks chats (`messages`): the loss
+    covers every assistant turn with its end token and nothing else, see `train_on` in [`EMOConfig`]. In addition to
+    `loss`, it logs `ce`, `cost`, `ratio`, `clamped_fraction`, `truncated_fraction` (those that the objective has) and
+    `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different objectives
+    are not comparable; `ce` is.
     `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set.
 
     Raises:
@@ -59,9 +62,12 @@ class EMOTrainer(SFTTrainer):
         elif not isinstance(args, EMOConfig):
             # Not to_dict(): it hides every value whose key ends in "_token".
             known = {field.name for field in fields(EMOConfig) if field.init}
-            args = EMOConfig(**{f.name: getattr(args, f.name) for f in fields(args) if f.name in known})
+            given = {f.name: getattr(args, f.name) for f in fields(args) if f.name in known}
+            given["assistant_only_loss"] = given["assistant_only_loss"] or None  # False is SFTConfig's default
+            args = EMOConfig(**given)
         check_arguments(args)
         use_one_device(args, loads_model=isinstance(model, str))
+        mask_pictures(args, kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None))
         try:
             super().__init__(model, args, *positional, **kwargs)
         except ValueError as error:
@@ -97,6 +103,13 @@ class EMOTrainer(SFTTrainer):
         policy: Any = getattr(plugin, "mixed_precision_policy", None)
         if getattr(policy, "output_dtype", None) is not None:
             plugin.mixed_precision_policy = replace(policy, output_dtype=None)
+
+    def _prepare_dataset(
+        self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
+    ) -> Any:
+        if formatting_func is None and has_chats(dataset, args):
+            dataset = label_chats(dataset, processing_class, args, dataset_name)
+        return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
 
     def get_train_dataloader(self) -> DataLoader:
         collator = self.data_collator  # type: ignore[has-type]

@@ -79,7 +79,8 @@ def model_card(
             "blank texts."
         )
     else:
-        what, where = "instruction-tuned", "the response tokens"
+        parts = {"last_turn": "the last answer of each row", "all_tokens": "all tokens"}
+        what, where = "instruction-tuned", parts.get(config.train.get("train_on", ""), "the response tokens")
         rows = (
             f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
             f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."

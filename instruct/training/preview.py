@@ -20,6 +20,8 @@ from instruct.training.packing import packed_blocks
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.train import make_trainer, trainer_arguments
 
+# Around what is trained on. A pipe has no colors, and text has these brackets rarely.
+BEGIN, END = "⟦", "⟧"
 # If a larger fraction of the answers is cut, max_length is wrong, not the rows.
 MOST_TRUNCATED = 0.2
 
@@ -42,6 +44,8 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     counts.add_row(*(f"{number:,}" for number in found.values()))
     console.print(counts)
     console.print(_lengths(encoded, ["total"] if rows.plain_text else ["prompt", "completion", "total"]))
+    if rows.turns:
+        console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
     packs = rows.plain_text and config.train.get("packing", True)
@@ -50,7 +54,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         console.print(masked_text(data.tokenizer, row))
     if shown and not packs:
         console.rule()
-        console.print("[green]green[/]: trained on; [dim]dim[/]: seen, not trained on", highlight=False)
+        console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
     check_length(data)
 
     system = next(iter(config.systems.values()))
@@ -65,13 +69,23 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         console.print(one_step(trainer, "tokens" if rows.plain_text else "response tokens"), highlight=False)
 
 
+def train_on_text(train: dict[str, Any]) -> str:
+    """What of a chat is trained on, in words."""
+    return {
+        "assistant_turns": "each trained on with its end token",
+        "last_turn": "the last of each chat trained on with its end token",
+        "all_tokens": "all tokens trained on",
+    }[train.get("train_on", "assistant_turns")]
+
+
 def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
-    """The row's text: what is trained on in green, the rest dim. Control characters are escaped."""
+    """The row's text: what is trained on in brackets and green, the rest dim. Control characters are escaped."""
     text = Text()
     for trained, tokens in itertools.groupby(
         zip(row.completion_mask, row.input_ids, strict=True), key=lambda pair: pair[0]
     ):
-        text.append(printable(tokenizer, [token for _, token in tokens]), style="green" if trained else "dim")
+        part = printable(tokenizer, [token for _, token in tokens])
+        text.append(f"{BEGIN}{part}{END}" if trained else part, style="green" if trained else "dim")
     return text
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.data.cards import load_dataset_card
+from instruct.data.chats import TRAIN_ON
 from instruct.data.rows import RowSet, load_rows
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
@@ -23,7 +24,7 @@ class TrainingRows:
 
     Attributes:
         tokenizer: the base model's.
-        rows: in TRL's prompt-completion form.
+        rows: in TRL's prompt-completion form, chats, or texts.
         template: the template that the prompts were rendered with; `none` for plain text.
         encoded: the same rows as token ids with labels, in the same order.
     """
@@ -45,6 +46,9 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
     tokenizer = load_tokenizer(config)
     card = load_dataset_card(config.data.card) if config.data.card else None
+    train_on = config.train.get("train_on", "assistant_turns")
+    if train_on not in TRAIN_ON:
+        raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
     rows = load_rows(
         card,
         files=config.data.files,
@@ -52,10 +56,11 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         limit=config.data.limit,
         documents=config.data.documents,
         encoding=config.data.encoding,
+        train_on=train_on,
     )
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     whole = rows.plain_text and splits_texts(config.train)
-    encoded = encode_rows(tokenizer, rows, None if whole else max_length)
+    encoded = encode_rows(tokenizer, rows, None if whole else max_length, train_on)
     if not encoded.counts["kept"] and not encoded.counts["truncated"]:
         raise InputError(
             f"data: no row has a response token within max_length {max_length}; raise train.max_length or fix the data"

@@ -193,6 +193,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             history = [entry for entry in trainer.state.log_history if "loss" in entry]
             results |= {
                 "rows": rows,
+                **({"turns": data.rows.turns} if data.rows.turns else {}),
                 "steps": trainer.state.global_step,
                 "epochs": round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,

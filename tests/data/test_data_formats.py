@@ -95,10 +95,12 @@ def test_a_missing_or_null_input_counts_as_no_input() -> None:
         assert found["prompt"] == alpaca_prompt("Go.")
 
 
-def test_the_last_assistant_turn_is_the_completion() -> None:
+def test_every_answer_of_a_chat_is_kept_or_the_last_one_is_the_completion() -> None:
     turns = [("system", "Be brief."), ("human", "One?"), ("gpt", "1"), ("user", "Two?"), ("assistant", "2")]
     row = {"conversations": [{"from": role, "value": text, "weight": 1} for role, text in [*turns, ("user", "Thanks")]]}
-    found = to_row(RawRow("f", 1, row), "sharegpt", "chat")
+    chat = [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?"), *assistant("2")]
+    assert to_row(RawRow("f", 1, row), "sharegpt", "chat") == {"messages": chat}
+    found = to_row(RawRow("f", 1, row), "sharegpt", "chat", "last_turn")
     assert found == {
         "prompt": [{"role": "system", "content": "Be brief."}, *user("One?"), *assistant("1"), *user("Two?")],
         "completion": assistant("2"),
@@ -164,9 +166,24 @@ REFUSED = [
         "conversations[0].from: unknown role 'bot'; known are human, user, gpt, assistant, system",
     ),
     (
-        {"messages": [{"role": "tool", "content": "x"}]},
+        {"messages": [{"role": "critic", "content": "x"}]},
         "messages",
-        "messages[0].role: unknown role 'tool'; known are system, user, assistant",
+        "messages[0].role: unknown role 'critic'; known are system, user, assistant, tool",
+    ),
+    (
+        {"messages": [*user("x"), {"role": "assistant", "tool_calls": "add(1)"}]},
+        "messages",
+        "messages[1].tool_calls: must be a list of mappings (given: 'add(1)')",
+    ),
+    (
+        {"messages": [*user("x"), *assistant("y")], "tools": "{"},
+        "messages",
+        "tools: is not JSON ('{'); write a list of mappings",
+    ),
+    (
+        {"messages": [*user("x"), *assistant("y")], "tools": ["add"]},
+        "messages",
+        "tools: must be a list of mappings (given: ['add'])",
     ),
     (
         {"messages": [{"role": "user", "content": [{"type": "text"}]}, *assistant("x")]},
@@ -253,6 +270,9 @@ def test_any_row_gives_text_or_a_one_line_error(fields: Any, format: Any, templa
     if template == "alpaca":
         assert isinstance(row["prompt"], str)
         assert row["completion"].strip()
+    elif "messages" in row:
+        assert sum(message["role"] == "assistant" for message in row["messages"]) > 1
+        assert row["messages"][-1]["role"] == "assistant"
     else:
         assert row["prompt"]
         assert {type(message["content"]) for message in row["prompt"]} == {str}

@@ -7,37 +7,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from datasets import Dataset
 from tiny import (
     assert_like_trl,
     assert_same_gradients,
     captured_gradients,
+    chat_tokenizer,
+    conversations,
     make_trainer,
     tiny_model,
     tiny_rows,
     tiny_tokenizer,
 )
-
-# The assistant's words and its end token are marked: {% generation %}.
-CHAT_TEMPLATE = (
-    "{% for m in messages %}{% if m.role == 'assistant' %}w1 {% generation %}{{ m.content }} </s>{% endgeneration %} "
-    "{% else %}w2 {{ m.content }} {% endif %}{% endfor %}{% if add_generation_prompt %}w1 {% endif %}"
-)
-
-
-def chat_tokenizer():
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
-
-
-def conversations() -> Dataset:
-    """Multi-turn chats of different lengths."""
-    turns = [
-        {"role": role, "content": f"w{10 + turn} w{20 + turn}" + " w5" * turn}
-        for turn, role in enumerate(["user", "assistant"] * 3)
-    ]
-    return Dataset.from_list([{"messages": turns[: 2 + 2 * (row % 3)]} for row in range(8)])
 
 
 @pytest.mark.parametrize(

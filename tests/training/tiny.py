@@ -41,6 +41,12 @@ CONFIGS = {
     ),
 }
 
+# The assistant's words and its end token are marked: {% generation %}.
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'assistant' %}w1 {% generation %}{{ m.content }} </s>{% endgeneration %} "
+    "{% else %}w2 {{ m.content }} {% endif %}{% endfor %}{% if add_generation_prompt %}w1 {% endif %}"
+)
+
 
 def tiny_model(architecture: str = "llama", tied: bool = True):
     torch.manual_seed(0)
@@ -71,6 +77,21 @@ def tiny_rows(count: int = 8) -> Dataset:
     return Dataset.from_list(
         [{"prompt": words(3 + row % 4), "completion": " " + words(2 + row)} for row in range(count)]
     )
+
+
+def chat_tokenizer() -> PreTrainedTokenizerFast:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def conversations() -> Dataset:
+    """Multi-turn chats of different lengths."""
+    turns = [
+        {"role": role, "content": f"w{10 + turn} w{20 + turn}" + " w5" * turn}
+        for turn, role in enumerate(["user", "assistant"] * 3)
+    ]
+    return Dataset.from_list([{"messages": turns[: 2 + 2 * (row % 3)]} for row in range(8)])
 
 
 def make_trainer(

@@ -1,0 +1,109 @@
+"""Chats given to EMOTrainer in TRL's formats, as token ids with labels."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from typing import Any
+
+from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_multimodal_messages
+
+from instruct.data.chats import ChatTemplate, TrainOn, chat_row, has_answer
+from instruct.data.tokens import chat_token_ids, join_pieces
+from instruct.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def has_chats(dataset: Any, args: Any) -> bool:
+    """Whether the rows are chats whose mask `train_on` decides, and not TRL's own flags or a `labels` column."""
+    first = maybe_convert_to_chatml(dict(next(iter(dataset))))
+    if "input_ids" in first or not is_conversational(first):
+        return False
+    flag = args.completion_only_loss if "prompt" in first else args.assistant_only_loss
+    return flag is None and args.train_on != "all_tokens"
+
+
+def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> Any:
+    """The data set's chats as `input_ids` and `labels`, not truncated; chats without an answer are left out.
+
+    Args:
+        name: of the data set, for warnings and errors.
+
+    Raises:
+        InputError: a chat that the template cannot represent; the message names its row, counted from 0.
+    """
+    sized = hasattr(dataset, "__len__")
+    more = {"num_proc": args.dataset_num_proc, "desc": f"Masking {name} dataset"} if sized else {}
+    labeled = dataset.map(
+        _label,
+        batched=True,
+        with_indices=True,
+        remove_columns=list(next(iter(dataset))),
+        fn_kwargs={"processing_class": processing_class, "train_on": args.train_on, "name": name},
+        **more,
+    )
+    if sized and len(labeled) < len(dataset):
+        logger.warning(
+            f"{name} dataset: {len(dataset) - len(labeled)} of {len(dataset)} chats have no answer to train on and are "
+            "left out"
+        )
+    return labeled
+
+
+def _label(
+    batch: dict[str, list[Any]], indices: list[int], processing_class: Any, train_on: TrainOn, name: str
+) -> dict[str, list[list[int]]]:
+    template = ChatTemplate(processing_class, remedy="use TRL's own mask, assistant_only_loss=True")
+    tokenizer = getattr(processing_class, "tokenizer", processing_class)
+    parts = tokenizer is not processing_class  # a processor's template takes a message's content as a list of parts
+    texts = []
+    for index, values in zip(indices, zip(*batch.values(), strict=True), strict=True):
+        example = maybe_convert_to_chatml(dict(zip(batch, values, strict=True)))
+        row = _row(example, train_on, parts)
+        if row is None:
+            continue
+        try:
+            texts.append(template.pieces(row, **(example.get("chat_template_kwargs") or {})))
+        except InputError as error:
+            raise InputError(f"{name} dataset, row {index}: {error}") from None
+    rows = [join_pieces(pieces, None, train_on) for pieces in chat_token_ids(tokenizer, texts)]
+    return {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
+
+
+def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, Any] | None:
+    tools = example.get("tools")
+    tools = json.loads(tools) if isinstance(tools, str) else tools
+
+    def messages(key: str) -> list[dict[str, Any]]:
+        # Arrow gives every message the keys of all of them; a template may ask whether there is a key.
+        own = [
+            {name: value for name, value in turn.items() if value is not None or name == "content"}
+            for turn in example[key]
+        ]
+        return prepare_multimodal_messages(own) if parts else own
+
+    if "messages" in example:
+        return chat_row(messages("messages"), tools, train_on, Counter())
+    row = {"prompt": messages("prompt"), "completion": messages("completion")}
+    if not has_answer(row):
+        return None
+    if train_on == "last_turn":
+        return chat_row([*row["prompt"], *row["completion"]], tools, train_on, Counter())
+    return {**row, "tools": tools} if tools else row
+
+
+def mask_pictures(args: Any, dataset: Any) -> None:
+    """Have TRL's collator mask chats with pictures, which are tokenized when a batch is made.
+
+    Raises:
+        ValueError: `train_on="last_turn"`, which TRL's collator does not know.
+    """
+    if dataset is None or args.assistant_only_loss is not None:
+        return
+    first = next(iter(dataset))
+    if "messages" in first and ("image" in first or "images" in first):
+        if args.train_on != "assistant_turns":
+            raise ValueError(f"train_on={args.train_on!r} does not work with pictures; use prompt-completion rows")
+        args.assistant_only_loss = True  # TRL refuses a template without generation markers

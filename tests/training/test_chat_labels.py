@@ -1,0 +1,121 @@
+"""What EMOTrainer trains on of a chat: every assistant turn with its end token, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from datasets import Dataset
+from tiny import chat_tokenizer, conversations, make_trainer, tiny_model
+from trl import SFTConfig, SFTTrainer
+
+from instruct import EMOConfig, EMOTrainer
+from instruct.errors import InputError
+
+MARKED = "{% generation %}"
+
+
+def trained_rows(trainer) -> list[str]:
+    """The text of each row's labels, in the order of the data set."""
+    tokenizer = trainer.processing_class
+    return [tokenizer.decode([token for token in row["labels"] if token != -100]) for row in trainer.train_dataset]
+
+
+def labels_and_ids(trainer) -> list[tuple[list[int], list[int]]]:
+    return [(row["labels"], row["input_ids"]) for row in trainer.train_dataset]
+
+
+def unmarked(tokenizer):
+    """The tokenizer with the same template, without generation markers."""
+    tokenizer.chat_template = tokenizer.chat_template.replace(MARKED, "").replace("{% endgeneration %}", "")
+    return tokenizer
+
+
+def test_a_chats_answers_carry_the_loss_and_nothing_else_by_default(tmp_path):
+    plain = make_trainer(tmp_path / "ours", rows=conversations(), tokenizer=unmarked(chat_tokenizer()))
+    theirs = make_trainer(
+        tmp_path / "trl", cls=SFTTrainer, rows=conversations(), tokenizer=chat_tokenizer(), assistant_only_loss=True
+    )
+    for (ours, ids), (labels, whole) in zip(labels_and_ids(plain), labels_and_ids(theirs), strict=True):
+        assert whole[: len(ids)] == ids
+        assert labels == ours + [-100] * (len(labels) - len(ours))
+    assert any(row.count("</s>") > 1 for row in trained_rows(plain))
+
+
+def test_an_sftconfig_masks_chats_too(tmp_path):
+    arguments = SFTConfig(str(tmp_path), report_to=[], use_cpu=True, bf16=False)
+    trainer = EMOTrainer(
+        tiny_model(), arguments, train_dataset=conversations(), processing_class=unmarked(chat_tokenizer())
+    )
+    masked = make_trainer(tmp_path / "masked", rows=conversations(), tokenizer=unmarked(chat_tokenizer()))
+    assert trained_rows(trainer) == trained_rows(masked)
+
+
+def test_the_last_turn_alone_and_all_tokens_are_choices(tmp_path):
+    rows = conversations()
+    every = trained_rows(make_trainer(tmp_path / "every", rows=rows, tokenizer=chat_tokenizer()))
+    last = trained_rows(make_trainer(tmp_path / "last", rows=rows, tokenizer=chat_tokenizer(), train_on="last_turn"))
+    assert last == [row.rsplit("</s> ", 1)[-1] if row.count("</s>") > 1 else row for row in every]
+    for choice in ({"train_on": "all_tokens"}, {"assistant_only_loss": False}):
+        everything = make_trainer(tmp_path / "all", rows=rows, tokenizer=chat_tokenizer(), **choice)
+        assert all(row["labels"] == row["input_ids"] for row in everything.train_dataset)
+
+
+def test_of_a_conversational_completion_only_its_answers_are_trained_on(tmp_path):
+    rows = Dataset.from_list([
+        {"prompt": row["messages"][:-1], "completion": row["messages"][-1:]} for row in conversations()
+    ])  # fmt: skip
+    by_prompt = make_trainer(tmp_path / "rows", rows=rows, tokenizer=chat_tokenizer())
+    last = make_trainer(tmp_path / "last", rows=conversations(), tokenizer=chat_tokenizer(), train_on="last_turn")
+    assert trained_rows(by_prompt) == trained_rows(last)
+
+
+def test_streamed_evaluated_and_packed_chats_have_the_same_mask(tmp_path):
+    rows = conversations()
+    trainer = make_trainer(tmp_path / "plain", rows=rows, tokenizer=chat_tokenizer(), eval_dataset={"own": rows})
+    expected = labels_and_ids(trainer)
+    assert [(row["labels"], row["input_ids"]) for row in trainer.eval_dataset["own"]] == expected
+    streamed = make_trainer(tmp_path / "streamed", rows=rows.to_iterable_dataset(), tokenizer=chat_tokenizer())
+    assert labels_and_ids(streamed) == expected
+    packed = make_trainer(
+        tmp_path / "packed", rows=rows, tokenizer=chat_tokenizer(), packing=True, max_length=512,
+        per_device_train_batch_size=1,
+    )  # fmt: skip
+    assert sorted(packed.train_dataset[0]["labels"]) == sorted(label for labels, _ in expected for label in labels)
+
+
+def test_chats_without_an_answer_are_left_out_and_counted(tmp_path, caplog):
+    chats = [*conversations().to_list(), {"messages": [{"role": "user", "content": "w3"}]}]
+    chats.append({"messages": [{"role": "user", "content": "w3"}, {"role": "assistant", "content": " "}]})
+    with caplog.at_level(logging.WARNING):
+        trainer = make_trainer(tmp_path, rows=Dataset.from_list(chats), tokenizer=chat_tokenizer())
+    assert len(trainer.train_dataset) == len(chats) - 2
+    assert "train dataset: 2 of 10 chats have no answer to train on and are left out" in caplog.text
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused_with_the_row(tmp_path):
+    tokenizer = unmarked(chat_tokenizer())
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}w9</s>"
+        "{% else %}{{ m.role == 'user' and 'w1 ' or '' }}{{ m.content }} {{ m.role == 'assistant' and '</s>' or '' }}"
+        "{% endif %}{% endfor %}"
+    )
+    with pytest.raises(InputError) as error:
+        make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer)
+    assert str(error.value).startswith("train dataset, row 1: the tokenizer's chat template changes answer 1 once the")
+    assert "set train_on: last_turn" in str(error.value)
+    make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer, train_on="last_turn")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"train_on": "answers"}, "unknown train_on 'answers'; use assistant_turns, last_turn, all_tokens"),
+        ({"train_on": "all_tokens", "assistant_only_loss": True}, "assistant_only_loss=True contradicts train_on="),
+        ({"train_on": "all_tokens", "completion_only_loss": True}, "completion_only_loss=True contradicts train_on="),
+        ({"train_on": "last_turn", "assistant_only_loss": True}, "assistant_only_loss replaces train_on='last_turn'"),
+    ],
+)
+def test_contradicting_masks_are_refused(tmp_path, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EMOConfig(str(tmp_path), bf16=False, use_cpu=True, **arguments)
