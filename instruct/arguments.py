@@ -158,6 +158,14 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("adapters"))
     sub.add_argument("--system", metavar="NAME", help="merge only this system")
 
+    sub = verb("push", "upload a run's trained systems to the Hugging Face Hub, with the report's evaluation")
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
+    sub.add_argument(
+        "--repo-id", metavar="ID", help="USER/NAME; -SYSTEM is added for several (default: the run's name)"
+    )
+    sub.add_argument("--system", metavar="NAME", help="upload only this system")
+    sub.add_argument("--private", action="store_true", help="create private repositories")
+
     sub = verb("list", "list the available data sets, judges or runs and where each was found")
     sub.add_argument("what", choices=["data", "judges", "runs"])
 

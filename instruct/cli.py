@@ -51,7 +51,7 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import open_run, run_folder
+    from instruct.experiment import open_run, run_folder, upload
     from instruct.preflight import check_training
     from instruct.training.train import train_system
 
@@ -61,6 +61,7 @@ def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
     for name in config.systems:
         train_system(config, name, run, data)
         print(f"{name}: {run.adapters / name}")
+    upload(config, run)
 
 
 def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -243,6 +244,20 @@ def merge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         print(f"merged: {folder}")
 
 
+def push(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.hub import check_write_access, push_systems, repositories
+
+    _no_overrides(overrides)
+    run = _run(arguments.run, "adapters/*/*.safetensors")
+    systems = [arguments.system] if arguments.system else sorted(path.name for path in run.adapters.iterdir())
+    default = run.folder.resolve().name
+    # A system that was named is uploaded to the repository as it was named.
+    names = repositories(arguments.repo_id or (f"{default}-{systems[0]}" if arguments.system else default), systems)
+    check_write_access(names.values())
+    for repository in push_systems(run, names, arguments.private or None):
+        print(f"uploaded: {repository}")
+
+
 def list_cards_or_runs(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.listing import print_listing
 
@@ -309,6 +324,7 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
     "export": export_verdicts,
     "import": import_verdicts,
     "merge": merge,
+    "push": push,
     "list": list_cards_or_runs,
     "doctor": doctor,
 }

@@ -131,6 +131,8 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
                 f"unexpected argument {one_line(flag, 80)!r}; overrides look like --train.learning_rate 1e-4"
             )
         key, equals, text = flag[2:].partition("=")
+        if key == f"train.{_TOKEN}":
+            raise InputError(_no_token("command line"))  # before a message could show its value
         if not equals:
             index += 1
             if index == len(flags) or flags[index].startswith("--"):
@@ -165,10 +167,22 @@ def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
     content[keys[-1]] = value
 
 
+_TOKEN = "hub_token"
+
+
+def _no_token(where: object) -> str:
+    return (
+        f"{where}: train.{_TOKEN} would be written into the run's config.yaml and manifest.json; remove it, and set "
+        "HF_TOKEN or run `hf auth login` instead"
+    )
+
+
 def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     """Refuse a key of `train` that EMOConfig does not have, and those that this package sets itself."""
     if not arguments:  # importing TRL takes seconds
         return
+    if _TOKEN in arguments:
+        raise InputError(_no_token(where))
     import dataclasses
 
     from instruct.cards import nearest
@@ -177,6 +191,10 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
     ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
     for key, value in arguments.items():
+        if key in ("hub_strategy", "hub_always_push", "hub_revision"):
+            raise InputError(
+                f"{where}: train.{key}: each finished system is uploaded once, to its main branch; remove it"
+            )
         if key in ours:
             raise InputError(f"{where}: train.{key} is set elsewhere (by systems, model or --name); remove it")
         if key in ("assistant_only_loss", "completion_only_loss"):  # of rows that TRL tokenizes

@@ -41,6 +41,7 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     run = open_run(config)
     for system in config.systems:
         train_system(config, system, run, data)
+    upload(config, run)
     if PartialState().num_processes > 1:
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return
@@ -52,6 +53,24 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
         for judge in judges:
             judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     print_report(run.folder)
+    upload(config, run)  # the cards, now with the evaluation
+
+
+def upload(config: ExperimentConfig, run: RunDirectory) -> None:
+    """Upload every trained system to the Hub if `train.push_to_hub` says so.
+
+    Raises:
+        InputError: no write access.
+        InstructError: an upload failed.
+    """
+    from accelerate import PartialState
+
+    from instruct.hub import configured_repositories, push_systems
+
+    names = configured_repositories(config)
+    if names and PartialState().is_main_process:
+        for repository in push_systems(run, names, config.train.get("hub_private_repo")):
+            print(f"uploaded  {repository}", flush=True)
 
 
 def run_folder(config: ExperimentConfig) -> Path:
@@ -67,8 +86,12 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     """
     from accelerate import PartialState
 
+    from instruct.hub import configured_repositories, create_repositories
+
     run = RunDirectory(run_folder(config))
     with PartialState().main_process_first():  # the other training processes find it there
+        if PartialState().is_main_process:  # a token without write access is found out before training
+            create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
         run.start(config.model_dump(mode="json"))
     return run
 

@@ -10,6 +10,7 @@ from instruct.config import ExperimentConfig
 from instruct.engines.memory import GIB, available_gib
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
+from instruct.hub import check_write_access, configured_repositories
 from instruct.judging.asking import Judge
 from instruct.training.estimate import (
     ModelShape,
@@ -20,6 +21,7 @@ from instruct.training.estimate import (
     training_minutes,
 )
 from instruct.training.rows import TrainingRows, load_training_rows
+from instruct.training.trackers import check_trackers
 from instruct.training.train import trainer_arguments
 
 
@@ -38,6 +40,10 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     data = load_training_rows(config)
     first = next(iter(config.systems.values()))
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
+    check_trackers(arguments.report_to)
+    repositories = configured_repositories(config)
+    if repositories:
+        check_write_access(repositories.values())
 
     needed = sum(memory_gib(config, shape, arguments).values())
     available = available_gib()
@@ -67,6 +73,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     for note in data.rows.notes:
         print(f"note      {note}")
     systems = ", ".join(config.systems)
+    if repositories:
+        print(f"upload    {', '.join(repositories.values())}, after training and again with the report")
     print(
         f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
     )

@@ -19,6 +19,10 @@ from instruct.training.model_card import hyperparameters, model_card, name_base_
 from instruct.training.options import SystemOptions, TrainingOptions
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
+from instruct.training.trackers import run_of_its_own
+
+# Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
+HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
 
 def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str, Any]:
@@ -57,12 +61,14 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     """
     from instruct.training.emo_config import EMOConfig
 
+    options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
+    options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
         return EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
             model_init_kwargs=model_arguments(config),
-            **train_options(config, plain_text),
+            **options,
         )
     except (TypeError, ValueError) as error:
         raise InputError(f"train: {one_line(error)}") from None
@@ -173,7 +179,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         trainer = make_trainer(config, arguments, data.tokenizer, data.encoded)
         try:
-            trainer.train(resume_from_checkpoint=checkpoint)
+            with run_of_its_own():
+                trainer.train(resume_from_checkpoint=checkpoint)
         finally:
             close_progress_bar(trainer)
         making = final.with_name(f".{name}.making")
