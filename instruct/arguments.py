@@ -74,7 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
     sub = verb("generate", "answer the evaluation prompts with every system of a run", OVERRIDES)
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
+    help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
+    sub.add_argument("run", nargs="?", metavar="RUN", help=help_text)
 
     sub = verb("judge", "compare answers with a judge and write the report")
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))

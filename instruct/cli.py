@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.arguments import make_parser, name_override, split_overrides
@@ -58,20 +59,37 @@ def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
     config = _config(arguments, overrides)
     data = check_training(config, run_folder(config))
     run = open_run(config)
-    for name in config.systems:
+    for name in config.trained:
         train_system(config, name, run, data)
         print(f"{name}: {run.adapters / name}")
     upload(config, run)
 
 
 def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import answer_prompts
+    from instruct.experiment import answer_prompts, open_run
 
-    run = _run(arguments.run, "adapters/*/*.safetensors")
-    config = _run_config(run, overrides)
+    if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
+        config = _untrained(arguments.run, overrides)
+        run = open_run(config)
+    else:
+        run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
+        config = _run_config(run, overrides)
     answer_prompts(config, run)
     for name in config.systems:
         print(f"{name}: {run.outputs / name}.json")
+
+
+def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
+    """The config of a run that trains nothing: its only system is the base."""
+    from instruct.config import load_config
+
+    config = load_config(path, overrides)
+    if config.trained:
+        raise InputError(
+            f"{path}: {', '.join(config.trained)} must be trained first: run instruct train {path}, then instruct "
+            f"generate runs/{config.name}"
+        )
+    return config
 
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:

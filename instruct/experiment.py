@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from instruct.config import ExperimentConfig
 from instruct.data.cards import Template, load_dataset_card
 from instruct.errors import InputError
+from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
-    """Train every system, let each answer the prompts, let the judges compare the answers, report.
+    """Train every system except the base, let each answer the prompts, let the judges compare the answers, report.
 
     A phase whose result exists is skipped, and an interrupted one resumes. Under `accelerate launch` it ends after
     training. `dry_run`: check access, memory and disk, print the plan and stop.
@@ -34,13 +35,14 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     from instruct.preflight import check_evaluation, check_training
     from instruct.training.train import train_system
 
-    data = check_training(config, run_folder(config))
+    data = check_training(config, run_folder(config)) if config.trained else None
     judges = check_evaluation(config)
     if dry_run:
         return
     run = open_run(config)
-    for system in config.systems:
-        train_system(config, system, run, data)
+    if data:
+        for system in config.trained:
+            train_system(config, system, run, data)
     upload(config, run)
     if PartialState().num_processes > 1:
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
@@ -97,7 +99,7 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
 
 
 def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
-    """Every trained system of the run answers the evaluation set; one engine serves all adapters.
+    """Every system of the run answers the evaluation set; one engine serves the base and all adapters.
 
     Raises:
         InputError: a system is not trained yet.
@@ -107,7 +109,12 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
 
     systems: dict[str, Path | None] = {}
     weights: dict[str, str] = {}
+    if not config.systems:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
     for name in config.systems:
+        if name not in config.trained:
+            systems[name], weights[name] = None, _base_identity(config)
+            continue
         folder = run.adapters / name
         files = sorted(folder.glob("*.safetensors"))
         if not files:
@@ -150,6 +157,16 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         )
         for name, path in outputs.items():
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
+
+
+def _base_identity(config: ExperimentConfig) -> str:
+    """What identifies the untrained base: its hub id and commit, a hash of its folder, or its name on a server."""
+    from instruct.engines.weights import check_model, model_identity
+
+    if config.answers.generation.engine == "server":
+        return config.model.name
+    path = model_path(config.model.name)
+    return model_identity(path, check_model(path, config.model.revision))
 
 
 def answer_template(config: ExperimentConfig) -> Template:

@@ -24,7 +24,7 @@ def configured_repositories(config: ExperimentConfig) -> dict[str, str]:
     """Where `train.push_to_hub` uploads each system to: `train.hub_model_id`, by default the run's name; else {}."""
     if not config.train.get("push_to_hub"):
         return {}
-    return repositories(str(config.train.get("hub_model_id") or config.name), config.systems)
+    return repositories(str(config.train.get("hub_model_id") or config.name), config.trained)
 
 
 def check_write_access(names: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from instruct.training.estimate import (
 )
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.trackers import check_trackers
-from instruct.training.train import trainer_arguments
+from instruct.training.train import first_trained, trainer_arguments
 
 
 def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
@@ -33,12 +33,12 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
 
     Raises:
         InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
-            disk.
+            disk, nothing to train.
     """
+    first = first_trained(config)
     check_gpu(config)
     shape = model_shape(config)
     data = load_training_rows(config)
-    first = next(iter(config.systems.values()))
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
     check_trackers(arguments.report_to)
     repositories = configured_repositories(config)
@@ -72,7 +72,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; {form}")
     for note in data.rows.notes:
         print(f"note      {note}")
-    systems = ", ".join(config.systems)
+    systems = ", ".join(config.trained)
     if repositories:
         print(f"upload    {', '.join(repositories.values())}, after training and again with the report")
     print(
@@ -127,8 +127,8 @@ def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
     # A checkpoint and the final weights of each system: small for an adapter, not for a full model with Adam's moments.
     if config.lora:
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
-        return len(config.systems) * trained * 16 / GIB + 0.1
-    return shape.parameters * (len(config.systems) * 2 + 12) / GIB
+        return len(config.trained) * trained * 16 / GIB + 0.1
+    return shape.parameters * (len(config.trained) * 2 + 12) / GIB
 
 
 def _adapter(config: ExperimentConfig) -> str:

@@ -115,6 +115,35 @@ def tiny_model_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
+def tiny_experiment(tmp_path, tiny_model_folder, monkeypatch) -> dict[str, Any]:
+    """A config in the current folder: one system that is trained for a step, and a judge, both with a tiny model."""
+    import yaml
+
+    monkeypatch.chdir(tmp_path)
+    rows = [{"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."} for n in range(4)]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model_folder, model)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
+    shutil.copytree(ROOT / "judges" / "smollm2_demo", "judge", ignore=shutil.ignore_patterns("agreement"))
+    card = yaml.safe_load(Path("judge/judge.yaml").read_text())
+    del card["human_agreement"]
+    Path("judge/judge.yaml").write_text(yaml.safe_dump({**card, "name": "judge", "model": str(model)}))
+    return {
+        "name": "mine",
+        "model": {"name": str(model), "dtype": "float32"},
+        "data": {"files": ["rows.jsonl"], "template": "chat"},
+        "lora": {"r": 2},
+        "train": {"max_steps": 1, "report_to": "none"},
+        "systems": {"emo": {"objective": "emo"}},
+        "answers": {"limit": 3, "generation": {"engine": "transformers", "max_new_tokens": 4}},
+        "judges": [{"card": "judge/judge.yaml", "engine": "transformers"}],
+        "comparisons": [["emo", "baseline"]],
+    }
+
+
+@pytest.fixture
 def pickled_model_folder(tmp_path, tiny_model_folder) -> Path:
     """The tiny model with its weights as a pickle, and none as safetensors."""
     import torch

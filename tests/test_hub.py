@@ -7,7 +7,6 @@ import json
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 import yaml
@@ -169,31 +168,10 @@ def test_without_a_network_nothing_is_uploaded(instruct, trained, monkeypatch):
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch, tiny_model_folder):
-    monkeypatch.chdir(tmp_path)
-    rows = [{"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."} for n in range(4)]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("judge").mkdir()
-    root = Path(__file__).resolve().parent.parent
-    card = yaml.safe_load((root / "judges" / "smollm2_demo" / "judge.yaml").read_text())
-    shutil.copy(root / "judges" / "smollm2_demo" / "prompt.txt", "judge/prompt.txt")
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model_folder, model)
-    settings = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))
-    del card["human_agreement"]
-    Path("judge/judge.yaml").write_text(yaml.safe_dump({**card, "name": "judge", "model": str(model)}))
-    return {
-        "name": "mine",
-        "model": {"name": str(model), "dtype": "float32"},
-        "data": {"files": ["rows.jsonl"], "template": "chat"},
-        "lora": {"r": 2},
-        "train": {"max_steps": 1, "push_to_hub": True, "hub_model_id": "lab/mine", "report_to": "none"},
-        "systems": {"emo": {"objective": "emo"}},
-        "answers": {"limit": 3, "generation": {"engine": "transformers", "max_new_tokens": 2}},
-        "judges": [{"card": "judge/judge.yaml", "engine": "transformers"}],
-        "comparisons": [["emo", "baseline"]],
-    }
+def config(tiny_experiment):
+    """One system, which is uploaded."""
+    tiny_experiment["train"] |= {"push_to_hub": True, "hub_model_id": "lab/mine"}
+    return tiny_experiment
 
 
 def test_push_to_hub_uploads_after_training_and_again_with_the_evaluation(hub, config, tmp_path, capsys):

@@ -46,6 +46,8 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
     given = config.get("train") or {}
     found = []
     for name, system in (config.get("systems") or {}).items():
+        if system.get("objective") == "none":  # the untrained base
+            continue
         record = manifest["steps"].get(f"train/{name}", {})
         results, train = record.get("results", {}), record.get("config", {}).get("train") or given
         rows = results.get("rows", {})

@@ -27,7 +27,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    names = [system] if system else list(config.systems)
+    names = [system] if system else list(config.trained)
     merged = []
     for name in names:
         adapter = run.adapters / name

@@ -23,13 +23,13 @@ class LoraOptions(Options):
 
 
 class SystemOptions(Options):
-    """One trained system: an objective and its parameters, which EMOConfig describes.
+    """One system: an objective and its parameters, which EMOConfig describes. `objective: none` is the untrained base.
 
     `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or the path of a table) belong to EMO; `gamma`
     to MixCE and TaiLr.
     """
 
-    objective: ObjectiveName
+    objective: ObjectiveName | Literal["none"]
     variant: Literal["paper", "official", "pypi"] = "official"
     emphasis: Literal["mle", "emo"] = "mle"
     transport_cost: str = "fixed"
@@ -58,3 +58,8 @@ class TrainingOptions(Options):
         "mle": SystemOptions(objective="mle"),
         "emo": SystemOptions(objective="emo"),
     }
+
+    @property
+    def trained(self) -> dict[str, SystemOptions]:
+        """The systems that are trained: all but the untrained base (`objective: none`)."""
+        return {name: system for name, system in self.systems.items() if system.objective != "none"}

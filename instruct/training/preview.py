@@ -18,7 +18,7 @@ from instruct.training.estimate import memory_gib, model_shape
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import packed_blocks
 from instruct.training.rows import TrainingRows, load_training_rows
-from instruct.training.train import make_trainer, trainer_arguments
+from instruct.training.train import first_trained, make_trainer, trainer_arguments
 
 # Around what is trained on. A pipe has no colors, and text has these brackets rarely.
 BEGIN, END = "⟦", "⟧"
@@ -57,7 +57,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
     check_length(data)
 
-    system = next(iter(config.systems.values()))
+    system = first_trained(config)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trainer_arguments(config, system, Path(folder), rows.plain_text)
         trainer = make_trainer(config, arguments, data.tokenizer, encoded)

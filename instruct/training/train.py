@@ -131,6 +131,20 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
         raise InputError(f"train: {one_line(error)}") from error
 
 
+def first_trained(config: TrainingOptions) -> SystemOptions:
+    """The first system that is trained; the others need the same memory and time.
+
+    Raises:
+        InputError: there is none.
+    """
+    for system in config.trained.values():
+        return system
+    raise InputError(
+        f"config {config.name}: no system to train, because each has the objective none; add one under systems, or "
+        "answer with the base alone: instruct generate CONFIG.yaml"
+    )
+
+
 def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows) -> dict[str, Any]:
     """Train the system `name` of an experiment into `run`, unless that is done.
 
