@@ -164,7 +164,7 @@ def _judge_options(
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import print_report
+    from instruct.experiment import print_report, print_written
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
 
@@ -180,16 +180,21 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
         if arguments.output or arguments.reference or arguments.outputs:
             raise InputError("--output, --outputs and --reference require --annotations; add it or drop them")
         run = _run(arguments.run, "judgments.sqlite")
+        if arguments.human:
+            keep_labels(run, arguments.human)
+        built = print_report(run.folder, difficulty)
     else:
-        from instruct.judging.interchange.exchange import import_into_run
+        from instruct.judging.interchange.exchange import importing
+        from instruct.reporting.report import write_report
 
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
         answers = {"outputs": arguments.outputs, "reference": arguments.reference}
-        run = import_into_run(arguments.annotations, arguments.output, **answers)
-    if arguments.human:
-        keep_labels(run, arguments.human)
-    built = print_report(run.folder, difficulty)
+        with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
+            if arguments.human:
+                keep_labels(run, arguments.human)
+            built = write_report(run.folder, difficulty).report
+        print_written(built, Path(arguments.output))
     if arguments.fail_under is not None:
         names = {"judge": arguments.judge, "candidate": arguments.candidate}
         print(check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names))

@@ -47,11 +47,21 @@ def run_guarded(work: Callable[[], None]) -> int:
     except InstructError as error:
         print(f"instruct: {one_line(error, 1000)}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        if error.filename is None:  # not about a file that the user could correct
+            raise
+        reason = one_line(error.strerror, 100)
+        print(
+            f"instruct: {one_line(error.filename, 300)}: {reason}; correct the path, or its permissions",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -179,11 +179,18 @@ def answer_template(config: ExperimentConfig) -> Template:
 
 def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
     """Write a run's report; print its summary and its path."""
-    from instruct.reporting.render.terminal import render_summary
     from instruct.reporting.report import write_report
 
-    built, path = write_report(folder, difficulty)
-    print(render_summary(built))
+    report = write_report(folder, difficulty).report
+    print_written(report, folder)
+    return report
+
+
+def print_written(report: Report, folder: Path) -> None:
+    """Print the summary of a run's report, and where it is."""
+    from instruct.reporting.render.terminal import render_summary
+
+    path = RunDirectory(folder).report / "report.md"
+    print(render_summary(report))
     print(f"report: {path}")
     print(f"page: {path.with_suffix('.html')}")
-    return built

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,7 +20,7 @@ from typing import Any
 import yaml
 
 from instruct.devices import has_nvidia_gpu
-from instruct.errors import InputError
+from instruct.errors import InputError, InstructError, one_line
 
 _PACKAGES = (
     "torch",
@@ -138,6 +140,50 @@ class RunDirectory:
         write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
+@contextlib.contextmanager
+def whole_run(folder: str | Path, config: dict[str, Any]) -> Iterator[RunDirectory]:
+    """The run at `folder`; a new one is made next to it, and moved there when the block ends without an error.
+
+    Raises:
+        InputError: the folder cannot be created.
+    """
+    folder = Path(folder)
+    place = folder.resolve()
+    config = {"name": place.name, **config}
+    if (folder / "manifest.json").is_file() or (folder.is_dir() and any(folder.iterdir())):
+        run = RunDirectory(folder)
+        if not run.manifest_path.is_file():
+            run.start(config)
+        yield run
+        return
+    new_parents = [parent for parent in place.parents if not parent.exists()]
+    temporary = place.with_name(f".{os.getpid()}.new")
+    try:
+        try:
+            if place.exists() and not place.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file")
+            temporary.mkdir(parents=True)
+            run = RunDirectory(temporary)
+            run.start(config)
+        except OSError as error:
+            raise _not_created(folder, error) from None
+        yield run
+        try:
+            os.rename(temporary, place)
+        except OSError as error:
+            raise _not_created(folder, error) from None
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for parent in new_parents:
+                parent.rmdir()
+        raise
+
+
+def _not_created(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{folder}: cannot be created ({one_line(error.strerror, 100)}); give another folder")
+
+
 def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
     """Of the runs that have `needs` (a path inside the run, globs allowed), the one whose manifest is newest.
 
@@ -184,12 +230,29 @@ def machine() -> dict[str, Any]:
     return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_atomically(path: Path, text: str | bytes) -> None:
+    """Write a file completely or not at all.
+
+    Raises:
+        InputError: it cannot be written there.
+        InstructError: the disk is full.
+    """
+    content = text.encode() if isinstance(text, str) else text
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        kind = InstructError if error.errno in (errno.ENOSPC, errno.EDQUOT) else InputError
+        raise kind(
+            f"{path}: cannot be written ({one_line(error.strerror, 100)}); "
+            f"{'free disk space' if kind is InstructError else 'give a place that can be written'}"
+        ) from None
 
 
 def sha256_of(path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -139,8 +137,3 @@ def _extrapolated(difference: NDArray[np.int64]) -> str | None:
         return None
     side = "longer" if difference.min() > 0 else "shorter"
     return f"extrapolated: every answer of the candidate is {side} than the baseline's"
-
-
-def lengths_of(rows: Sequence[dict[str, object]]) -> dict[str, int]:
-    """The characters of each answer, by its instruction."""
-    return {str(row["instruction"]): len(str(row["output"])) for row in rows}

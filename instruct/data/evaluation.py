@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,18 +72,68 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
 
 
 def load_answers(path: str | Path) -> list[dict[str, Any]]:
-    """The answers in a model_outputs.json: exactly `dataset`, `instruction`, `output` and `generator` of each row.
+    """The answers in a model_outputs.json: `dataset`, `instruction`, `output` and `generator` of each row.
 
-    Files of AlpacaEval's leaderboard load unchanged: other fields are dropped, `generator` defaults to the file's name
-    and `dataset` to "unknown". An empty answer is an answer.
+    A row whose instruction repeats also has its `id`. Files of AlpacaEval's leaderboard load unchanged: other fields
+    are dropped, `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer.
 
     Raises:
-        InputError: a missing file, invalid JSON, a row without instruction or output, or a duplicate instruction.
+        InputError: a missing file, invalid JSON, a row without instruction or output, or an instruction that repeats
+            without ids.
     """
     path = Path(path).expanduser()
     raw = list(read_file(path))
-    _check_instructions(raw)
-    return [_answer(row, "unknown", path.name.removesuffix(".json").removesuffix(".model_outputs")) for row in raw]
+    generator = path.name.removesuffix(".json").removesuffix(".model_outputs")
+    return [
+        _answer(row, "unknown", generator) | ({} if id is None else {"id": id})
+        for row, id in zip(raw, pair_ids(raw), strict=True)
+    ]
+
+
+def identity(row: Mapping[str, Any]) -> str:
+    """What identifies a row's pair: its `id`, or its instruction."""
+    return str(row.get("id", row["instruction"]))
+
+
+def pair_ids(raw: Sequence[RawRow]) -> list[str | None]:
+    """The `id` of each row whose instruction repeats; None for the others, which their instruction identifies.
+
+    Raises:
+        InputError: an empty instruction, one that repeats in rows without ids, or an id that repeats.
+    """
+    instructions = [_instruction(row) for row in raw]
+    times = Counter(instructions)
+    ids = [_id(row) if times[instruction] > 1 else None for row, instruction in zip(raw, instructions, strict=True)]
+    with_it: dict[str, int] = {}
+    taken: dict[str, int] = {}
+    for number, (row, instruction, id) in enumerate(zip(raw, instructions, ids, strict=True)):
+        first = with_it.setdefault(instruction, number)
+        lacking = number if id is None else first
+        if first != number and ids[lacking] is None:
+            other = raw[first if lacking == number else number]
+            raise InputError(
+                f"{raw[lacking].place}: instruction: {one_line(instruction, 60)!r} is already in row {other.row}; "
+                "give each of these rows an `id` of its own, or remove one of them"
+            )
+        earlier = raw[taken.setdefault(id or instruction, number)]
+        if earlier is not row:
+            raise InputError(
+                f"{row.place}: id: {one_line(id or instruction, 60)!r} already identifies row {earlier.row}; "
+                "give each row an id of its own"
+            )
+    return ids
+
+
+def _id(row: RawRow) -> str | None:
+    value = row.fields.get("id")
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = text_field(row, "id")
+    if not text.strip():
+        raise InputError(f"{row.place}: id: is empty; write one, or remove the key")
+    return text
 
 
 def eval_prompt(instruction: str, template: Template) -> Prompt:
@@ -107,15 +158,20 @@ def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[
 def _check_instructions(raw: Iterable[RawRow]) -> None:
     seen: dict[str, RawRow] = {}
     for row in raw:
-        instruction = text_field(row, "instruction")
-        if not instruction.strip():
-            raise InputError(f"{row.place}: instruction: is empty; write a prompt or remove the row")
+        instruction = _instruction(row)
         earlier = seen.setdefault(instruction, row)
         if earlier is not row:
             where = f"row {earlier.row}" if earlier.origin == row.origin else earlier.place
             raise InputError(
                 f"{row.place}: instruction: {one_line(instruction, 60)!r} is already in {where}; remove one of them"
             )
+
+
+def _instruction(row: RawRow) -> str:
+    instruction = text_field(row, "instruction")
+    if not instruction.strip():
+        raise InputError(f"{row.place}: instruction: is empty; write a prompt or remove the row")
+    return instruction
 
 
 def _part(row: RawRow, default: str) -> str:

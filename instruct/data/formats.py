@@ -260,14 +260,38 @@ def _response(value: Any, raw: RawRow, field: str) -> str | None:
     return text if text.strip() else None
 
 
+def check_storable(raw: RawRow, field: str, value: Any) -> None:
+    """Refuse a JSON value that cannot be stored as it is.
+
+    Raises:
+        InputError: half a surrogate pair in one of its texts, or more than 100 levels.
+    """
+    level = [value]
+    for _ in range(100):
+        for each in level:
+            if isinstance(each, str) and not _is_whole(each):
+                raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in inner for item in (each if isinstance(each, list) else (*each, *each.values()))]
+        if not level:
+            return
+    raise InputError(f"{raw.place}: {field}: is nested more than 100 levels deep; simplify it")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _text(value: Any, raw: RawRow, field: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{raw.place}: {field}: must be text (given: {_shown(value)}); write a string")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters") from None
+    if not _is_whole(value):
+        raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
     return value
 
 

@@ -218,34 +218,37 @@ class JudgeCard(_Section):
             raise InputError(f"{path}: is not UTF-8 text; save the prompt as UTF-8") from None
 
 
-def load_judge_card(name: str, model: str | None = None) -> JudgeCard:
+def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True) -> JudgeCard:
     """A judge card by name or path, or the card of an annotator of the alpaca-eval package by its name.
 
     Args:
+        by_path: whether the name may be a path; False for a name that a file of verdicts gives.
         model: the model to ask with the card's prompt, instead of the card's own. That is a different judge: its name
             shows the model, and the card's measured agreement and needs do not apply to it.
 
     Raises:
         InputError: no such card (the message lists the nearest names), or an invalid card.
     """
-    card = _card(name)
+    card = _card(name, by_path)
     if model is None or model == card.model:
         return card
     unknown = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
     return card.model_copy(update={"name": f"{card.name}@{model}", "model": model, **unknown})
 
 
-def _card(name: str) -> JudgeCard:
-    known = [card.name for card in list_cards("judges")]
-    is_path = Path(name).suffix in {".yaml", ".yml"} or (Path(name) / "judge.yaml").is_file()
-    if not is_path and name not in known:
+def _card(name: str, by_path: bool) -> JudgeCard:
+    cards = {card.name: card.path for card in list_cards("judges")}
+    if by_path and (Path(name).suffix in {".yaml", ".yml"} or (Path(name) / "judge.yaml").is_file()):
+        path = find_card("judges", name)
+    elif name in cards:
+        path = cards[name]
+    else:
         annotators = annotator_names()
         if name in annotators:
             return annotator_card(name)
         raise InputError(
-            f"unknown judge {one_line(name, 80)!r}{nearest(name, {*known, *annotators})}; see `instruct list judges`"
+            f"unknown judge {one_line(name, 80)!r}{nearest(name, {*cards, *annotators})}; see `instruct list judges`"
         )
-    path = find_card("judges", name)
     card = validated(JudgeCard, read_yaml(path), path)
     card._folder = path.parent
     return card

@@ -86,6 +86,7 @@ def judge_answers(
     manifest = run.manifest()
     for names in comparisons:
         candidate, baseline = (read_answers(run, name) for name in names)
+        _check_names(candidate, baseline, names)
         inputs = {
             "answers": {name: sha256_of(run.answers_path(name)) for name in names},
             "judge": judge.options.made_from(),
@@ -114,6 +115,15 @@ def read_answers(run: RunDirectory, name: str) -> Answers:
         known = ", ".join(sorted(file.stem for file in run.outputs.glob("*.json"))) or "none yet"
         raise InputError(f"{path}: no such answers; this run has {known}; name one of them or a model_outputs.json")
     return Answers(name=path.stem, rows=load_answers(path))
+
+
+def _check_names(candidate: Answers, baseline: Answers, names: Sequence[str]) -> None:
+    """Refuse two files of answers of one name, which verdicts could not tell apart."""
+    if candidate.name == baseline.name and candidate.rows != baseline.rows:
+        raise InputError(
+            f"answers {names[0]} and {names[1]}: differ, and both are called {one_line(candidate.name, 60)!r}; "
+            "rename one of the files"
+        )
 
 
 def judge_tasks(

@@ -10,6 +10,7 @@ from typing import Any
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.analysis.sequential import random_order
+from instruct.data.evaluation import identity
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.errors import InputError, one_line
@@ -122,11 +123,6 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
                 f"{one_line(missing[0], 60)!r}; answer the same prompts with both"
             )
     return [(row, theirs[identity(row)]) for row in candidate.rows]
-
-
-def identity(row: dict[str, Any]) -> str:
-    """What identifies a row's pair: its `id`, or its instruction."""
-    return str(row.get("id", row["instruction"]))
 
 
 def _prompts(

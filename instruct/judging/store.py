@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -90,6 +91,21 @@ class Judgment:
     @property
     def comparison(self) -> Comparison:
         return Comparison(self.judge, self.candidate, self.baseline)
+
+
+def verdict_problem(judgment: Judgment) -> str | None:
+    """What is wrong with a verdict's figures, for verdicts from a file; None if nothing is."""
+    preference, verdict = judgment.preference, judgment.verdict
+    if preference is not None:
+        if not 1 <= preference <= 2:
+            return f"preference: {preference:g} must be from 1 (the answer shown first) to 2 (the second)"
+        if verdict in ("unparsed", "failed"):
+            return f"preference: a verdict that is {verdict} has none; remove it"
+        if (verdict, preference > 1.5) in (("first", True), ("second", False)) and preference != 1.5:
+            return f"preference: {preference:g} contradicts the verdict {verdict}; correct one of them"
+    if judgment.ratings is not None and not all(map(math.isfinite, judgment.ratings)):
+        return "ratings: must be two finite numbers"
+    return None
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Judgment))

@@ -13,9 +13,9 @@ from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
+from instruct.data.evaluation import identity
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
-from instruct.judging.presentations import identity
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
@@ -99,8 +99,8 @@ def _comparison(
     _, candidate, baseline = judged.key
     sides = [contents.answers.get(name) for name in (candidate, baseline)]
     ours, theirs = sides
-    lengths = [{str(row["instruction"]): len(str(row["output"])) for row in side.rows} for side in sides if side]
-    prompts = {str(row.get("id", row["instruction"])) for row in ours.rows} if ours else None
+    lengths = [{identity(row): len(str(row["output"])) for row in side.rows} for side in sides if side]
+    prompts = {identity(row) for row in ours.rows} if ours else None
     figures = comparison_figures(
         outcomes,
         prompts or None,
@@ -173,12 +173,12 @@ def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Diffi
         return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
     from instruct.reporting.length_control import length_controlled_win_rate
 
-    ours, theirs = ({row["instruction"]: row["output"] for row in contents.answers[name].rows} for name in names)
+    ours, theirs = ({identity(row): row for row in contents.answers[name].rows} for name in names)
     rows = [
         {
-            "instruction": pair.instruction,
-            "output_1": theirs.get(pair.instruction),
-            "output_2": ours.get(pair.instruction),
+            "instruction": ours.get(pair.instruction, {}).get("instruction", pair.instruction),
+            "output_1": theirs.get(pair.instruction, {}).get("output"),
+            "output_2": ours.get(pair.instruction, {}).get("output"),
             "preference": None if pair.score is None else 1 + pair.score,
         }
         for pair in single

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
+from instruct.data.evaluation import identity
 from instruct.errors import InputError, one_line
 from instruct.reporting.build import build
 from instruct.reporting.comparison import rounded
@@ -77,7 +78,7 @@ def _entries(run: RunDirectory, label: str) -> list[Entry]:
     found = []
     for (judge, each), outcomes in zip(comparisons, built.outcomes, strict=True):
         baseline = contents.answers.get(each.baseline)
-        answers = {row["instruction"]: row["output"] for row in baseline.rows} if baseline else None
+        answers = {identity(row): row["output"] for row in baseline.rows} if baseline else None
         card = outcomes.judged.step.get("inputs", {}).get("card")
         found.append(Entry(label, judge.name, judge.model, each, outcomes.scores(outcomes.leading), card, answers))
     return found

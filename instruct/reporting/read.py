@@ -121,9 +121,11 @@ def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None
     """The card of a judge, by its name in the store and the record of its judging; or None, and why."""
     given = step.get("inputs", {}).get("judge", {})
     base, _, other = name.partition("@")
-    path = given.get("card", base)  # the call may have given the card by its path
+    model = given.get("model") or other or None
+    path = given.get("card", "")  # the call may have given the card by its path
     try:
-        card = load_judge_card(path if Path(path).exists() else base, model=given.get("model") or other or None)
+        by_path = bool(path) and Path(path).exists()
+        card = load_judge_card(path if by_path else base, model, by_path=by_path)
         agreement_words(card)  # compares the card with the one that was measured
         return card, None
     except InputError as error:

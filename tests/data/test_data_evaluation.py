@@ -62,7 +62,7 @@ WRONG = [
     ([row("a?"), row("b?", generator=3)], "row 2: generator: must be text (given: 3); write a string"),
     ([row("a?", instruction=["a"])], "row 1: instruction: must be text (given: ['a']); write a string"),
     ([row("a?"), row(" ")], "row 2: instruction: is empty; write a prompt or remove the row"),
-    ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' is already in row 1; remove one of them"),
+    ([row("a?"), row("b?"), row("a?")], "row 3: instruction: 'a?' is already in row 1; give each of these rows"),
     ([row("a?"), ["b?"]], "row 2: is a JSON array, not an object; write"),
 ]
 

@@ -156,7 +156,7 @@ def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
     row = annotation(0, 1)
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
-    with pytest.raises(InputError, match="annotator: is missing; give the name with --judge"):
+    with pytest.raises(InputError, match="annotator: is missing; give the name with `instruct import … --judge NAME`"):
         import_annotations(path, store)
     assert import_annotations(path, store, judge="gpt4").comparison.judge == "gpt4"
     del row["preference"]

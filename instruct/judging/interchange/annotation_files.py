@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.data.evaluation import load_answers
-from instruct.data.formats import text_field
+from instruct.data.evaluation import identity, load_answers, pair_ids
+from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
@@ -23,9 +23,11 @@ class Annotation:
     """One row.
 
     `preference` is 1 if the baseline is better, 2 if the candidate is, 1.5 for neither, None without a verdict.
-    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out.
+    `output_1` is the baseline's answer, `output_2` the candidate's; None if the file leaves it out. `identity` is the
+    row's `id` if its instruction repeats, else the instruction.
     """
 
+    identity: str
     instruction: str
     dataset: str
     output_1: str | None
@@ -60,31 +62,24 @@ def read_annotations(
         reference: the same with the baseline's answers, for a file that leaves `output_1` out.
 
     Raises:
-        InputError: an invalid row (file, row and field), several judges or systems in one file, a repeated instruction,
-            prompts that only the file or only the answers have, answers that differ from the file's.
+        InputError: an invalid row (file, row and field), several judges or systems in one file, an instruction that
+            repeats without ids, prompts that only the file or only the answers have, answers that differ from the
+            file's, or one name for two systems.
     """
     path = Path(path).expanduser()
     rows = list(read_file(path))
-    seen: dict[str, RawRow] = {}
-    annotations = []
-    for row in rows:
-        instruction = text_field(row, "instruction")
-        earlier = seen.setdefault(instruction, row)
-        if earlier is not row:
-            raise InputError(
-                f"{row.place}: instruction: {one_line(instruction, 60)!r} is already in row {earlier.row}; "
-                "remove one of them"
-            )
-        annotations.append(
-            Annotation(
-                instruction,
-                text_field(row, "dataset", optional=True) or "unknown",
-                _output(row, "output_1"),
-                _output(row, "output_2"),
-                _preference(row),
-                _completion(row),
-            )
+    annotations = [
+        Annotation(
+            id or row.fields["instruction"],
+            row.fields["instruction"],
+            text_field(row, "dataset", optional=True) or "unknown",
+            _output(row, "output_1"),
+            _output(row, "output_2"),
+            _preference(row),
+            _completion(row),
         )
+        for row, id in zip(rows, pair_ids(rows), strict=True)
+    ]
     if reference is not None:
         annotations = _with_answers(path, annotations, "output_1", Path(reference))
     if outputs is not None:
@@ -94,16 +89,28 @@ def read_annotations(
         candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
         baseline=baseline or _one_name(rows, "generator_1", "--baseline"),
     )
+    if comparison.candidate == comparison.baseline:
+        _check_same_system(rows, comparison.candidate, annotations)
     return AnnotationFile(path, comparison, annotations)
+
+
+def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotation]) -> None:
+    """Refuse one name for two systems: only a system compared with itself has it twice, and then all answers agree."""
+    for row, annotation in zip(rows, annotations, strict=True):
+        if annotation.output_1 is None or annotation.output_1 != annotation.output_2:
+            raise InputError(
+                f"{row.place}: generator_1 and generator_2 are both {one_line(name, 60)!r}, and the answers differ or "
+                f"are missing; give one of them another name with `instruct import … --candidate NAME`"
+            )
 
 
 def _with_answers(path: Path, annotations: list[Annotation], field: str, given: Path) -> list[Annotation]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
-    answers = {row["instruction"]: row["output"] for row in load_answers(given)}
-    prompts = {row.instruction for row in annotations}
+    answers = {identity(row): row["output"] for row in load_answers(given)}
+    prompts = {row.identity for row in annotations}
     for place, missing in (
-        (given, [row.instruction for row in annotations if row.instruction not in answers]),
-        (path, [instruction for instruction in answers if instruction not in prompts]),
+        (given, [row.identity for row in annotations if row.identity not in answers]),
+        (path, [prompt for prompt in answers if prompt not in prompts]),
     ):
         if missing:
             raise InputError(
@@ -111,18 +118,18 @@ def _with_answers(path: Path, annotations: list[Annotation], field: str, given: 
                 f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
             )
     for row in annotations:
-        if getattr(row, field) not in (None, answers[row.instruction]):
+        if getattr(row, field) not in (None, answers[row.identity]):
             raise InputError(
                 f"{path}: {field}: the answer to {one_line(row.instruction, 60)!r} differs from the one in {given}; "
                 f"give the {'baseline' if field == 'output_1' else 'candidate'}'s answers that were judged, or none"
             )
-    return [Annotation(**vars(row) | {field: answers[row.instruction]}) for row in annotations]
+    return [Annotation(**vars(row) | {field: answers[row.identity]}) for row in annotations]
 
 
 def _one_name(rows: list[RawRow], field: str, flag: str) -> str:
     first = text_field(rows[0], field, optional=True)
     if not first:
-        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with {flag}")
+        raise InputError(f"{rows[0].place}: {field}: is missing; give the name with `instruct import … {flag} NAME`")
     for row in rows:
         if text_field(row, field, optional=True) != first:
             raise InputError(
@@ -157,9 +164,10 @@ def _completion(row: RawRow) -> Completion | None:
         return None
     raw = row.fields[field]
     if isinstance(raw, str):
-        return Completion(raw)
+        return Completion(text_field(row, field))
     if not isinstance(raw, dict):
         raise InputError(f"{row.place}: {field}: is neither the reply's text nor the server's choice")
+    check_storable(row, field, raw)
     message: Any = raw.get("message")
     text = message.get("content") if isinstance(message, dict) else raw.get("text")
     finish = raw.get("finish_reason")

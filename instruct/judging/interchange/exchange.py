@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import IDENTICAL, PREFERENCES, candidate_is_second
-from instruct.data.evaluation import load_answers
+from instruct.data.evaluation import identity, load_answers
+from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
 from instruct.judging.comparison import Comparison, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
-from instruct.judging.interchange.json_lines import Line, check_same, read_lines, store_lines
+from instruct.judging.interchange.contents import Contents, check_same
+from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
-from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.runs import RunDirectory, sha256_of, whole_run, write_atomically
 
 
 @dataclass(frozen=True)
@@ -43,49 +47,57 @@ def import_annotations(path: str | Path, store: JudgmentStore, **given: Any) -> 
     Raises:
         InputError: an invalid file, or the store has different verdicts on this comparison.
     """
-    return _import(read_annotations(path, **given), store)
+    file = read_annotations(path, **given)
+    contents = _contents(file)
+    contents.store_in(file.path, store)
+    return Imported(file.comparison, contents.verdicts, contents.answers)
 
 
 def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDirectory:
+    """Import an annotations.json or JSON lines into a run directory, new or existing; arguments as for `importing`."""
+    with importing(path, folder, **given):
+        pass
+    return RunDirectory(folder)
+
+
+@contextlib.contextmanager
+def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[RunDirectory]:
     """Import an annotations.json or JSON lines into a run directory, new or existing, to report on them.
 
-    Answers in the file go to outputs/.
+    Answers in the file go to outputs/. A new run appears at `folder` once the block has ended without an error.
 
     Args:
         given: as for `read_annotations`; None for JSON lines.
 
     Raises:
         InputError: an invalid file; the run has different verdicts on a comparison, or different answers under a
-            system's name; a name that cannot be a file's.
+            system's name; a name that cannot be a file's; a folder that cannot be created.
     """
-    path, run = Path(path).expanduser(), RunDirectory(folder)
-    lines: list[Line] = []
+    path = Path(path).expanduser()
     about: dict[str, Any]
     if path.suffix.lower() == ".jsonl":
         if any(given.values()):
             raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
-        lines = read_lines(path)
-        comparisons = dict.fromkeys(line.judgment.comparison for line in lines)
-        step, about = f"import/{path.name}", {"comparisons": [each._asdict() for each in comparisons]}
+        file = None
+        contents = contents_of_lines(read_lines(path))
+        about = {"comparisons": [each._asdict() for each in dict.fromkeys(j.comparison for j in contents.judgments)]}
     else:
         file = read_annotations(path, **given)
-        for name, rows in _answers(file).items():
+        contents = _contents(file)
+        about = {"comparison": file.comparison._asdict()}
+    with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
+        for name, rows in contents.answers.items():
             _check_answers(run, name, rows)
-        step, about = "", {"comparison": file.comparison._asdict()}
-    if not run.manifest_path.is_file():
-        run.start({"name": run.folder.resolve().name, "systems": {}, "comparisons": []})
-    step = step or file.comparison.step("import", run.manifest())
-    with JudgmentStore(run.store) as store, run.step(step, {"file": sha256_of(path)}, **about) as results:
-        if lines:
-            store_lines(path, lines, store)
-            results["judgments"] = len(lines)
-        else:
-            imported = _import(file, store)
-            results |= imported.verdicts
-            for name, rows in imported.answers.items():
-                text = json.dumps(rows, indent=1, ensure_ascii=True)
-                write_atomically(run.outputs / f"{name}.json", text + "\n")
-    return run
+        step = file.comparison.step("import", run.manifest()) if file else f"import/{path.name}"
+        with JudgmentStore(run.store) as store:
+            check_same(path, store, contents.judgments)  # before the step is begun
+            with run.step(step, {"file": sha256_of(path)}, **about) as results:
+                contents.store_in(path, store)
+                results |= contents.verdicts if file else {"judgments": len(contents.judgments)}
+                for name, rows in contents.answers.items():
+                    text = json.dumps(rows, indent=1, ensure_ascii=True)
+                    write_atomically(run.outputs / f"{name}.json", text + "\n")
+        yield run
 
 
 def export_from_run(
@@ -131,36 +143,25 @@ def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     return []
 
 
-def _import(file: AnnotationFile, store: JudgmentStore) -> Imported:
+def _contents(file: AnnotationFile) -> Contents:
     weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
-    judgments, completions = [], []
+    judgments: list[Judgment] = []
+    replies: dict[str, Completion] = {}
     for pair, row in enumerate(file.rows):
         key = ""
         if row.completion is not None:
             key = completion_key(
                 {"imported": asdict(row.completion), "instruction": row.instruction, "of": file.comparison}
             )
-            completions.append((key, row.completion, 0.0))
+            replies[key] = row.completion
         position = "second" if candidate_is_second(row.instruction) else "first"
         shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
         verdict, reason = _verdict(row, shown)
+        preference = shown if weighted else None
         judgments.append(
-            Judgment(
-                *file.comparison,
-                pair,
-                row.instruction,
-                row.dataset,
-                position,
-                key,
-                verdict,
-                reason,
-                shown if weighted else None,
-            )
+            Judgment(*file.comparison, pair, row.identity, row.dataset, position, key, verdict, reason, preference)
         )
-    check_same(file.path, store, judgments)
-    store.add_replies(file.comparison.judge, completions)
-    store.add_judgments(judgments)
-    return Imported(file.comparison, dict(Counter(judgment.verdict for judgment in judgments)), _answers(file))
+    return Contents(judgments, {file.comparison.judge: replies}, _answers(file))
 
 
 def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:
@@ -183,6 +184,7 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
     return {
         name: [
             {"dataset": row.dataset, "instruction": row.instruction, "output": output, "generator": name}
+            | ({} if row.identity == row.instruction else {"id": row.identity})
             for row, output in zip(file.rows, outputs, strict=True)
         ]
         for name, outputs in sides.items()
@@ -192,9 +194,11 @@ def _answers(file: AnnotationFile) -> dict[str, list[dict[str, Any]]]:
 
 def _check_answers(run: RunDirectory, name: str, rows: list[dict[str, Any]]) -> None:
     """Refuse a name that cannot be a file's, and to overwrite different answers."""
-    if not name.isprintable() or Path(name).name != name or name.startswith(".") or len(name) > 100:
+    longest = len(name) > 100 or len(name.encode(errors="replace")) > 200  # a file name has at most 255 bytes
+    if not name.isprintable() or Path(name).name != name or name.startswith(".") or longest:
         raise InputError(
-            f"{one_line(name, 60)!r} cannot be the name of a file of answers; give --candidate or --baseline a name"
+            f"{one_line(name, 60)!r} cannot be the name of a file of answers; give the system another name with "
+            "`instruct import … --candidate NAME` or `--baseline NAME`"
         )
     path = run.outputs / f"{name}.json"
     if path.is_file() and load_answers(path) != rows:
@@ -228,24 +232,20 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
         or judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
     ]
     completions = store.completions(judgment.key for judgment in drawn if judgment.key)
-    outputs = {
-        number: {row["instruction"]: row["output"] for row in side.rows}
-        for number, side in ((1, baseline), (2, candidate))
-    }
+    answers = {number: {identity(row): row for row in side.rows} for number, side in ((1, baseline), (2, candidate))}
     rows = []
     for judgment in drawn:
         shown = PREFERENCES.get(judgment.verdict)
         if shown is not None and judgment.preference is not None:
             shown = judgment.preference
         done = completions.get(judgment.key)
+        found = {n: side[judgment.instruction] for n, side in answers.items() if judgment.instruction in side}
+        row: dict[str, Any] = next(iter(found.values()), {"instruction": judgment.instruction})
         rows.append(
-            {"instruction": judgment.instruction, "dataset": judgment.dataset}
+            {"instruction": row["instruction"], "dataset": judgment.dataset}
+            | ({"id": row["id"]} if "id" in row else {})
             | {"generator_1": baseline.name, "generator_2": candidate.name, "annotator": judge}
-            | {
-                f"output_{n}": known[judgment.instruction]
-                for n, known in outputs.items()
-                if judgment.instruction in known
-            }
+            | {f"output_{n}": answer["output"] for n, answer in found.items()}
             | {"preference": shown if shown is None or judgment.position == "second" else 3 - shown}
             | {RAW_FIELDS[0]: None if done is None else done.choice or done.text}
         )

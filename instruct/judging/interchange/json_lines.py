@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from instruct.cards import validated
-from instruct.data.sources import read_file
+from instruct.data.formats import check_storable
+from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
-from instruct.judging.comparison import Comparison
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.interchange.contents import Contents
+from instruct.judging.store import Judgment, JudgmentStore, verdict_problem
 from instruct.judging.verdicts import Verdict
 from instruct.runs import write_atomically
 
 _VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
+_MOST = 2**63 - 1  # of an integer in the store
 
 
 class Line(BaseModel):
-    """A judgment, and the completions that it was read from, by key."""
+    """A judgment, and the completions that it was read from, by key; `id` identifies its pair.
+
+    The `id` is needed if a comparison has several pairs with one instruction.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
+    id: str | int | None = None
     judgment: Judgment
     completions: dict[str, Completion]
 
@@ -56,55 +64,68 @@ def import_jsonl(path: str | Path, store: JudgmentStore) -> int:
     Raises:
         InputError: an invalid line (file, row and field), or the store has different verdicts on a comparison.
     """
-    lines = read_lines(Path(path).expanduser())
-    store_lines(Path(path), lines, store)
-    return len(lines)
+    contents = contents_of_lines(read_lines(Path(path).expanduser()))
+    contents.store_in(Path(path), store)
+    return len(contents.judgments)
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The checked lines of a file.
+    """The checked lines of a file. Where the instruction of several pairs is the same, the `id` stands in its place.
 
     Raises:
-        InputError: an invalid line (file, row and field).
+        InputError: an invalid line (file, row and field), or two lines on the same pair and order.
     """
-    lines = []
-    for row in read_file(path):
-        line = validated(Line, row.fields, row.place)
-        for name, known in _VALUES.items():
-            if getattr(line.judgment, name) not in known:
-                raise InputError(f"{row.place}: judgment.{name}: must be one of {', '.join(known)}")
-        lines.append(line)
-    return lines
-
-
-def store_lines(path: Path, lines: Sequence[Line], store: JudgmentStore) -> None:
-    """Add a file's lines to the store.
-
-    Raises:
-        InputError: the store has different verdicts on a comparison.
-    """
-    judgments = [line.judgment for line in lines]
-    check_same(path, store, judgments)
-    for judge in dict.fromkeys(judgment.judge for judgment in judgments):
-        found = {key: done for line in lines if line.judgment.judge == judge for key, done in line.completions.items()}
-        store.add_replies(judge, [(key, done, 0.0) for key, done in found.items()])
-    store.add_judgments(judgments)
-
-
-def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) -> None:
-    """Refuse to mix or overwrite verdicts on the same comparison.
-
-    Raises:
-        InputError: the store has different verdicts on it.
-    """
-    ours: dict[Comparison, list[Judgment]] = {}
-    for judgment in judgments:
-        ours.setdefault(judgment.comparison, []).append(judgment)
-    for comparison, wanted in ours.items():
-        stored = store.judgments(comparison)
-        if stored and stored != sorted(wanted, key=lambda judgment: (judgment.pair, judgment.position)):
-            judge, candidate, baseline = (one_line(name, 60) for name in comparison)
+    rows = list(read_file(path))
+    lines = [_line(row) for row in rows]
+    shown = [(line.judgment.comparison, line.judgment.position, line.judgment.instruction) for line in lines]
+    repeated = {(place[0], place[2]) for place, count in Counter(shown).items() if count > 1}
+    taken: dict[tuple[str, ...], RawRow] = {}
+    found = []
+    for row, line in zip(rows, lines, strict=True):
+        judgment, where = line.judgment, "judgment.instruction"
+        if line.id is not None and (judgment.comparison, judgment.instruction) in repeated:
+            judgment, where = dataclasses.replace(judgment, instruction=str(line.id)), "id"
+        place = (*judgment.comparison, judgment.position, judgment.instruction)
+        earlier = taken.setdefault(place, row)
+        if earlier is not row:
             raise InputError(
-                f"{path}: {store.path} has different verdicts of {judge} on {candidate} vs. {baseline}; "
-                "import into another run"
+                f"{row.place}: {where}: {one_line(judgment.instruction, 60)!r} in the order {judgment.position} is "
+                f"already in row {earlier.row}; give each of these pairs an `id` of its own, or remove one of the lines"
             )
+        found.append(line.model_copy(update={"judgment": judgment}))
+    return found
+
+
+def _line(row: RawRow) -> Line:
+    check_storable(row, "line", row.fields)
+    line = validated(Line, row.fields, row.place)
+    judgment = line.judgment
+    for name, known in _VALUES.items():
+        if getattr(judgment, name) not in known:
+            raise InputError(f"{row.place}: judgment.{name}: must be one of {', '.join(known)}")
+    for name in ("judge", "candidate", "baseline", "instruction"):
+        if not getattr(judgment, name).strip():
+            raise InputError(f"{row.place}: judgment.{name}: is empty; write it")
+    if not 0 <= judgment.pair <= _MOST:
+        raise InputError(f"{row.place}: judgment.pair: must be the pair's number, from 0")
+    if problem := verdict_problem(judgment):
+        raise InputError(f"{row.place}: judgment.{problem}")
+    if judgment.candidate == judgment.baseline and judgment.verdict in ("first", "second"):
+        raise InputError(
+            f"{row.place}: judgment: candidate and baseline are both {one_line(judgment.candidate, 60)!r}, and one of "
+            "them is preferred; give the systems different names"
+        )
+    for key, reply in line.completions.items():
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = getattr(reply, name)
+            if count is not None and not 0 <= count <= _MOST:
+                raise InputError(f"{row.place}: completions.{one_line(key, 40)}.{name}: must be a number of tokens")
+    return line
+
+
+def contents_of_lines(lines: Sequence[Line]) -> Contents:
+    """The lines' verdicts, and their replies by judge."""
+    replies: dict[str, dict[str, Completion]] = {}
+    for line in lines:
+        replies.setdefault(line.judgment.judge, {}).update(line.completions)
+    return Contents([line.judgment for line in lines], replies)

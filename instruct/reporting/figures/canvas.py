@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import io
 import json
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
+from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ class Drawing:
             for suffix, path in paths.items():
                 buffer = io.BytesIO()
                 picture.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=metadata[suffix])
-                _write_whole(path, buffer.getvalue())
+                write_atomically(path, buffer.getvalue())
 
     def _digest(self) -> str:
         """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""
@@ -117,10 +117,3 @@ def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> st
 def left_margin(labels: list[str], most: float = 2.6) -> float:
     """Inches that the labels of rows need on the left."""
     return min(most, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

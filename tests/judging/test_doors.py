@@ -1,0 +1,274 @@
+"""What a user brings in: either all of it is accounted for, or one line says what is wrong and nothing is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from instruct.judging.comparison import Comparison
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.runs import RunDirectory
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+JUDGE = """
+name: folder
+description: DESCRIPTION
+model: some/model
+protocol: pairwise
+prompt: prompt.txt
+prompt_form: text
+decoding: {}
+verdict: {words: {first: A, second: B}}
+order_policy: one
+leading_policy: single
+context_length: 100
+licence: none
+"""
+
+
+def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
+    return {
+        "instruction": f"Question {number}?",
+        "generator_1": "theirs",
+        "generator_2": "ours",
+        "output_1": f"their answer {number}",
+        "output_2": f"our answer {number}",
+        "annotator": "some_judge",
+        "preference": preference,
+    } | more
+
+
+def line(number: int, **more: object) -> dict[str, object]:
+    judgment = {
+        "judge": "j", "candidate": "ours", "baseline": "theirs", "pair": number, "instruction": f"Question {number}?",
+        "dataset": "d", "position": "first", "key": "", "verdict": "first",
+    }  # fmt: skip
+    return {"judgment": judgment | more, "completions": {}}
+
+
+@pytest.fixture
+def refused(instruct, tmp_path):
+    """`refused(call)`: its one line on stderr; it must end with exit code 2 and leave no file behind."""
+
+    def call(*arguments: object) -> str:
+        before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+        code, _, error = instruct(*arguments)
+        assert (code, error.count("\n")) == (2, 1), error
+        assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+        assert error[:-1].isprintable()
+        return error
+
+    return call
+
+
+def annotations(rows: list[dict[str, object]]) -> str:
+    with open("annotations.json", "w", encoding="utf-8") as file:
+        json.dump(rows, file)
+    return "annotations.json"
+
+
+def lines(rows: list[dict[str, object]]) -> str:
+    with open("lines.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return "lines.jsonl"
+
+
+def stored(run: str, judge: str = "some_judge") -> list[Judgment]:
+    with JudgmentStore(RunDirectory(run).store) as store:
+        return store.judgments(Comparison(judge, "ours", "theirs"))
+
+
+def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused):
+    same = "Write a poem."
+    rows = [annotation(0, 2), annotation(1, 1, instruction=same), annotation(2, 2, instruction=same)]
+    assert "row 3: instruction: 'Write a poem.' is already in row 2; give each" in refused(
+        "import", annotations(rows), "--output", "run"
+    )
+    rows[2]["id"] = 7
+    assert "row 2: instruction: 'Write a poem.' is already in row 3; give each" in refused(
+        "import", annotations(rows), "--output", "run"
+    )
+    rows[1]["id"] = "7"
+    assert "row 3: id: '7' already identifies row 2" in refused("import", annotations(rows), "--output", "run")
+    rows[1]["id"] = "6"
+    assert instruct("report", "--annotations", annotations(rows), "--output", "run")[::2] == (0, "")
+    assert [judgment.instruction for judgment in stored("run")] == ["Question 0?", "6", "7"]
+    report = json.loads((RunDirectory("run").report / "report.json").read_text())
+    (comparison,) = report["judges"][0]["comparisons"]
+    assert (comparison["pairs_judged"], comparison["pairs_expected"]) == (3, 3)
+    assert comparison["length"]["candidate_mean"] == len("our answer 0")
+    assert instruct("export", "run", "--judge", "some_judge", "--output", "out.json")[0] == 0
+    with open("out.json") as file:
+        exported = json.load(file)
+    assert [(row["instruction"], row.get("id"), row["preference"], row["output_2"]) for row in exported] == [
+        ("Question 0?", None, 2, "our answer 0"), (same, "6", 1, "our answer 1"), (same, "7", 2, "our answer 2"),
+    ]  # fmt: skip
+
+
+def test_json_lines_on_the_same_pair_need_ids(instruct, refused):
+    rows = [line(0), line(1), line(2, instruction="Question 0?", verdict="second")]
+    assert "row 3: judgment.instruction: 'Question 0?' in the order first is already in row 1; give each" in refused(
+        "import", lines(rows), "--output", "run"
+    )
+    rows[2]["id"] = "again"
+    assert instruct("import", lines(rows), "--output", "run")[::2] == (0, "")
+    assert [judgment.instruction for judgment in stored("run", "j")] == ["Question 0?", "Question 1?", "again"]
+    both = [line(0), line(0, position="second", verdict="second")]  # one pair in both orders
+    assert instruct("import", lines(both), "--output", "other")[::2] == (0, "")
+    assert len(stored("other", "j")) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"preference": -4.0}, "judgment.preference: -4 must be from 1 "),
+        ({"preference": 2.5}, "judgment.preference: 2.5 must be from 1 "),
+        ({"preference": 1.75}, "judgment.preference: 1.75 contradicts the verdict first"),
+        ({"preference": 1.25, "verdict": "failed"}, "judgment.preference: a verdict that is failed has none"),
+        ({"preference": float("nan")}, "judgment.preference: nan must be from 1"),
+        ({"ratings": [1.0, float("inf")]}, "judgment.ratings: must be two finite numbers"),
+        ({"pair": -1}, "judgment.pair: must be the pair's number, from 0"),
+        ({"pair": 2**63}, "judgment.pair: must be the pair's number, from 0"),
+        ({"instruction": " \n"}, "judgment.instruction: is empty"),
+        ({"judge": ""}, "judgment.judge: is empty"),
+        ({"candidate": "theirs"}, "judgment: candidate and baseline are both 'theirs'"),
+        ({"instruction": "half \ud83d"}, "line: has half a surrogate pair"),
+    ],
+)
+def test_a_line_with_an_impossible_value_is_refused(refused, change, message):
+    assert f"lines.jsonl, row 2: {message}" in refused("import", lines([line(0), line(1, **change)]), "--output", "run")
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        ({"text": "fine", "choice": {"message": {"content": "half \udc00"}}}, "line: has half a surrogate pair"),
+        ({"text": "fine", "prompt_tokens": 2**70}, "completions.k.prompt_tokens: must be a number of tokens"),
+    ],
+)
+def test_a_reply_that_cannot_be_stored_is_refused(refused, reply, message):
+    given = [line(0) | {"completions": {"k": reply}}]
+    assert f"row 1: {message}" in refused("import", lines(given), "--output", "run")
+
+
+DEEP: object = "bottom"
+for _ in range(120):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"raw_completion": "half \ud83d"}, "raw_completion: has half a surrogate pair"),
+        ({"raw_completion": {"message": {"content": "x", "more": ["\udc00"]}}}, "raw_completion: has half a surrog"),
+        ({"raw_completion": {"deep": DEEP}}, "raw_completion: is nested more than 100 levels deep"),
+        ({"instruction": ""}, "instruction: is empty; write a prompt or remove the row"),
+        ({"instruction": " \t"}, "instruction: is empty; write a prompt or remove the row"),
+    ],
+)
+def test_an_annotation_that_cannot_be_stored_or_reported_is_refused(refused, change, message):
+    rows = [annotation(0), annotation(1, **change)]
+    assert f"annotations.json, row 2: {message}" in refused("import", annotations(rows), "--output", "run")
+    assert message in refused("report", "--annotations", annotations(rows), "--output", "run")
+
+
+def test_one_name_for_two_systems_is_refused(instruct, refused):
+    rows = [annotation(0, 1.5, generator_1="ours", output_1="our answer 0"), annotation(1, 2, generator_1="ours")]
+    assert (
+        "row 2: generator_1 and generator_2 are both 'ours', and the answers differ or are missing; give one of them "
+        "another name with `instruct import … --candidate NAME`"
+    ) in refused("report", "--annotations", annotations(rows), "--output", "run")
+    assert instruct("import", annotations(rows), "--output", "run", "--baseline", "theirs")[0] == 0
+    assert len(stored("run")) == 2
+
+
+def test_two_files_of_answers_with_one_name_are_refused(tmp_path, instruct):
+    run = RunDirectory("run")
+    run.start({"name": "run", "comparisons": []})
+    run.outputs.mkdir()
+    for path, answer in ((run.outputs / "ours.json", "one"), (tmp_path / "ours.json", "another")):
+        path.write_text(json.dumps([{"instruction": "Q?", "output": answer}]))
+    pair = ("--candidate", "ours", "--baseline", "ours.json")
+    code, _, error = instruct("judge", "run", "--judge", "smollm2_demo", "--engine", "transformers", *pair)
+    assert code == 2
+    assert "answers ours and ours.json: differ, and both are called 'ours'; rename one" in error
+    assert not run.store.exists()
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3-8B", "九" * 90, "x" * 300, "a\nb", ".hidden"])
+def test_a_generator_that_cannot_name_a_file_is_refused_by_the_way_to_rename_it(instruct, refused, name):
+    given = annotations([annotation(0, generator_2=name)])
+    for call in (("report", "--annotations", given), ("import", given)):
+        error = refused(*call, "--output", "run")
+        assert "cannot be the name of a file of answers; give the system another name with `instruct import … " in error
+        assert "--candidate NAME" in error
+    assert instruct("import", given, "--output", "run", "--candidate", "llama")[0] == 0
+
+
+def test_a_missing_name_is_refused_by_the_way_to_give_it(refused):
+    given = annotations([annotation(0, annotator=None)])
+    assert "annotator: is missing; give the name with `instruct import … --judge NAME`" in refused(
+        "report", "--annotations", given, "--output", "run"
+    )
+
+
+@pytest.mark.parametrize("name", ["j" * 300, "九" * 200, "a/../b", "/", "..", "\x1b[31mred", "a\nb", "~", "x.yaml"])
+def test_any_annotator_name_is_reported(instruct, name):
+    given = annotations([annotation(number, annotator=name) for number in range(3)])
+    code, out, error = instruct("report", "--annotations", given, "--output", "run")
+    assert (code, error) == (0, "")
+    assert "\x1b" not in out
+
+
+def test_an_annotator_name_never_loads_a_local_file(instruct, tmp_path):
+    """The file of verdicts may come from anywhere; the folder of that name may hold any card."""
+    (tmp_path / "folder").mkdir()
+    card = JUDGE.replace("DESCRIPTION", "of the folder that happens to be here")
+    for path in ("folder/judge.yaml", "card.yaml"):
+        (tmp_path / path).write_text(card)
+    (tmp_path / "folder" / "prompt.txt").write_text("{instruction} {first} {second}")
+    for number, name in enumerate(("folder", "./folder", "card.yaml", str(tmp_path / "card.yaml"))):
+        given = annotations([annotation(0, annotator=name)])
+        assert instruct("report", "--annotations", given, "--output", f"run{number}")[::2] == (0, "")
+        report = json.loads((RunDirectory(f"run{number}").report / "report.json").read_text())
+        assert report["judges"][0]["description"] == "known only by its name in the imported file"
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("file", "file: cannot be created (is a file); give another folder"),
+        ("file/run", "file/run: cannot be created (Not a directory); give another folder"),
+        ("/proc/run", "/proc/run: cannot be created ("),
+        ("x" * 300, "File name too long; "),
+    ],
+)
+@pytest.mark.parametrize("verb", [("report", "--annotations"), ("import",)])
+def test_an_output_that_cannot_be_created_is_one_line(refused, tmp_path, output, message, verb):
+    (tmp_path / "file").write_text("mine")
+    assert message in refused(*verb, annotations([annotation(0)]), "--output", output)
+
+
+def test_an_export_that_cannot_be_written_is_one_line(instruct, refused, tmp_path):
+    assert instruct("import", annotations([annotation(0)]), "--output", "run")[0] == 0
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    for output in ("file/out.json", "folder", "/proc/out.json"):
+        for form in ("annotations", "jsonl"):
+            flags = ("--judge", "some_judge", "--format", form, "--output", output)
+            assert f"{output}: cannot be written (" in refused("export", "run", *flags)
+
+
+def test_a_failed_import_leaves_no_run_and_no_folder(refused, tmp_path):
+    given = annotations([annotation(0, 1.25), annotation(1, 1.5)])
+    (tmp_path / "difficulty.csv").write_text("instruction,instruction_difficulty\nAnother question?,0.5\n")
+    flags = ("--output", "new/deeper/run", "--instruction-difficulty", "difficulty.csv")
+    error = refused("report", "--annotations", given, *flags)
+    assert "has no difficulty for 2 of 2 prompts" in error
+    assert not (tmp_path / "new").exists()
