@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast, get_args
 
-Policy = Literal["single", "strict", "upstream"]
+Policy = Literal["single", "strict", "upstream", "averaged"]
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
 
 # AlpacaEval's coding of a verdict, in the order shown.
@@ -23,6 +24,7 @@ class ShownVerdict(Protocol):
     """A verdict in the order shown: `position` is the candidate's, `verdict` says which answer is better.
 
     `preference` is a weighted judge's, in AlpacaEval's coding: 1 the answer shown first, 2 the second, 1.5 a tie.
+    `ratings` are of the answers shown first and second.
     """
 
     @property
@@ -37,6 +39,8 @@ class ShownVerdict(Protocol):
     def reason(self) -> str | None: ...
     @property
     def preference(self) -> float | None: ...
+    @property
+    def ratings(self) -> tuple[float, float] | None: ...
 
 
 def candidate_is_second(instruction: str, seed: int = 0) -> bool:
@@ -65,7 +69,8 @@ def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str 
 
     `single`: one order per pair, drawn from a seed. `strict`: both orders; a tie if they disagree. `upstream`: what the
     judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap shows
-    that it preferred a position; for all other judges `upstream` is `strict` if both orders were asked.
+    that it preferred a position; for all other judges `upstream` is `strict` if both orders were asked. `averaged` goes
+    by margins instead of verdicts: see pair_results.
 
     A missing verdict is never a tie: `failed` before `unparsed`.
     """
@@ -100,6 +105,50 @@ def strict(one: str, other: str) -> str:
     return one if one == other else "tie"
 
 
+@dataclass(frozen=True)
+class Margins:
+    """How far verdicts prefer the answer shown first: log-odds in nats, or the difference of two ratings.
+
+    `shown`: log-odds from the labels' log-probabilities, by instruction and position; a weighted judge's preference and
+    ratings are in the verdicts themselves. `tie`: a smaller mean of both orders is a tie.
+    """
+
+    shown: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    tie: float = 0.0
+
+    def of(self, judgment: ShownVerdict) -> float | None:
+        """The margin of a readable verdict, in the order shown; None if the judge gave a bare verdict."""
+        if is_identical(judgment):
+            return 0.0
+        if judgment.preference is not None:
+            share = 2.0 - judgment.preference  # of the answer shown first
+            return math.inf if share >= 1 else -math.inf if share <= 0 else math.log(share / (1 - share))
+        if judgment.ratings is not None:
+            return judgment.ratings[0] - judgment.ratings[1]
+        return self.shown.get((judgment.instruction, judgment.position))
+
+
+def averaged(shown_first: float, shown_second: float) -> float:
+    """The mean margin of one answer over both orders.
+
+    What a judge adds for a position is added once and subtracted once, so a position bias that is additive cancels.
+    For two ratings this is half of the difference of the sums over both orders (balanced position calibration, Wang et
+    al., Large Language Models are not Fair Evaluators, arXiv 2305.17926).
+
+    Args:
+        shown_first: the margin for the answer shown first, in the order in which the answer was shown first.
+        shown_second: the same in the other order, in which the other answer was shown first.
+    """
+    mean = (shown_first - shown_second) / 2
+    # Two certainties that contradict each other are a tie; so is a rest of rounding.
+    return 0.0 if math.isnan(mean) or abs(mean) < 1e-9 else mean
+
+
+def outcome_of_margin(margin: float, tie: float) -> Outcome:
+    """`win` for a positive margin, `tie` for none or one below `tie`."""
+    return "tie" if margin == 0 or abs(margin) < tie else "win" if margin > 0 else "loss"
+
+
 _POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
@@ -124,24 +173,31 @@ def is_weighted(judgments: Sequence[ShownVerdict]) -> bool:
 
 
 def results_by_policy(
-    judgments: Sequence[ShownVerdict], judge_rule: str | None = None
+    judgments: Sequence[ShownVerdict], judge_rule: str | None = None, margins: Margins | None = None
 ) -> dict[Policy, list[PairResult]]:
     """Each pair's result under every policy that the judgments allow.
 
     Without a pair shown in both orders this is `single` alone. Under a policy for both orders, pairs shown in only one
-    are left out.
+    are left out. `averaged` needs a margin of every readable verdict.
 
     Args:
         judge_rule: as in outcomes.
+        margins: those that are not in the verdicts themselves.
     """
+    margins = margins or Margins()
     times = Counter(judgment.instruction for judgment in judgments)
     found: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule)}
     if max(times.values(), default=0) > 1:
         both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
         for policy in get_args(Policy):
-            if policy != "single":
-                found[policy] = pair_results(both, policy, judge_rule)
+            if policy != "single" and (policy != "averaged" or _have_margins(both, margins)):
+                found[policy] = pair_results(both, policy, judge_rule, margins)
     return found
+
+
+def _have_margins(judgments: Sequence[ShownVerdict], margins: Margins) -> bool:
+    asked = [j for j in judgments if j.verdict not in ("unparsed", "failed") and not is_identical(j)]
+    return bool(asked) and all(margins.of(judgment) is not None for judgment in asked)
 
 
 def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
@@ -149,11 +205,19 @@ def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
     return wanted if wanted in by_policy else "single"
 
 
-def pair_results(judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: str | None = None) -> list[PairResult]:
-    """Each pair's result, in the order of the judgments; `judge_rule` as in outcomes.
+def pair_results(
+    judgments: Sequence[ShownVerdict],
+    policy: Policy,
+    judge_rule: str | None = None,
+    margins: Margins | None = None,
+) -> list[PairResult]:
+    """Each pair's result, in the order of the judgments; `judge_rule` and `margins` as in results_by_policy.
 
-    A weighted judge's score is its preference for the candidate, or the mean of the two if the policy takes both
-    orders: this is to graded preferences what a tie for disagreement is to counted ones.
+    `averaged`: the side that the mean margin of both orders is on; a weighted judge's score is the logistic function of
+    that mean. A pair with an unreadable verdict has no result, as under `strict`.
+
+    Under the other policies a weighted judge's score is its preference for the candidate, or the mean of the two if the
+    policy takes both orders: this is to graded preferences what a tie for disagreement is to counted ones.
     """
     weighted = is_weighted(judgments)
     pairs: dict[str, dict[str, ShownVerdict]] = {}
@@ -163,7 +227,11 @@ def pair_results(judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: 
     for instruction, outcome in outcomes(judgments, policy, judge_rule).items():
         orders = pairs[instruction]
         score = _POINTS.get(outcome)
-        if weighted and score is not None:
+        if policy == "averaged" and score is not None:
+            mean = _mean_margin(orders, margins or Margins())
+            outcome = outcome_of_margin(mean, 0.0 if weighted else (margins or Margins()).tie)
+            score = _logistic(mean) if weighted else _POINTS[outcome]
+        elif weighted and score is not None:
             if policy == "single" and len(orders) == 2:
                 orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
             score = sum(map(_score, orders.values())) / len(orders)
@@ -171,6 +239,22 @@ def pair_results(judgments: Sequence[ShownVerdict], policy: Policy, judge_rule: 
         same = all(map(is_identical, orders.values()))
         found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, same))
     return found
+
+
+def _mean_margin(orders: Mapping[str, ShownVerdict], margins: Margins) -> float:
+    """The candidate's, from both orders.
+
+    Raises:
+        ValueError: an order is missing, or a verdict has no margin.
+    """
+    one, other = (margins.of(orders[position]) if position in orders else None for position in ("first", "second"))
+    if one is None or other is None:
+        raise ValueError("the policy averaged needs both orders, and a margin of each verdict")
+    return averaged(one, other)
+
+
+def _logistic(margin: float) -> float:
+    return 1 / (1 + math.exp(-margin)) if margin >= 0 else 1 - 1 / (1 + math.exp(margin))
 
 
 def _score(judgment: ShownVerdict) -> float:

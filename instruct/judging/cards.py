@@ -72,6 +72,8 @@ class VerdictRule(_Section):
     - `words`: searched for in the text.
     - `regex`: its one group, compared with `words` or read as a number on the scale `rating`.
     - `json_field`: of a JSON object in the reply, compared with `words` or read as a number on the scale `rating`.
+    - `scores`: two numbers on this scale, for the answers shown first and second, alone on the first line ("9 8.5"), or
+      in the two groups of a `regex`; the higher one wins.
     - `parser`: the rule of a published judge's authors.
 
     A reply with two different verdicts is unparsed, unless `occurrence: last` makes the last one count.
@@ -84,17 +86,25 @@ class VerdictRule(_Section):
     regex: str | None = None
     json_field: str | None = None
     rating: RatingScale | None = None
+    scores: RatingScale | None = None
     occurrence: Literal["only", "last"] = "only"
 
     @model_validator(mode="after")
     def _one_rule(self) -> VerdictRule:
         ways = [name for name in ("labels", "regex", "json_field", "parser") if getattr(self, name) is not None]
-        if len(ways) > 1 or not (ways or self.words):
-            raise ValueError("give one of labels, words, regex, json_field or parser")
+        if len(ways) > 1 or not (ways or self.words or self.scores):
+            raise ValueError("give one of labels, words, regex, json_field, scores or parser")
+        if self.scores:
+            if self.words or self.rating or ways not in ([], ["regex"]):
+                raise ValueError(
+                    "scores are read alone or by a regex with two groups; remove the other keys of verdict"
+                )
+            if self.occurrence == "last" and not ways:
+                raise ValueError("scores without a regex are on the first line; remove occurrence, or add a regex")
         searched = not ways or ways[0] in ("regex", "json_field")
         if self.words and not searched:
             raise ValueError(f"words go alone or with regex or json_field, not with {ways[0]}")
-        if ways and searched and (self.words is None) == (self.rating is None):
+        if ways and searched and not self.scores and (self.words is None) == (self.rating is None):
             raise ValueError(f"{ways[0]} needs either words (first, second) or rating (low, high)")
         if not ways and self.rating:
             raise ValueError("a rating is read by regex, json_field or parser; words give a verdict")
@@ -107,7 +117,9 @@ class VerdictRule(_Section):
                 groups = re.compile(self.regex).groups
             except re.error as error:
                 raise ValueError(f"regex is not a regular expression ({one_line(error)})") from None
-            if groups != 1:
+            if self.scores and groups != 2:
+                raise ValueError(f"regex needs two groups, around the scores; it has {groups} (write others as (?:…))")
+            if not self.scores and groups != 1:
                 raise ValueError(f"regex needs one group, around the verdict; it has {groups} (write others as (?:…))")
         return self
 
@@ -171,6 +183,9 @@ class JudgeCard(_Section):
                 raise ValueError("protocol single shows no order: set order_policy: one and leading_policy: single")
         elif rates or self.verdict.parser == "autoj_rating":
             raise ValueError("protocol pairwise needs a verdict, not a rating; set protocol: single")
+        margins = self.verdict.labels or self.verdict.scores
+        if self.leading_policy == "averaged" and (self.order_policy == "one" or not margins):
+            raise ValueError("leading_policy averaged needs order_policy: both, and verdict.labels or verdict.scores")
         if self.thinking_end and self.verdict.labels:
             raise ValueError("labels are read off the first token, before any thinking ends; use words or regex")
         fields = (self.response_schema or {}).get("properties", {})
@@ -189,6 +204,8 @@ class JudgeCard(_Section):
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
         prompts = [self.prompt_text(with_input) for with_input in (False, True)]
         content = self.model_dump(mode="json", exclude=_ABOUT)
+        if self.verdict.scores is None:  # earlier versions did not have this rule; their hashes stay valid
+            del content["verdict"]["scores"]
         return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
 
     def prompt_file(self, with_input: bool = False) -> Path:

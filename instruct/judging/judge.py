@@ -273,7 +273,8 @@ class _Work:
         if self._stopping is not None and len(self.unjudged) != self._looked_at:
             self._looked_at = len(self.unjudged)
             unjudged = {each.instruction for presentations in self.unjudged.values() for each in presentations}
-            self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged)
+            made = {key: reply for key, reply in self._replies.items() if isinstance(reply, Completion)}
+            self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged, made)
         return self._enough
 
     def take(self, portion: list[tuple[Request, Reply]]) -> int:

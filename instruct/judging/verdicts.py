@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.engines.base import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
+from instruct.judging.store import Judgment
 
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
 
@@ -34,7 +36,7 @@ class Reading:
 
     Attributes:
         preference: a weighted AlpacaEval annotator's: 1 for the answer shown first, 2 for the second.
-        ratings: of the answers shown first and second, if each was rated alone.
+        ratings: of the answers shown first and second, if the judge rates them.
         reason: why the verdict is `unparsed` or `failed`; never in the reply's own words.
     """
 
@@ -91,7 +93,7 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
     if rule.parser == "alpaca_eval_annotator":
         return _by_annotator(str(card.annotator), completion)
     if rule.labels is not None:
-        return _by_labels(rule, completion.label_logprobs)
+        return _by_labels(rule, completion)
     text = _without_thinking(card, completion.text)
     if text is None:
         return Reading("unparsed", reason=IN_THINKING)
@@ -99,6 +101,8 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
         reading = _reading(pandalm(text))
     elif rule.parser == "autoj":
         reading = _by_autoj(text, shown)
+    elif rule.scores is not None:
+        reading = _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
     else:
         reading = _by_words(rule, text, shown)
     return _with_cut(reading, completion)
@@ -158,13 +162,39 @@ def _by_annotator(name: str, completion: Completion) -> Reading:
     return Reading("first" if preference < 1.5 else "second", kept)
 
 
-def _by_labels(rule: VerdictRule, label_logprobs: dict[str, float] | None) -> Reading:
+def log_odds(rule: VerdictRule, completion: Completion) -> float | None:
+    """How far a reply prefers the label of the answer shown first, in nats.
+
+    None if the rule does not read labels; not a number if the reply has none for a label.
+    """
+    if rule.labels is None:
+        return None
+    found = completion.label_logprobs or {}
+    first, second = (found.get(label, math.nan) for label in (rule.labels.first, rule.labels.second))
+    return math.nan if max(first, second) == math.inf else first - second
+
+
+def margins(card: JudgeCard, judgments: Sequence[Judgment], completions: Mapping[str, Completion]) -> Margins:
+    """The log-odds of every readable verdict of a judge that reads labels, for the policy `averaged`.
+
+    Args:
+        completions: by key, those that the verdicts were read from.
+    """
+    if card.verdict.labels is None:
+        return Margins()
+    read = [j for j in judgments if j.verdict in PREFERENCES and j.key in completions]
+    odds = {(j.instruction, j.position): log_odds(card.verdict, completions[j.key]) for j in read}
+    known = {key: value for key, value in odds.items() if value is not None and not math.isnan(value)}
+    return Margins(known, card.verdict.tie_margin)
+
+
+def _by_labels(rule: VerdictRule, completion: Completion) -> Reading:
     assert rule.labels is not None
-    first, second = ((label_logprobs or {}).get(label) for label in (rule.labels.first, rule.labels.second))
-    if first is None or second is None:
+    found = completion.label_logprobs or {}
+    if found.get(rule.labels.first) is None or found.get(rule.labels.second) is None:
         return Reading("unparsed", reason="no log-probability of a label")
-    difference = first - second
-    if math.isnan(difference) or max(first, second) == math.inf:
+    difference = log_odds(rule, completion)
+    if difference is None or math.isnan(difference):
         return Reading("unparsed", reason="a label's log-probability is not a number")
     if difference == 0 or abs(difference) < rule.tie_margin:
         return Reading("tie")
@@ -192,6 +222,37 @@ def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
     if len(verdicts) > 1 or len(found) > _MOST_STATEMENTS:
         return Reading("unparsed", reason=SEVERAL)
     return _reading(verdicts.pop(), UNKNOWN)
+
+
+# FastChat's parse_score (lm-sys/FastChat, eval_gpt_review.py), also Cherry LLM's: two numbers alone on the first line.
+_TWO_SCORES = re.compile(r"\s*([^\s,]+)[ ,]+([^\s,]+)[^\S\n]*(?:\n|\Z)")
+
+
+def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence[str], cut_off: bool) -> Reading:
+    """Two scores, of the answers shown first and second; the higher one wins."""
+    if rule.regex is None:
+        line = _TWO_SCORES.match(text)
+        found = own = [line] if line else []
+    else:
+        found = list(re.finditer(rule.regex, text))
+        answers = Quotations(shown)
+        own = [each for each in found[-_MOST_STATEMENTS:] if not answers.quotes(text, each.start(), each.end())]
+    if not own:
+        return _nothing(bool(found))
+    if rule.occurrence == "last":
+        own = own[-1:]
+    pairs = {(_number(each[1] or ""), _number(each[2] or "")) for each in own}
+    if len(pairs) > 1:
+        return Reading("unparsed", reason=SEVERAL)
+    first, second = pairs.pop()
+    if first is None or second is None:
+        return _nothing(False)
+    if not all(scale.low <= score <= scale.high for score in (first, second)):
+        return Reading("unparsed", reason=OFF_SCALE)
+    if cut_off and own[-1].end(2) == len(text.rstrip()) and 10 * second <= scale.high:
+        return Reading("unparsed", reason=CUT_OFF)  # the 1 may be that of a 10
+    verdict: Verdict = "tie" if first == second else "first" if first > second else "second"
+    return Reading(verdict, ratings=(first, second))
 
 
 def _statements(rule: VerdictRule, text: str) -> list[_Statement]:

@@ -47,7 +47,7 @@ def outcomes_of(judged: Judged) -> Outcomes:
     Without a card the strict policy leads, and no author's rule is known.
     """
     card = judged.card
-    by_policy = results_by_policy(judged.judgments, card.verdict.parser if card else None)
+    by_policy = results_by_policy(judged.judgments, card.verdict.parser if card else None, judged.margins)
     wanted: Policy = card.leading_policy if card else "strict"
     return Outcomes(judged, by_policy, leading_policy(by_policy, wanted))
 
@@ -78,7 +78,7 @@ def comparison_figures(
     partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or unfinished
     trimmed = len({judgment.instruction for judgment in judgments if judgment.trimmed})
     ratings = _ratings(judgments)
-    alone = bool(ratings) or (card is not None and card.protocol == "single")
+    alone = card.protocol == "single" if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
     policies: dict[str, TallyFigures] = {
@@ -227,16 +227,16 @@ def _parts(pairs: Iterable[PairResult]) -> list[Part]:
 
 
 def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:
-    """Mean ratings; the first of two is the candidate's if `position` is first."""
-    pairs = [
-        judgment.ratings if judgment.position == "first" else judgment.ratings[::-1]
+    """Mean ratings, over both orders if there are two; the first of two is the candidate's if `position` is first."""
+    rated = {
+        (judgment.instruction, judgment.position): judgment.ratings[:: 1 if judgment.position == "first" else -1]
         for judgment in judgments
         if judgment.ratings is not None
-    ]
-    if not pairs:
+    }
+    if not rated:
         return None
-    candidate, baseline = (round(sum(side) / len(pairs), 6) for side in zip(*pairs, strict=True))
-    return Ratings(candidate=candidate, baseline=baseline, n=len(pairs))
+    candidate, baseline = (round(sum(side) / len(rated), 6) for side in zip(*rated.values(), strict=True))
+    return Ratings(candidate=candidate, baseline=baseline, n=len({instruction for instruction, _ in rated}))
 
 
 def _reasons(judgments: Iterable[Judgment]) -> list[ReasonCount]:

@@ -113,7 +113,7 @@ class ReasonCount(Record):
 
 
 class Ratings(Record):
-    """Mean ratings of a judge that rates each answer alone, over the `n` pairs with both."""
+    """Mean ratings of a judge that rates answers, over the `n` pairs with both (in either order)."""
 
     candidate: float
     baseline: float

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.outcomes import Margins
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
 from instruct.errors import InputError, one_line
@@ -15,6 +16,7 @@ from instruct.judging.comparison import Comparison, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import margins
 from instruct.runs import RunDirectory, sha256_of
 
 # The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
@@ -26,7 +28,8 @@ class Judged:
     """A comparison with verdicts: the judgments, the manifest's record of the judging, and the judge's card.
 
     `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
-    whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows.
+    whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows; `margins` are
+    those of all verdicts read from labels.
     """
 
     key: Comparison
@@ -36,6 +39,7 @@ class Judged:
     problem: str | None
     imported: bool
     replies: dict[str, Completion]
+    margins: Margins = field(default_factory=Margins)
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,12 @@ def _judged(store: JudgmentStore, key: Comparison, manifest: dict[str, Any]) -> 
     step = key.record(manifest)
     card, problem = _card(key.judge, step)
     imported = bool(key.record(manifest, "import"))
-    return Judged(key, judgments, step, card, problem, imported, store.completions(sorted(keys)))
+    replies = store.completions(sorted(keys))
+    known = Margins()
+    if card is not None and card.verdict.labels is not None:
+        beyond = {part for judgment in judgments for part in judgment.key.split()} - keys
+        known = margins(card, judgments, {**replies, **store.completions(sorted(beyond))})
+    return Judged(key, judgments, step, card, problem, imported, replies, known)
 
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:

@@ -207,7 +207,9 @@ def _ratings(comparisons: Sequence[Comparison], named: bool) -> Table:
         for each in comparisons
         if each.ratings
     ]
-    note = "Each answer was rated alone: the higher rating wins, equal ratings tie."
+    together = any(each.orders != "alone" for each in comparisons if each.ratings)
+    how = "Both answers were rated in one reply" if together else "Each answer was rated alone"
+    note = f"{how}: the higher rating wins, equal ratings tie."
     return _table("Mean ratings", rows, ["candidate's mean", "baseline's mean", "pairs"], named, note=note)
 
 

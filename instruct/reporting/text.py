@@ -15,6 +15,7 @@ POLICIES = {
     "single": "one order per pair",
     "strict": "both orders, disagreement is a tie",
     "upstream": "as the judge's authors count",
+    "averaged": "both orders, mean of the log-odds or ratings",
 }
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.

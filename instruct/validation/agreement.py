@@ -87,9 +87,9 @@ class Agreement(TypedDict):
     """All figures of a judge on a set.
 
     listed, swapped: each order alone, the swapped verdicts mapped back. strict: both orders, a disagreement being a
-    tie; the yardsticks are compared with each of these. first_position_rate: verdicts for the answer shown first, of
-    those that are not ties. longer_rate: verdicts for the longer answer, of those that are not ties on answers of
-    different length (characters).
+    tie. averaged: both orders, by the mean of their log-odds or ratings. The yardsticks are compared with each of
+    these. first_position_rate: verdicts for the answer shown first, of those that are not ties. longer_rate: verdicts
+    for the longer answer, of those that are not ties on answers of different length (characters).
     """
 
     pairs: int
@@ -98,6 +98,7 @@ class Agreement(TypedDict):
     listed: Figures
     swapped: Figures | None
     strict: Figures | None
+    averaged: Figures | None
     both_orders: Rate | None
     consistency: Rate | None
     first_position_rate: Rate | None
@@ -110,6 +111,7 @@ def measure_agreement(
     listed: Sequence[str],
     swapped: Sequence[str] | None = None,
     positions_known: bool = True,
+    averaged: Sequence[str] | None = None,
 ) -> Agreement:
     """Compare a judge's verdicts with human labels.
 
@@ -119,6 +121,8 @@ def measure_agreement(
             `unparsed` or `failed`.
         swapped: the verdicts with the second answer shown first, in the order shown; None if that was not asked.
         positions_known: whether the verdicts tell which answer was shown first; AlpacaEval's annotations do not.
+        averaged: the verdicts under the policy `averaged`, of the answers in the set's order; None for a judge without
+            log-probabilities or ratings.
 
     Raises:
         ValueError: there are no pairs, or not exactly one verdict per pair.
@@ -133,7 +137,7 @@ def measure_agreement(
     in_set = [ours] if theirs is None else [ours, theirs]
     shown = [ours] if swapped is None else [ours, codes(swapped)]
     rates = _order_rates(gold, ours, theirs)
-    taken = {"listed": listed, "swapped": back, "strict": both}
+    taken = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
     return {
         "pairs": len(pairs),
         "people": _people(human, gold),
@@ -143,6 +147,7 @@ def measure_agreement(
         "listed": _figures(human, gold, listed),
         "swapped": None if back is None else _figures(human, gold, back),
         "strict": None if both is None else _figures(human, gold, both),
+        "averaged": None if averaged is None else _figures(human, gold, averaged),
         "both_orders": rates["both_orders"],
         "consistency": rates["consistency"],
         "first_position_rate": _share_of_decided(shown, np.full_like(gold, FIRST)) if positions_known else None,

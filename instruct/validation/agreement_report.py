@@ -12,7 +12,12 @@ from instruct.validation.agreement import Agreement, Figures
 from instruct.validation.rates import CLASSES, Rate
 from instruct.validation.yardsticks import COIN, Agreeing, Yardsticks
 
-ORDERS = {"listed": "as listed", "swapped": "swapped", "strict": "both orders, else tie"}
+ORDERS = {
+    "listed": "as listed",
+    "swapped": "swapped",
+    "strict": "both orders, else tie",
+    "averaged": "both orders, averaged",
+}
 
 
 def render_terminal(head: Sequence[str], agreement: Agreement) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from instruct.analysis.outcomes import EXCHANGED
+from instruct.analysis.outcomes import EXCHANGED, averaged, outcome_of_margin, strict
 from instruct.data.sources import RawRow, read_file
 from instruct.errors import InputError, one_line
 from instruct.judging.verdicts import Verdict
@@ -21,6 +21,8 @@ _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "u
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
 # In the first line of verdicts.jsonl, which says what made the verdicts.
 MADE_BY = {"judge", "model", "card", "set_sha256"}
+# A margin beyond any that a judge's log-probabilities give: certainty.
+MOST_MARGIN = 1e9
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Verdicts:
 
     `judge` and `model` are those that made them, as far as a file says; `card` is the SHA-256 of the judge's card, None
     if the file does not state it; `made_for` that of the set. `source` says where the verdicts come from, `notes` what
-    has to be said about them. `positions_known`: the verdicts tell which answer was shown first.
+    has to be said about them. `positions_known`: the verdicts tell which answer was shown first. A row may have a
+    `margin`, by which the judge prefers the answer shown first; `tie_margin`: a smaller mean of both orders is a tie.
     """
 
     rows: list[dict[str, Any]]
@@ -40,6 +43,7 @@ class Verdicts:
     model: str | None = None
     card: str | None = None
     made_for: str | None = None
+    tie_margin: float = 0.0
 
     @property
     def by_order(self) -> dict[Order, list[str]]:
@@ -49,6 +53,29 @@ class Verdicts:
             verdicts.setdefault(row["order"], []).append(row["verdict"])
         return verdicts
 
+    def averaged(self) -> list[str] | None:
+        """One verdict per pair under the policy `averaged`, of the answers in the set's order.
+
+        None unless both orders are there and every readable verdict has a margin.
+        """
+        pairs: dict[int, dict[str, dict[str, Any]]] = {}
+        for row in self.rows:
+            pairs.setdefault(row["pair"], {})[row["order"]] = row
+        verdicts = []
+        for _, rows in sorted(pairs.items()):
+            if rows.keys() != {"first", "swapped"}:
+                return None
+            missing = strict(rows["first"]["verdict"], rows["swapped"]["verdict"])
+            if missing in ("unparsed", "failed"):
+                verdicts.append(missing)
+                continue
+            one, other = (rows[order].get("margin") for order in ("first", "swapped"))
+            if one is None or other is None:
+                return None
+            outcome = outcome_of_margin(averaged(one, other), self.tie_margin)
+            verdicts.append({"win": "first", "loss": "second", "tie": "tie"}[outcome])
+        return verdicts
+
 
 def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first") -> Verdicts:
     """A file's verdicts on the pairs of a set.
@@ -56,7 +83,7 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
     PandaLM: `[{"idx", "NAME_result": 0 | 1 | 2 | "Tie"}]`. Auto-J: a line `{"output": 0 | 1 | 2}` for each pair, in the
     set's order. AlpacaEval: annotations with `instruction`, `output_1`, `output_2` and `preference`, matched by their
     texts, any input after a blank line. This project's verdicts.jsonl: `{"pair", "order": "first" | "swapped",
-    "verdict"}`, after an optional first line with `judge`, `model`, `card` and `set_sha256`.
+    "verdict"}` and optionally `margin`, after an optional first line with `judge`, `model`, `card` and `set_sha256`.
 
     The judge is NAME, the annotator, or the first line's; otherwise it is called by the file's name.
 
@@ -94,15 +121,36 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
             raise InputError(
                 f"{path}: has verdicts on {len(given)} pairs, but the set has {len(pairs)}; give one for each"
             )
+    margins = _margins(rows) if own else {}
     return Verdicts(
-        [{"pair": i, "order": order, "verdict": verdicts[order][i]} for i in range(len(pairs)) for order in verdicts],
+        [
+            {"pair": i, "order": order, "verdict": verdicts[order][i], **margins.get((i, order), {})}
+            for i in range(len(pairs))
+            for order in verdicts
+        ],
         one_line(judge, 80) if isinstance(judge, str) and judge.strip() else path.stem,
         f"{path} (read as {layout})",
         positions_known=own or not alpaca_eval,
         model=_stated(made, "model"),
         card=_stated(made, "card"),
         made_for=_stated(made, "set_sha256"),
+        tie_margin=_number(made.get("tie_margin", 0.0), rows[0], "tie_margin"),
     )
+
+
+def _margins(rows: list[RawRow]) -> dict[tuple[int, str], dict[str, float]]:
+    """The optional margins of this project's verdicts, by pair and order."""
+    return {
+        (int(row.fields["pair"]), row.fields["order"]): {"margin": _number(row.fields["margin"], row, "margin")}
+        for row in rows
+        if row.fields.get("margin") is not None
+    }
+
+
+def _number(value: Any, row: RawRow, field: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{row.place}: {field}: {one_line(repr(value), 60)} must be a finite number")
+    return float(value)
 
 
 def _stated(made: dict[str, Any], field: str) -> str | None:

@@ -18,12 +18,13 @@ from instruct.judging.human_agreement import share, yardstick_warning
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
+from instruct.judging.verdicts import margins
 from instruct.runs import RunDirectory, now, write_atomically
 from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
 from instruct.validation.human_sets import HumanSet, load_human_set
-from instruct.validation.published import Verdicts, read_published
+from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
 
 
 def validate(
@@ -91,7 +92,9 @@ def validate(
         folder = _folder(card.name, human)
         found, stopped = _asked(resolved, human, folder, yes, retry_failed)
     verdicts = found.by_order
-    agreement = measure_agreement(human, verdicts["first"], verdicts.get("swapped"), found.positions_known)
+    agreement = measure_agreement(
+        human, verdicts["first"], verdicts.get("swapped"), found.positions_known, found.averaged()
+    )
     figures = card_figures(agreement, card)
     head = _head(card, human, found, limit, figures)
     target = Path(output) if output else folder
@@ -178,6 +181,7 @@ def _asked(
         model=card.model,
         card=card.sha256(),
         made_for=human.sha256,
+        tie_margin=card.verdict.tie_margin,
     ), stopped
 
 
@@ -188,6 +192,7 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dic
     orders = {"first": "first"}
     if card.protocol == "pairwise":  # single ratings have no order
         orders["swapped"] = "second"
+    known = margins(card, list(judgments.values()), completions)
     rows: list[dict[str, Any]] = []
     reasons: Counter[str] = Counter()
     for index, (order, position) in itertools.product(range(pairs), orders.items()):
@@ -202,6 +207,8 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dic
             reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
         if judgment.preference is not None:
             row["preference"] = judgment.preference
+        if judgment.verdict not in ("unparsed", "failed") and (margin := known.of(judgment)) is not None:
+            row["margin"] = max(-MOST_MARGIN, min(MOST_MARGIN, round(margin, 6)))  # JSON has no infinity
         done = completions.get(judgment.key)
         if done is not None and done.label_logprobs:
             row["label_logprobs"] = {label: round(value, 6) for label, value in done.label_logprobs.items()}
@@ -261,7 +268,13 @@ def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement,
     write_atomically(folder / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     title = f"{found.judge} against {human.name}"
     write_atomically(folder / "agreement.md", render_markdown(title, head, agreement))
-    made = {"judge": found.judge, "model": found.model, "card": found.card, "set_sha256": found.made_for}
+    made = {
+        "judge": found.judge,
+        "model": found.model,
+        "card": found.card,
+        "set_sha256": found.made_for,
+        "tie_margin": found.tie_margin,
+    }
     rows = [made, *found.rows] if found.card else found.rows
     lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     write_atomically(folder / "verdicts.jsonl", lines)

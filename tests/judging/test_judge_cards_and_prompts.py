@@ -135,7 +135,7 @@ def test_a_missing_prompt_is_named(folder):
         PromptTemplate(card)
 
 
-RULE = "give one of labels, words, regex, json_field or parser"
+RULE = "give one of labels, words, regex, json_field, scores or parser"
 WORDS = {"first": "A", "second": "B"}
 SCALE = {"low": 1, "high": 5}
 
@@ -166,6 +166,13 @@ SCALE = {"low": 1, "high": 5}
         ({**SINGLE, "verdict": {"words": WORDS}}, "protocol single needs verdict.rating {low, high}"),
         ({**SINGLE, "verdict": {"parser": "autoj", "rating": SCALE}}, "protocol single needs verdict.rating"),
         ({**SINGLE, "order_policy": "both"}, "protocol single shows no order: set order_policy: one"),
+        ({"verdict": {"scores": SCALE, "words": WORDS}}, "verdict: scores are read alone or by a regex"),
+        ({"verdict": {"scores": SCALE, "parser": "autoj"}}, "verdict: scores are read alone or by a regex"),
+        ({"verdict": {"scores": SCALE, "regex": "(.)"}}, "verdict: regex needs two groups, around the scores"),
+        ({"verdict": {"scores": SCALE, "occurrence": "last"}}, "verdict: scores without a regex are on the first line"),
+        ({**SINGLE, "verdict": {"scores": SCALE}}, "protocol single needs verdict.rating"),
+        ({"leading_policy": "averaged", "verdict": {"parser": "autoj"}}, "leading_policy averaged needs order_policy"),
+        ({"leading_policy": "averaged", "order_policy": "one"}, "leading_policy averaged needs order_policy: both"),
         ({"verdict": {"parser": "alpaca_eval_annotator"}}, "an annotator and verdict.parser: alpaca_eval_annotator"),
         ({"annotator": "alpaca_eval_gpt4"}, "give either prompt (a file next to the card) or annotator"),
         ({"thinking_end": "</think>"}, "labels are read off the first token"),

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from instruct.engines.base import Completion
 from instruct.judging.cards import load_judge_card
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Unjudged
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Difficulty, build_report, write_report
@@ -259,6 +260,32 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about_in_every_
     for text in texts(run):
         assert warning in text
         assert "pandalm 42.2 % of 999 (the longer answer: 61.1 %)" in text
+
+
+def test_log_odds_of_both_orders_are_averaged_next_to_strict(run, card, write_answers):
+    labels = {"first": "A", "second": "B"}
+    card("j", verdict={"labels": labels, "tie_margin": 0.1}, leading_policy="averaged")
+    write_answers("emo", 2)
+    write_answers("mle", 2)
+    # always the answer shown first, but by more if that is the candidate's; then the same the other way round
+    odds = {(0, "first"): 2.0, (0, "second"): 0.5, (1, "first"): 0.2, (1, "second"): 1.0}
+    with JudgmentStore(run.store) as store:
+        store.add_replies(
+            "j", [(f"{key[0]}{key[1]}", Completion("A", {"A": value, "B": 0.0}), 0.0) for key, value in odds.items()]
+        )
+        store.add_judgments(
+            Judgment(
+                "j", "emo", "mle", number, f"secret prompt {number}", "d", position, f"{number}{position}", "first"
+            )
+            for number, position in odds
+        )
+    comparison = build_report(run.folder).judges[0].comparisons[0]
+    assert list(comparison.policies) == ["averaged", "single", "strict", "upstream"]
+    leading, strict = comparison.leading_figures, comparison.policies["strict"]
+    assert (leading.win, leading.tie, leading.loss) == (1, 0, 1)
+    assert (strict.win, strict.tie, strict.loss) == (0, 2, 0)
+    for text in texts(run):
+        assert "averaged" in text
 
 
 def test_unchanged_figures_are_not_redrawn(run, card, write_answers, judge_pairs):

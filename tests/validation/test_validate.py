@@ -337,13 +337,35 @@ def committed(name):
     return path, rows
 
 
+def test_log_odds_of_both_orders_are_averaged_and_can_be_replayed(fake_server, work):
+    (work / "judges" / "labels").mkdir()
+    (work / "judges" / "labels" / "prompt.txt").write_text("{instruction} {input} {first} {second}")
+    rule = {"labels": {"first": "A", "second": "B"}, "tie_margin": 0.3}
+    about = yaml.safe_load((work / "judges" / "pandalm" / "judge.yaml").read_text())
+    changes = {"name": "labels", "verdict": rule, "leading_policy": "averaged", "human_agreement": None}
+    del about["prompt_with_input"]
+    (work / "judges" / "labels" / "judge.yaml").write_text(yaml.safe_dump(about | changes))
+    url, _ = fake_server()
+    text = run(url, card="labels")
+    assert "both orders, averaged" in text
+    content, rows = read("runs/validate-labels-own")
+    shown = {(row["pair"], row["order"]): row["margin"] for row in rows}
+    means = [(shown[index, "first"] - shown[index, "swapped"]) / 2 for index in range(12)]
+    said = ["tie" if abs(mean) < 0.3 else "first" if mean > 0 else "second" for mean in means]
+    right = sum(verdict == LABELS[index % 3] for index, verdict in enumerate(said))
+    assert content["averaged"]["accuracy"]["count"] == right
+    run(replay="runs/validate-labels-own/verdicts.jsonl", output="again")
+    assert read("again")[0]["averaged"] == content["averaged"]
+    assert content["yardsticks"]["judge"].keys() == {"listed", "swapped", "strict", "averaged"}
+
+
 @pytest.mark.parametrize("name", ["pandalm", "autoj"])
 def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_data, monkeypatch, work, name):
     monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
     path, rows = committed(name)
     card = load_judge_card("smollm2_demo")
     for row in rows:
-        assert set(row) == {"pair", "order", "verdict", "label_logprobs"}
+        assert set(row) == {"pair", "order", "verdict", "margin", "label_logprobs"}
         assert read_verdict(card, Completion("", row["label_logprobs"])).verdict == row["verdict"]
     shutil.copytree(ROOT / "judges" / "smollm2_demo", work / "judges" / "smollm2_demo")
     run(card="smollm2_demo", against=name, replay=str(path), write_card=True)
