@@ -128,9 +128,11 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
     sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
 
-    sub = verb("compare", "compare the figures of several runs side by side, and check that they are comparable")
+    sub = verb("compare", "rank the systems of one run or several, and check that their figures are comparable")
     sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
-    sub.add_argument("--output", action="append", metavar="FILE", help="write to FILE.md or FILE.csv; repeatable")
+    sub.add_argument(
+        "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
+    )
 
     sub = verb("sample", "draw pairs at random for people to label, as an HTML form that works offline")
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))

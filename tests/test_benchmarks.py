@@ -92,3 +92,20 @@ def test_alternation_gives_every_contender_a_turn_in_every_round(benchmarks):
     assert [sorted(turns[start : start + 3]) for start in range(0, 12, 3)] == [["a", "b", "c"]] * 4  # one to warm up
     assert {name: len(values) for name, values in seconds.items()} == {"a": 3, "b": 3, "c": 3}
     assert ratio({"x": [2.0, 4.0, 9.0], "y": [1.0, 1.0, 3.0]}, "x", "y")["median"] == 3
+
+
+def test_what_docs_say_of_early_stopping_was_simulated():
+    rows = json.loads((ROOT / "benchmarks" / "results" / "early-stopping-cpu.json").read_text())["rows"]
+    text = (ROOT / "docs" / "statistics.md").read_text()
+    for ties, name in ((0.0, "no ties"), (0.3, "30 % ties")):
+        shown = {round(row["rate"]): row["judged"] for row in rows if row["ties"] == ties}
+        cells = " | ".join(f"{shown[rate]:.0f}" for rate in (52, 55, 60, 65, 70, 75))
+        assert f"| pairs judged, {name} (median) | {cells} |" in text
+    coverage = [row["coverage"] for row in rows]
+    assert min(coverage) >= 0.95
+    assert f"{100 * min(coverage):.1f} % or more" in re.sub(r"\s+", " ", text)
+
+
+def test_early_stopping_prints_a_row_for_each_rate():
+    printed = run("benchmarks.early_stopping", "--runs", "3", "--no-write")
+    assert printed.count("coverage") == 14

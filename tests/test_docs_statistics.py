@@ -15,7 +15,8 @@ from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_A
 from instruct.reporting.model import Comparison, Panel, TallyFigures
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
-NAMED = {word for part in re.findall(r"`([^`]+)`", TEXT) for word in re.findall(r"\w+", part)}
+PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
+NAMED = {word for part in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"\w+", part)}
 # Keys of a comparison that are not figures.
 NO_FIGURES = {
     "candidate", "baseline", "orders", "pairs_judged", "pairs_expected", "partial", "stopped", "ratings", "reasons",
@@ -28,7 +29,9 @@ def test_every_figure_is_explained(part):
     assert part.model_fields.keys() - NO_FIGURES - NAMED == set()
 
 
-@pytest.mark.parametrize("name", ["Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part"])
+@pytest.mark.parametrize(
+    "name", ["Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part", "Sequential"]
+)
 def test_every_part_of_a_figure_is_explained(name):
     described = {"dataset", "model", "candidate", "baseline"}
     assert getattr(schema_statistics, name).model_fields.keys() - described - NAMED == set()

@@ -69,8 +69,8 @@ def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing
             Standing(
                 name,
                 int(counts[index]),
-                float(rates[index]),
-                [max(0.0, float(low[index])), min(100.0, float(high[index]))],
+                round(float(rates[index]), 6),
+                [round(max(0.0, float(low[index])), 6), round(min(100.0, float(high[index])), 6)],
                 1 + int((rates > rates[index]).sum()),
                 [1 + int(better[:, index].sum()), len(names) - int(better[index].sum())],
             )

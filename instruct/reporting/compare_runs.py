@@ -1,42 +1,28 @@
-"""Several runs side by side: the same judges' figures, whether they are comparable, and paired differences."""
+"""Systems of one run or of several side by side: figures, whether they are comparable, differences, ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
-from instruct.data.evaluation import identity
 from instruct.errors import InputError, one_line
-from instruct.reporting.build import build
 from instruct.reporting.comparison import rounded
+from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
-from instruct.reporting.model import Comparison
-from instruct.reporting.read import read_run
+from instruct.reporting.figures.rankings import ranked_systems
+from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rankings, strengths
+from instruct.reporting.render.html import image, render
 from instruct.reporting.render.markdown import table_lines as markdown_lines
+from instruct.reporting.render.page import clean
 from instruct.reporting.render.terminal import table_lines as terminal_lines
 from instruct.reporting.tables import Table, Value, table_of
 from instruct.reporting.text import escape_markdown, escape_terminal, probability, span
 from instruct.runs import RunDirectory, write_atomically
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A comparison of one run, under the leading policy of its judge.
-
-    `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, a weighted judge's grade, None without a verdict.
-    `card` is the hash of the judge's card when it judged, `baseline_answers` maps prompt to answer; None: unknown.
-    """
-
-    run: str
-    judge: str
-    model: str
-    comparison: Comparison
-    scores: Mapping[str, float | None]
-    card: str | None
-    baseline_answers: Mapping[str, str] | None
+_TITLE = "Systems side by side"
 
 
 @dataclass(frozen=True)
@@ -49,39 +35,51 @@ class Row:
     difference: Difference | None = None
 
 
-def compare_runs(folders: Sequence[str | Path]) -> list[Row]:
-    """The comparisons of several runs, judge by judge, each run's compared with the first's.
+@dataclass(frozen=True)
+class Compared:
+    """What compare_runs found: a row per comparison, rankings against a common baseline, Bradley-Terry strengths."""
+
+    rows: list[Row]
+    rankings: list[Ranking]
+    strengths: list[Strengths]
+
+    def tables(self) -> list[Table]:
+        """All figures as tables."""
+        return [_table(self.rows), *ranking_tables(self.rankings, self.strengths)]
+
+    def warnings(self) -> list[str]:
+        """Why rows may not be comparable, with their names."""
+        return [
+            f"{one_line(row.entry.judge, 60)}, {one_line(_label(row.entry))}: {one_line(warning, 400)}"
+            for row in self.rows
+            for warning in row.warnings
+        ]
+
+
+def compare_runs(folders: Sequence[str | Path]) -> Compared:
+    """The comparisons of one run or several, judge by judge; each further run's are compared with the first's.
 
     Raises:
-        InputError: fewer than two runs, one given twice, not a run or one without verdicts, or no judge in common.
+        InputError: one run with a single comparison, a run given twice, not a run or one without verdicts, or no judge
+            in common.
     """
     runs = [RunDirectory(folder) for folder in folders]
-    if len(runs) < 2:
-        raise InputError("compare takes two runs or more; `instruct report` shows one")
     places = [run.folder.resolve() for run in runs]
     for index, place in enumerate(places):
         if place in places[:index]:
             raise InputError(f"{runs[index].folder}: given twice; name each run once")
     names = [place.name for place in places]
     labels = [name if names.count(name) == 1 else str(run.folder) for name, run in zip(names, runs, strict=True)]
-    entries = [entry for run, label in zip(runs, labels, strict=True) for entry in _entries(run, label)]
+    entries = [entry for run, label in zip(runs, labels, strict=True) for entry in entries_of(run, label)]
     judges = dict.fromkeys(entry.judge for entry in entries)
-    if not any(len({entry.run for entry in entries if entry.judge == judge}) > 1 for judge in judges):
+    if len(runs) == 1 and not any(len([e for e in entries if e.judge == judge]) > 1 for judge in judges):
+        raise InputError(
+            f"{runs[0].folder}: no judge has compared two systems there; name further runs, or use `instruct report`"
+        )
+    if len(runs) > 1 and not any(len({entry.run for entry in entries if entry.judge == judge}) > 1 for judge in judges):
         raise InputError(f"no judge has judged in two of these runs ({', '.join(one_line(j, 60) for j in judges)})")
-    return [_row(entry, entries, labels[0]) for judge in judges for entry in entries if entry.judge == judge]
-
-
-def _entries(run: RunDirectory, label: str) -> list[Entry]:
-    contents = read_run(run.folder)
-    built = build(contents)
-    comparisons = [(judge, each) for judge in built.report.judges for each in judge.comparisons]
-    found = []
-    for (judge, each), outcomes in zip(comparisons, built.outcomes, strict=True):
-        baseline = contents.answers.get(each.baseline)
-        answers = {identity(row): row["output"] for row in baseline.rows} if baseline else None
-        card = outcomes.judged.step.get("inputs", {}).get("card")
-        found.append(Entry(label, judge.name, judge.model, each, outcomes.scores(outcomes.leading), card, answers))
-    return found
+    rows = [_row(entry, entries, labels[0]) for judge in judges for entry in entries if entry.judge == judge]
+    return Compared(rows, rankings(entries), strengths(entries))
 
 
 def _row(entry: Entry, entries: Sequence[Entry], first: str) -> Row:
@@ -169,7 +167,7 @@ def _table(rows: Sequence[Row]) -> Table:
         "over the prompts with a verdict in both; p: paired permutation test of no difference."
     )
     return Table(
-        "Runs side by side",
+        _TITLE,
         [*header, "diff.", "p"],
         [_cells(row) for row in rows],
         left=5,
@@ -188,43 +186,60 @@ def _cells(row: Row) -> list[Value]:
     return [*names, *rates, shown, probability(difference.p if difference else None)]
 
 
-def render_table(rows: Sequence[Row]) -> str:
-    """The runs for a terminal: a line per comparison, then why some may not be comparable."""
-    table = _table(rows)
-    lines = terminal_lines(table)
-    for row in rows:
-        name = f"{escape_terminal(row.entry.judge, 60)}, {escape_terminal(_label(row.entry))}"
-        lines += [f"WARNING: {name}: {escape_terminal(warning)}" for warning in row.warnings]
-    return "\n".join([*lines, "", table.note]) + "\n"
-
-
-def render_markdown(rows: Sequence[Row]) -> str:
-    """The same as Markdown."""
-    table = _table(rows)
-    warned = [
-        f"- Warning, {escape_markdown(row.entry.judge)}, {escape_markdown(_label(row.entry))}: "
-        f"{escape_markdown(warning, 400)}"
-        for row in rows
-        for warning in row.warnings
-    ]
-    lines = [f"# {table.title}", "", *markdown_lines(table), "", *warned, *[""] * bool(warned), table.note]
+def render_table(found: Compared) -> str:
+    """The comparisons for a terminal: a line each, why some may not be comparable, then the rankings."""
+    first, *others = found.tables()
+    warned = [f"WARNING: {escape_terminal(text, 600)}" for text in found.warnings()]
+    lines = [*terminal_lines(first), *warned, "", first.note]
+    for table in others:
+        lines += ["", escape_terminal(table.title, 200), *(terminal_lines(table) if table.rows else []), "", table.note]
     return "\n".join(lines) + "\n"
 
 
-def write_comparison(rows: Sequence[Row], path: str | Path) -> None:
-    """Write the runs side by side as Markdown (FILE.md) or CSV (FILE.csv), whole or not at all.
+def render_markdown(found: Compared) -> str:
+    """The same as Markdown."""
+    first, *others = found.tables()
+    warned = [f"- Warning, {escape_markdown(text, 600)}" for text in found.warnings()]
+    lines = [f"# {_TITLE}", "", *markdown_lines(first), "", *warned, *[""] * bool(warned), first.note]
+    for table in others:
+        lines += ["", f"## {escape_markdown(table.title, 200)}", ""]
+        lines += [*markdown_lines(table), ""] if table.rows else []
+        lines += [escape_markdown(table.note, 2000)]
+    return "\n".join(lines) + "\n"
+
+
+def render_page(found: Compared) -> str:
+    """The same as one HTML file, with a figure of the rankings."""
+    drawing = ranked_systems([asdict(each) for each in found.rankings])
+    return render(
+        "compare.html.jinja",
+        "report.css",
+        title=_TITLE,
+        figure=image(drawing.svg()) if drawing else None,
+        warnings=found.warnings(),
+        tables=found.tables(),
+        clean=clean,
+    )
+
+
+def write_comparison(found: Compared, path: str | Path) -> None:
+    """Write the comparison as Markdown (FILE.md), CSV (FILE.csv) or a page (FILE.html), whole or not at all.
 
     Raises:
         InputError: another extension.
     """
     path = Path(path)
-    csv_table = table_of("Runs", [_figures(row) for row in rows])
-    write_atomically(path, csv_text(csv_table) if check_ending(path) == ".csv" else render_markdown(rows))
+    renderers = {".md": render_markdown, ".html": render_page, ".csv": _csv}
+    write_atomically(path, renderers[check_ending(path)](found))
+
+
+def _csv(found: Compared) -> str:
+    return csv_text(table_of("Runs", [_figures(row) for row in found.rows]))
 
 
 def check_ending(path: str | Path) -> str:
-    """The extension of a file to write: .md or .csv; InputError for another."""
+    """The extension of a file to write: .md, .csv or .html; InputError for another."""
     ending = Path(path).suffix.lower()
-    if ending not in (".md", ".csv"):
-        raise InputError(f"{path}: the extension must be .md or .csv; rename the file")
+    if ending not in (".md", ".csv", ".html"):
+        raise InputError(f"{path}: the extension must be .md, .csv or .html; rename the file")
     return ending

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.sequential import random_order
+from instruct.data.evaluation import identity
 from instruct.errors import InputError
 from instruct.judging.judge import read_answers
-from instruct.judging.presentations import identity, joined
+from instruct.judging.presentations import joined
 from instruct.reporting.render.html import escaped_json, render
 from instruct.runs import RunDirectory, write_atomically
 
@@ -29,7 +30,7 @@ def write_form(run: RunDirectory, candidate: str, baseline: str, count: int, pat
     pairs = {identity(row): (row, other) for row, other in joined(ours, theirs)}
     drawn = random_order(pairs, seed)[:count]
     content = {"candidate": ours.name, "baseline": theirs.name, "pairs": [_pair(*pairs[each], seed) for each in drawn]}
-    page = render("label.html.jinja", "label", data=escaped_json(content), count=len(drawn))
+    page = render("label.html.jinja", "label.css", "label.js", data=escaped_json(content), count=len(drawn))
     write_atomically(path, page)
     return len(drawn)
 

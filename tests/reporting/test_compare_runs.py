@@ -53,13 +53,13 @@ def rewrite(path: Path, change) -> None:
 
 
 def warnings_of(two) -> list[str]:
-    first, second = compare_runs([run.folder for run in two])
+    first, second = compare_runs([run.folder for run in two]).rows
     assert first.warnings == []
     return second.warnings
 
 
 def test_figures_of_a_common_judge_have_a_paired_difference(two):
-    first, second = compare_runs([run.folder for run in two])
+    first, second = compare_runs([run.folder for run in two]).rows
     assert [row.entry.run for row in (first, second)] == ["small", "second"]
     assert (first.against, first.difference, first.warnings) == (None, None, [])
     assert second.against is first.entry
@@ -76,17 +76,17 @@ def test_figures_of_a_common_judge_have_a_paired_difference(two):
 
 
 def test_table_markdown_and_csv_have_the_same_content(two, tmp_path):
-    rows = compare_runs([run.folder for run in two])
-    table, markdown = render_table(rows), render_markdown(rows)
+    found = compare_runs([run.folder for run in two])
+    table, markdown = render_table(found), render_markdown(found)
     assert table.split("\n")[3].split()[:7] == ["j", "second", "emo", "mle", "strict", "19", "76.3"]
     assert "| j | second | emo | mle | strict | 19 | 76.3 |" in markdown
     assert "+23.7 (" in table
     assert "+23.7 (" in markdown
-    p = compare_runs([run.folder for run in two])[1].difference.p
+    p = found.rows[1].difference.p
     assert 0.001 < p < 0.2
     assert table.split("\n")[3].endswith(f"  {p:.3f}")
     assert "WARNING" not in table
-    write_comparison(rows, tmp_path / "c.csv")
+    write_comparison(found, tmp_path / "c.csv")
     first, second = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
     assert (first["difference"], first["compared_with"]) == ("", "")
     assert float(second["difference"]) == pytest.approx(100 * 4.5 / 19, abs=1e-6)
@@ -97,7 +97,7 @@ def test_table_markdown_and_csv_have_the_same_content(two, tmp_path):
 
 def test_different_prompts_are_reported_and_give_no_paired_difference(two):
     store_verdicts(two[0], [WIN] * 22)  # two more than the other
-    _, second = compare_runs([run.folder for run in two])
+    _, second = compare_runs([run.folder for run in two]).rows
     assert second.difference is None
     assert "different prompts: 20 and 22, 20 in common; no paired difference" in second.warnings
 
@@ -141,8 +141,8 @@ def test_a_different_policy_and_unfinished_judging_are_reported(two):
 def test_a_judge_missing_from_the_first_run_is_shown_and_reported(two, card):
     card("only")
     store_verdicts(two[1], [WIN] * 20, judge="only")
-    rows = compare_runs([run.folder for run in two])
-    (alone,) = [row for row in rows if row.entry.judge == "only"]
+    found = compare_runs([run.folder for run in two])
+    (alone,) = [row for row in found.rows if row.entry.judge == "only"]
     assert alone.warnings == ["small has no verdicts by this judge"]
     assert alone.difference is None
 
@@ -151,10 +151,10 @@ def test_hostile_names_are_escaped(two):
     name = "=x|[red]\x1b[31m<b>"
     with JudgmentStore(two[1].store) as store:
         store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
-    rows = compare_runs([run.folder for run in two])
-    assert "\x1b" not in render_table(rows)
-    assert "[red]" not in render_table(rows)
-    assert "<b>" not in render_markdown(rows)
+    found = compare_runs([run.folder for run in two])
+    assert "\x1b" not in render_table(found)
+    assert "[red]" not in render_table(found)
+    assert "<b>" not in render_markdown(found)
 
 
 def test_the_command_prints_the_table_and_names_the_files_it_writes(instruct, two, tmp_path):
@@ -164,17 +164,17 @@ def test_the_command_prints_the_table_and_names_the_files_it_writes(instruct, tw
     assert (code, stderr) == (0, "")
     assert out.startswith("judge")
     assert [f"written: {file}" in out for file in files] == [True, True]
-    assert files[0].read_text().startswith("# Runs side by side")
+    assert files[0].read_text().startswith("# Systems side by side")
     assert files[1].read_text().startswith("judge,run,candidate")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["runs/small"], "compare takes two runs or more"),
+        (["runs/small"], "no judge has compared two systems there"),
         (["runs/small", "./runs/../runs/small"], "given twice"),
         (["runs/small", "runs/absent"], "runs/absent is not a run directory"),
-        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: the extension must be .md or .csv"),
+        (["runs/small", "runs/second", "--output", "c.txt"], "c.txt: the extension must be .md, .csv or .html"),
         (["runs/small", "runs/second", "--train.epochs", "3"], "unexpected argument '--train.epochs'"),
     ],
 )
@@ -194,7 +194,85 @@ def test_runs_without_a_common_judge_are_refused(two):
 def test_a_tiny_p_value_is_not_shown_as_zero(two):
     store_verdicts(two[0], [LOSS] * 20)
     store_verdicts(two[1], [WIN] * 20)
-    rows = compare_runs([run.folder for run in two])
-    assert 0 < rows[1].difference.p < 0.001
-    assert render_table(rows).split("\n")[3].endswith("  < 0.001")
-    assert "| &lt; 0.001 |" in render_markdown(rows)
+    found = compare_runs([run.folder for run in two])
+    assert 0 < found.rows[1].difference.p < 0.001
+    assert render_table(found).split("\n")[3].endswith("  < 0.001")
+    assert "| &lt; 0.001 |" in render_markdown(found)
+
+
+def three_systems(run: RunDirectory, write_answers, judge: str = "j") -> None:
+    """`a`, `b` and `c` against `mle` on 40 prompts: 30, 28 and 10 wins; `a` against `c` too: 33 wins."""
+    with JudgmentStore(run.store) as store:
+        for candidate, baseline, wins in (("a", "mle", 30), ("b", "mle", 28), ("c", "mle", 10), ("a", "c", 33)):
+            write_answers(candidate, 40, output=f"the answer of {candidate}")
+            store.add_judgments(
+                Judgment(
+                    judge, candidate, baseline, number, f"secret prompt {number}", "d", position, "k",
+                    "first" if (number < wins) == (position == "first") else "second",
+                )
+                for number in range(40)
+                for position in ("first", "second")
+            )  # fmt: skip
+    write_answers("mle", 40)
+
+
+def test_systems_of_one_run_are_ranked_against_their_baseline(run, card, write_answers):
+    card("j")
+    three_systems(run, write_answers)
+    found = compare_runs([run.folder])
+    (ranking,) = found.rankings
+    assert (ranking.judge, ranking.baseline, ranking.policy) == ("j", "mle", "strict")
+    assert [(each.name, each.win_rate) for each in ranking.standings] == [("a", 75.0), ("b", 70.0), ("c", 25.0)]
+    assert [each.rank_interval for each in ranking.standings] == [[1, 2], [1, 2], [3, 3]]
+    assert ranking.warnings == []
+    assert "| c | 3 | 3 | 40 | 25.0 |" in render_markdown(found)
+    assert "1–2" in render_table(found)
+
+
+def test_comparisons_that_cross_give_strengths(run, card, write_answers):
+    card("j")
+    three_systems(run, write_answers)
+    (found,) = compare_runs([run.folder]).strengths
+    assert found.strengths is not None
+    assert [each.name for each in found.strengths] == ["a", "b", "mle", "c"]
+    assert sum(each.strength for each in found.strengths) == pytest.approx(0)
+
+
+def test_systems_of_several_runs_with_one_baseline_are_ranked_together(two):
+    found = compare_runs([run.folder for run in two])
+    (ranking,) = found.rankings
+    assert [each.name for each in ranking.standings] == ["second: emo", "small: emo"]
+    assert {each.n for each in ranking.standings} == {19}
+    assert ranking.warnings == ["1 prompts without a verdict on every system are left out"]
+    assert found.strengths == []
+
+
+def test_another_baseline_is_not_ranked_with_this_one(two):
+    rewrite(two[1].outputs / "mle.json", lambda rows: rows[0].update(output="a better one"))
+    assert compare_runs([run.folder for run in two]).rankings == []
+
+
+def test_undetermined_strengths_are_said_and_not_shown(run, card, write_answers):
+    card("j")
+    three_systems(run, write_answers)
+    with JudgmentStore(run.store) as store:
+        store.add_judgments(
+            Judgment("j", "d", "e", number, f"secret prompt {number}", "d", position, "k", position)
+            for number in range(40)
+            for position in ("first", "second")
+        )
+    found = compare_runs([run.folder])
+    assert [each.strengths for each in found.strengths] == [None]
+    assert "Not determined" in render_table(found)
+
+
+def test_page_has_the_figure_and_every_table_and_hides_nothing_from_the_policy(two, tmp_path):
+    name = "<script>window.broken = 1</script>"
+    with JudgmentStore(two[1].store) as store:
+        store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
+    write_comparison(compare_runs([run.folder for run in two]), tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text()
+    assert "data:image/svg+xml;base64," in page
+    assert page.count("<table>") == 2
+    assert "<script" not in page
+    assert "default-src 'none'; style-src 'sha256-" in page

@@ -60,15 +60,26 @@ class Drawing:
         paths = {suffix: folder / (self.name + suffix) for suffix in metadata}
         if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths.values()):
             return
+        for suffix, content in self._drawn(metadata).items():
+            write_atomically(paths[suffix], content)
+
+    def svg(self) -> bytes:
+        """The figure as SVG, for a page."""
+        return self._drawn({".svg": {"Date": None}})[".svg"]
+
+    def _drawn(self, metadata: dict[str, dict[str, Any]]) -> dict[str, bytes]:
+        """The figure in each format named in `metadata`, drawn once."""
         import matplotlib
 
+        found = {}
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
             picture = self.draw(self.data)
-            for suffix, path in paths.items():
+            for suffix, about in metadata.items():
                 buffer = io.BytesIO()
-                picture.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=metadata[suffix])
-                write_atomically(path, buffer.getvalue())
+                picture.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=about)
+                found[suffix] = buffer.getvalue()
+        return found
 
     def _digest(self) -> str:
         """Of the figure's data and the code that draws it: drawing takes longer than the rest of a report."""

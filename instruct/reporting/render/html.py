@@ -16,10 +16,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ESCAPES = {mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
-def render(template: str, name: str, **values: Any) -> str:
-    """A page from a template, with `name`.css and `name`.js inside it; values are escaped.
+def render(template: str, style: str, script: str | None = None, **values: Any) -> str:
+    """A page from a template, with its style sheet and script inside it; values are escaped.
 
-    The template's policy (Content-Security-Policy) allows just that style sheet and that script, by their hashes.
+    The template's policy (Content-Security-Policy) allows just those two, by their hashes.
     """
     import jinja2
 
@@ -31,9 +31,16 @@ def render(template: str, name: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    style, script = ((_TEMPLATES / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("css", "js"))
-    hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
-    return environment.get_template(template).render(style=style, script=script, **hashes, **values)
+    for name, file in (("style", style), ("script", script)):
+        if file is not None:
+            text = (_TEMPLATES / file).read_text(encoding="utf-8")
+            values |= {name: text, f"{name}_hash": _hash(text)}
+    return environment.get_template(template).render(**values)
+
+
+def image(svg: bytes) -> str:
+    """The address of an image inside the page; nothing in it can run."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def escaped_json(content: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from instruct.errors import one_line
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
-from instruct.reporting.render.html import escaped_json, render
+from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.reporting.text import (
     capital,
@@ -86,7 +85,8 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
     views = [_view(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
     return render(
         "report.html.jinja",
-        "report",
+        "report.css",
+        "report.js",
         run=clean(report.run),
         created=clean(report.created)[:10],
         views=views,
@@ -97,7 +97,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         unjudged=unjudged(report, clean),
         spent=spent(report, clean),
         judges=[judge for judge in report.judges if judge.description or judge.notes],
-        figures={clean(title): _data_uri(path) for title, path in figures.items()},
+        figures={clean(title): image(path.read_bytes()) for title, path in figures.items()},
         tables=[table for panel in report.panels for table in panel_tables(panel)] + report_tables(report),
         lineage=lineage_tables(report),
         version=clean(report.versions.get("instruct", "")),
@@ -188,7 +188,3 @@ def clean(text: object, limit: int = 200) -> str:
 def _json(views: list[View], pairs: str) -> str:
     names = [{"judge": view.judge, "candidate": view.candidate, "baseline": view.baseline} for view in views]
     return escaped_json({"names": names, "packed": pairs})
-
-
-def _data_uri(path: Path) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
