@@ -20,7 +20,11 @@ _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 class ModelOptions(Options):
-    """The base model. `quantization: 4bit` is QLoRA (bitsandbytes, a GPU)."""
+    """The base model.
+
+    `dtype` is that of its matrix products and of saved and served weights; full fine-tuning keeps the weights that
+    train in float32 (see `instruct.training.precision`). `quantization: 4bit` is QLoRA (bitsandbytes, a GPU).
+    """
 
     name: str = EMBEDDED_MODEL
     revision: str | None = None
@@ -66,6 +70,21 @@ def hub_id(name: str) -> str | None:
         return EMBEDDED_HUB_ID
     local = name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir()
     return None if local else name
+
+
+def checkpoint_dtype(model: ModelOptions) -> str:
+    """The dtype that a checkpoint's config states; float32 if it states none.
+
+    Raises:
+        OSError: the config cannot be read.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(
+        model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
+    )
+    stated = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    return str(stated or "float32").removeprefix("torch.")
 
 
 def embedded_model_folder() -> Path:

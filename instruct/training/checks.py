@@ -15,7 +15,7 @@ def check_arguments(args: SFTConfig) -> None:
 
     Raises:
         ValueError: label smoothing, another `loss_type`, Liger's fused loss, a parallelism that splits a row or the
-            head, activation offloading without a GPU, or averaging of tokens per process.
+            head, activation offloading without a GPU, Apple's GPU, or averaging of tokens per process.
     """
     if args.label_smoothing_factor > 0:
         raise ValueError("label_smoothing_factor cannot be combined with a token-level objective; set it to 0")
@@ -32,6 +32,8 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("activation_offloading needs a GPU, and this machine has none; set it to False")
     if args.world_size > 1 and not args.average_tokens_across_devices:
         raise ValueError("average_tokens_across_devices=False would weight tokens differently on each process; drop it")
+    if args.device.type == "mps":
+        raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
     check_parallelism(args.parallelism_config)
 
 

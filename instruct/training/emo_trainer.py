@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.utils.data import DataLoader
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
@@ -21,6 +22,7 @@ from instruct.training.emo_config import EMOConfig
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.head_check import check_logits
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
+from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -47,8 +49,8 @@ class EMOTrainer(SFTTrainer):
 
     Raises:
         ValueError: label smoothing, a `compute_loss_func`, another `loss_type`, Liger's fused loss, context, sequence
-            or tensor parallelism, activation offloading without a GPU, or a PEFT adapter on the head, with all of
-            which the objective would be ignored or wrong.
+            or tensor parallelism, activation offloading without a GPU, Apple's GPU, weights that train in float16, or
+            a PEFT adapter on the head, with all of which the objective would be ignored or wrong.
         InputError: the model has no head to compute the objective from, or the transport cost's table does not fit.
         NonFiniteLossError: the loss or the gradient became NaN or infinite during training or evaluation.
     """
@@ -80,13 +82,16 @@ class EMOTrainer(SFTTrainer):
         # Whatever the model's own forward accepts, this one divides by the tokens of all micro-batches. Otherwise the
         # Trainer counts none and averages the micro-batches' means.
         self.model_accepts_loss_kwargs = True
-        self._keep_outputs_in_float32()
+        self._exchange_float32()
 
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         objective = args.make_objective()
         head = output_head(base)
         sharded_on = self.accelerator.device if self.is_fsdp_enabled or self.is_deepspeed_enabled else None
         check_head(head, sharded=sharded_on is not None)
+        if getattr(base, "is_quantized", False):
+            keep_adapters_in_float32(self.model)
+        check_trained_weights(self.model, args, sharded=sharded_on is not None, fsdp=self.is_fsdp_enabled)
         check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
@@ -97,12 +102,15 @@ class EMOTrainer(SFTTrainer):
         self._table = TableRecord(cost)
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
 
-    def _keep_outputs_in_float32(self) -> None:
-        """Accelerate makes FSDP2 cast a model's outputs to bfloat16; here they are a loss and sums over tokens."""
+    def _exchange_float32(self) -> None:
+        """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.
+
+        Accelerate would do both in bfloat16; the outputs are a loss and sums over tokens here.
+        """
         plugin: Any = getattr(self.accelerator.state, "fsdp_plugin", None)
         policy: Any = getattr(plugin, "mixed_precision_policy", None)
-        if getattr(policy, "output_dtype", None) is not None:
-            plugin.mixed_precision_policy = replace(policy, output_dtype=None)
+        if isinstance(policy, MixedPrecisionPolicy):
+            plugin.mixed_precision_policy = replace(policy, output_dtype=None, reduce_dtype=torch.float32)
 
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str

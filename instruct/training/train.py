@@ -17,6 +17,7 @@ from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.training import packing
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainingOptions
+from instruct.training.precision import compute_dtype, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
 from instruct.training.trackers import run_of_its_own
@@ -26,13 +27,21 @@ HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
 
 def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str, Any]:
-    """The experiment's `train` section over this package's defaults, which pack `plain_text`."""
+    """The experiment's `train` section over this package's defaults, which pack `plain_text`.
+
+    Raises:
+        InputError: float16 without a GPU.
+    """
     import torch
 
     gpu = torch.cuda.is_available()
+    dtype = compute_dtype(config.model)
+    if dtype == "float16" and not gpu and not config.train.get("bf16"):
+        raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; set it to bfloat16")
     options: dict[str, Any] = {
         "max_length": DEFAULT_MAX_LENGTH,
-        "bf16": config.model.dtype == "bfloat16",
+        "bf16": dtype == "bfloat16" and not config.train.get("fp16"),
+        "fp16": dtype == "float16" and not config.train.get("bf16"),
         "use_cpu": not gpu,
         # Recomputing activations trades time for GPU memory; a CPU has memory to spare and no time.
         "gradient_checkpointing": gpu,
@@ -48,8 +57,6 @@ def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str
         **(packing.DEFAULTS if plain_text else {}),
         **config.train,
     }
-    if options.get("fp16"):
-        options["bf16"] = False
     return options
 
 
@@ -67,7 +74,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         return EMOConfig(
             output_dir=str(output),
             **system.emo_config(),
-            model_init_kwargs=model_arguments(config),
+            model_init_kwargs={**model_arguments(config), "dtype": weights_dtype(config)},
             **options,
         )
     except (TypeError, ValueError) as error:
@@ -88,6 +95,19 @@ def model_arguments(config: TrainingOptions) -> dict[str, Any]:
     return arguments
 
 
+def quantization_arguments(config: TrainingOptions) -> dict[str, Any]:
+    """The arguments of BitsAndBytesConfig. FSDP and ZeRO-3 shard 4-bit weights only if they are stored as floats."""
+    import torch
+
+    dtype = getattr(torch, compute_dtype(config.model))
+    return {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_compute_dtype": dtype,
+        "bnb_4bit_quant_storage": dtype,
+    }
+
+
 def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: EncodedRows) -> Any:
     """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to the arguments' `output_dir`."""
     import torch
@@ -100,9 +120,7 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
             raise InputError("model.quantization: 4bit needs a GPU (bitsandbytes); remove it to train on a CPU")
         from transformers import BitsAndBytesConfig
 
-        quantization = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
-        )
+        quantization = BitsAndBytesConfig(**quantization_arguments(config))
     peft_config = None
     if config.lora:
         from peft import LoraConfig
@@ -202,6 +220,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
+            if not config.lora:
+                round_saved_weights(making, compute_dtype(config.model))
             rows = {**data.rows.counts, **data.encoded.counts}
             if data.rows.plain_text:
                 rows["tokens"] = sum(len(row.input_ids) for row in data.encoded.encoded)

@@ -1,0 +1,156 @@
+"""Weights move as float32 weights do at the learning rates of full fine-tuning, or are refused or announced."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from peft import LoraConfig
+from safetensors.torch import load_file
+from test_train import tiny_config, train, write_rows
+from tiny import make_trainer, tiny_model
+from transformers import AutoModelForCausalLM, TrainingArguments
+
+from instruct.errors import InputError
+from instruct.training.checks import check_arguments
+from instruct.training.precision import check_trained_weights, compute_dtype, unmoved_share, weights_dtype
+from instruct.training.rows import load_training_rows
+from instruct.training.train import make_trainer as make_from_config
+from instruct.training.train import quantization_arguments, train_options, trainer_arguments
+
+STOCHASTIC = {"optim": "adamw_torch_8bit", "optim_args": "bf16_stochastic_round=True"}
+
+
+@pytest.fixture
+def rows(tmp_path) -> str:
+    return write_rows(tmp_path / "rows.jsonl")
+
+
+def full_config(folder, rows, dtype: str = "bfloat16", **arguments):
+    """Full fine-tuning as in recipes/configs/paper, for a few steps."""
+    return tiny_config(
+        folder, rows, model={"name": str(folder), "dtype": dtype}, lora=None,
+        train={
+            "max_steps": 6, "per_device_train_batch_size": 4, "max_length": 256, "learning_rate": 2e-5,
+            "warmup_steps": 0, "logging_steps": 1, **arguments,
+        },
+    )  # fmt: skip
+
+
+def moved(config, output) -> tuple[float, torch.dtype]:
+    """The share of the weights that training has changed, and their dtype."""
+    data = load_training_rows(config)
+    arguments = trainer_arguments(config, config.systems["emo"], output)
+    trainer = make_from_config(config, arguments, data.tokenizer, data.encoded)
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+    trainer.train()
+    pairs = list(zip(before, trainer.model.parameters(), strict=True))
+    changed = sum(int((old != new).sum()) for old, new in pairs)
+    return changed / sum(old.numel() for old in before), before[0].dtype
+
+
+def test_full_fine_tuning_moves_its_weights(tmp_path, tiny_model_folder, rows):
+    """As many of them as without bfloat16. The rows of tokens that do not occur have no gradient."""
+    share, dtype = moved(full_config(tiny_model_folder, rows), tmp_path / "a")
+    assert dtype == torch.float32
+    expected, _ = moved(full_config(tiny_model_folder, rows, "float32"), tmp_path / "b")
+    assert share == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.slow  # torchao compiles its step
+def test_stochastic_rounding_moves_bfloat16_weights(tmp_path, tiny_model_folder, rows):
+    pytest.importorskip("torchao")
+    config = full_config(tiny_model_folder, rows, **STOCHASTIC)
+    nearest = full_config(tiny_model_folder, rows)
+    assert (weights_dtype(config), weights_dtype(nearest)) == ("bfloat16", "float32")
+    share, dtype = moved(config, tmp_path / "a")
+    assert dtype == torch.bfloat16
+    assert share > 0.5 * moved(nearest, tmp_path / "b")[0]
+
+
+def test_full_fine_tuning_saves_the_models_own_dtype(tmp_path, tiny_model_folder, rows):
+    run = train(tmp_path / "run", full_config(tiny_model_folder, rows))
+    saved = load_file(run.adapters / "emo" / "model.safetensors")
+    assert {tensor.dtype for tensor in saved.values()} == {torch.bfloat16}
+    assert AutoModelForCausalLM.from_pretrained(run.adapters / "emo", dtype="auto").dtype == torch.bfloat16
+
+
+def test_adapters_are_float32_on_a_bfloat16_base(tmp_path):
+    trainer = make_trainer(tmp_path, tiny_model().bfloat16(), peft_config=LoraConfig(r=2, task_type="CAUSAL_LM"))
+    trained = {parameter.dtype for parameter in trainer.model.parameters() if parameter.requires_grad}
+    assert trained == {torch.float32}
+
+
+@pytest.mark.parametrize("learning_rate", [1e-5, 2e-5])
+def test_the_estimated_share_is_that_of_400_steps_of_adamw(learning_rate):
+    generator = torch.Generator().manual_seed(0)
+    start = (torch.randn(10000, generator=generator) * 0.02).bfloat16()
+    weights = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.AdamW([weights], lr=learning_rate, weight_decay=0.0)
+    never_moved = torch.ones(len(start), dtype=torch.bool)
+    for step in range(400):
+        cosine = 0.5 * (1 + math.cos(math.pi * step / 400))
+        optimizer.param_groups[0]["lr"] = learning_rate * min(1.0, step / 12) * cosine
+        weights.grad = torch.randn(len(start), generator=generator).bfloat16()
+        optimizer.step()
+        never_moved &= weights.detach() == start
+    assert unmoved_share([start], learning_rate) == pytest.approx(float(never_moved.float().mean()), abs=0.05)
+
+
+def test_bfloat16_weights_that_will_not_move_are_announced(tmp_path):
+    with pytest.warns(UserWarning, match=r"about 9\d% of the trained bfloat16 .* learning_rate 2e-05: .*torchao"):
+        make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=2e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=1.0)
+        make_trainer(tmp_path, tiny_model(), learning_rate=2e-5)
+        trainer = make_trainer(tmp_path, tiny_model().bfloat16(), learning_rate=2e-5, **STOCHASTIC)
+        trainer.args.optim_args = None
+        trainer.args.bf16 = True
+        check_trained_weights(trainer.model, trainer.args, sharded=True, fsdp=True)  # keeps float32 weights of its own
+
+
+def test_float16_weights_that_train_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"model\.embed_tokens\.weight is in float16.*dtype.*fp16=True"):
+        make_trainer(tmp_path, tiny_model().half(), bf16=True)
+    with pytest.raises(ValueError, match=r"is in float16, in which gradients"):
+        make_trainer(tmp_path, tiny_model().half(), peft_config=LoraConfig(r=2, task_type="CAUSAL_LM"))
+    make_trainer(tmp_path, tiny_model().half(), peft_config=LoraConfig(r=2, task_type="CAUSAL_LM"), bf16=True)
+
+
+def test_float16_trains_float32_weights_with_loss_scaling(tmp_path, tiny_model_folder, rows, monkeypatch):
+    checkpoint = AutoModelForCausalLM.from_pretrained(tiny_model_folder).half()
+    checkpoint.save_pretrained(tmp_path / "half")
+    for config in (
+        full_config(tiny_model_folder, rows, "float16"),
+        full_config(tmp_path / "half", rows, "auto"),
+    ):
+        assert compute_dtype(config.model) == "float16"
+        with pytest.raises(InputError, match=r"model\.dtype: float16 .* needs a GPU; set it to bfloat16"):
+            train_options(config)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            options = train_options(config)
+        assert (options["fp16"], options["bf16"]) == (True, False)
+        assert weights_dtype(config) == "float32"
+
+
+def test_quantized_weights_are_stored_so_that_fsdp_shards_them(tmp_path, tiny_model_folder, rows):
+    config = tiny_config(tiny_model_folder, rows, model={"name": str(tiny_model_folder), "quantization": "4bit"})
+    assert quantization_arguments(config)["bnb_4bit_quant_storage"] == torch.bfloat16
+    model = tiny_model(tied=False)
+    layer = model.model.layers[0].mlp.up_proj
+    layer.weight = torch.nn.Parameter(layer.weight.to(torch.uint8), requires_grad=False)
+    arguments = make_trainer(tmp_path, bf16=True).args
+    check_trained_weights(model, arguments, sharded=False, fsdp=False)
+    with pytest.raises(ValueError, match=r"up_proj\.weight is quantized and stored as torch\.uint8.*quant_storage"):
+        check_trained_weights(model, arguments, sharded=True, fsdp=True)
+
+
+def test_apples_gpu_is_refused(tmp_path, monkeypatch):
+    arguments = make_trainer(tmp_path).args
+    monkeypatch.setattr(TrainingArguments, "device", property(lambda self: torch.device("mps")))
+    with pytest.raises(ValueError, match=r"Apple's GPU \(mps\) has no float64.*set use_cpu=True"):
+        check_arguments(arguments)
