@@ -12,14 +12,9 @@ from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
 from instruct.hub import check_write_access, configured_repositories
 from instruct.judging.asking import Judge
-from instruct.training.estimate import (
-    ModelShape,
-    check_gpu,
-    matrix_flops,
-    memory_gib,
-    model_shape,
-    training_minutes,
-)
+from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
+from instruct.training.memory import BYTES, Sharding, memory_gib, sharding_of
+from instruct.training.precision import compute_dtype, weights_dtype
 from instruct.training.rows import TrainingRows, load_training_rows
 from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, trainer_arguments
@@ -45,13 +40,10 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     if repositories:
         check_write_access(repositories.values())
 
-    needed = sum(memory_gib(config, shape, arguments).values())
+    sharding = sharding_of(arguments)
+    needed = sum(memory_gib(config, shape, arguments, sharding).values())
     available = available_gib()
-    if needed > available:
-        raise InputError(
-            f"config {config.name}: training needs about {needed:.0f} GiB of memory and {available:.0f} GiB are free; "
-            "lower train.per_device_train_batch_size or train.max_length, or use lora or model.quantization 4bit"
-        )
+    check_memory(config, needed, available, sharding)
     disk = _disk_gib(config, shape)
     existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(existing).free / GIB
@@ -79,6 +71,29 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
         f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
     )
     return data
+
+
+def check_memory(config: ExperimentConfig, needed: float, available: float, sharding: Sharding) -> None:
+    """Refuse a training that needs more memory than a process has.
+
+    Raises:
+        InputError: it does; the message names what would need less.
+    """
+    if needed <= available:
+        return
+    remedies = ["lower train.per_device_train_batch_size or train.max_length", "use lora or model.quantization 4bit"]
+    if not config.lora:
+        if not sharding.weights:
+            launch = "accelerate launch --config_file recipes/configs/accelerate/fsdp2.yaml"
+            remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/distributed.md)")
+        elif sharding.processes > 1:
+            remedies.insert(0, "use more GPUs (--num_processes)")
+        remedies.insert(1, "set train.optim adamw_torch_8bit and train.optim_args bf16_stochastic_round=True")
+    each = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
+    raise InputError(
+        f"config {config.name}: training needs about {needed:.0f} GiB of memory{each} and {available:.0f} GiB are "
+        f"free; {', or '.join(remedies)}"
+    )
 
 
 def check_evaluation(config: ExperimentConfig) -> list[Judge]:
@@ -120,7 +135,9 @@ def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: An
     rows = len(lengths) * arguments.num_train_epochs
     if arguments.max_steps > 0:
         rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
-    return training_minutes(int(rows * sum(lengths) / len(lengths)), shape, config.lora is not None, matrix_flops())
+        rows *= arguments.world_size
+    tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
+    return training_minutes(tokens, shape, config.lora is not None, matrix_flops())
 
 
 def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
@@ -128,7 +145,10 @@ def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
     if config.lora:
         trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
         return len(config.trained) * trained * 16 / GIB + 0.1
-    return shape.parameters * (len(config.trained) * 2 + 12) / GIB
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    # A new checkpoint (weights and two moments) is written before the last one is removed.
+    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
 
 
 def _adapter(config: ExperimentConfig) -> str:

@@ -1,13 +1,11 @@
-"""Rough estimates before training: parameters, memory, time."""
+"""Rough estimates before training: parameters and time."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from instruct.devices import check_gpu_is_usable
-from instruct.engines.memory import GIB
 from instruct.errors import InputError
 from instruct.models import model_path
 from instruct.training.options import TrainingOptions
@@ -20,9 +18,15 @@ STEP_EFFICIENCY = {"cpu": 0.15, "cuda": 0.4}
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a model that the estimates need."""
+    """The sizes of a model that the estimates need.
+
+    Attributes:
+        parameters: all of them.
+        outside: those of the embeddings, and of the head if it is not tied to them; the layers have the rest.
+    """
 
     parameters: int
+    outside: int
     layers: int
     hidden: int
     vocabulary: int
@@ -65,42 +69,14 @@ def model_shape(config: TrainingOptions) -> ModelShape:
             f"model {config.model.name}: {loaded.model_type} has no lm_head; name a causal language model"
         ) from None
     text = loaded.get_text_config()
+    ends = {id(end.weight): end.weight.numel() for end in (model.get_input_embeddings(), model.get_output_embeddings())}
     return ModelShape(
+        outside=sum(ends.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
         vocabulary=text.vocab_size,
     )
-
-
-def memory_gib(config: TrainingOptions, shape: ModelShape, arguments: Any) -> dict[str, float]:
-    """Peak training memory by part, in GiB.
-
-    Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
-    SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and the layers' inputs only with it. The objective
-    needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32 gradient and the copy of
-    the head that a fixed transport cost keeps.
-    """
-    from instruct.objectives.linear import CHUNK_BYTES
-
-    width: float = 0.5625 if config.model.quantization else {"float32": 4}.get(config.model.dtype, 2)
-    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
-    per_unit = 2 if arguments.gradient_checkpointing else 80
-    if config.lora:
-        # A rank-r pair on each of the seven projections, in float32 with gradient and two Adam moments.
-        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
-        optimizer: float = trained * 16
-        head = 0
-    else:
-        # The gradient and two Adam moments, in the weights' own type.
-        optimizer = shape.parameters * 3 * width
-        head = shape.vocabulary * shape.hidden
-    return {
-        "weights": shape.parameters * width / GIB,
-        "gradients and optimizer": optimizer / GIB,
-        "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
-        "objective": (2 * CHUNK_BYTES + head * (4 + width)) / GIB,
-    }
 
 
 def matrix_flops() -> float:

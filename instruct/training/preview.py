@@ -14,7 +14,8 @@ from rich.text import Text
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.errors import InputError
-from instruct.training.estimate import memory_gib, model_shape
+from instruct.training.estimate import model_shape
+from instruct.training.memory import memory_gib
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import packed_blocks
 from instruct.training.rows import TrainingRows, load_training_rows

@@ -1,0 +1,103 @@
+"""The memory that a training needs, estimated from the model's sizes and from how it is spread over processes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.engines.memory import GIB
+from instruct.training.estimate import ModelShape
+from instruct.training.options import TrainingOptions
+from instruct.training.precision import compute_dtype, weights_dtype
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+QUANTIZED_BYTES = 0.5625  # 4 bits, and half a byte for each block of 8
+# Adam's two moments; other optimizers keep at most as much, in the weights' own dtype.
+MOMENT_BYTES = {"adamw_torch_8bit": 2, "adamw_torch_4bit": 1, "adamw_8bit": 2, "adamw_bnb_8bit": 2, "sgd": 0}
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """What `accelerate launch` spreads over the processes. Without it: one process and nothing to spread.
+
+    Attributes:
+        processes: each trains on its own rows.
+        weights, gradients, optimizer: whether these are spread, so that a process holds 1 / processes of them.
+    """
+
+    processes: int = 1
+    weights: bool = False
+    gradients: bool = False
+    optimizer: bool = False
+
+    def part(self, sharded: bool) -> float:
+        """What a process holds of something."""
+        return 1 / self.processes if sharded else 1.0
+
+
+def sharding_of(arguments: Any) -> Sharding:
+    """The sharding that the environment of `accelerate launch` and the trainer's arguments ask for."""
+    processes = arguments.world_size
+    if arguments.deepspeed_plugin is not None:
+        stage = int(arguments.deepspeed_plugin.zero_stage)
+        return Sharding(processes, weights=stage >= 3, gradients=stage >= 2, optimizer=stage >= 1)
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        resharded = os.environ.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower() == "true"
+        return Sharding(processes, weights=resharded, gradients=True, optimizer=True)
+    return Sharding(processes)
+
+
+def memory_gib(
+    config: TrainingOptions, shape: ModelShape, arguments: Any, sharding: Sharding | None = None
+) -> dict[str, float]:
+    """Peak training memory of a process by part, in GiB.
+
+    Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
+    weights, gradients and two moments. Narrower computation takes 2 more for the copies that autocast or DeepSpeed
+    make; if the weights are sharded, only two layers and the ends of the model are whole at a time. DDP keeps the
+    gradients a second time, in its buckets. torchao's optimizers take 1 or 2 bytes for the moments, and leave weights
+    and gradients in bfloat16.
+
+    Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
+    SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and with it the layers' inputs and one layer's
+    activations. The objective needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32
+    gradient, and the copies of the head that autocast and a fixed transport cost need.
+
+    Args:
+        sharding: None: what the environment says.
+    """
+    from instruct.objectives.linear import CHUNK_BYTES
+
+    sharding = sharding or sharding_of(arguments)
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    layer = (shape.parameters - shape.outside) / shape.layers
+    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
+    if config.lora:
+        # A rank-r pair on each of the seven projections, in float32.
+        trained: float = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        own, head = 4, 0
+        of_layers = QUANTIZED_BYTES if config.model.quantization else stored
+        frozen = (shape.parameters - shape.outside) * of_layers + shape.outside * stored
+        weights = (frozen + trained * own) * sharding.part(sharding.weights)
+        whole = 2 * layer * of_layers + shape.outside * stored if sharding.weights else 0.0
+    else:
+        trained, own, head = shape.parameters, stored, shape.vocabulary * shape.hidden
+        weights = trained * own * sharding.part(sharding.optimizer)
+        if sharding.weights:
+            whole = (2 * layer + shape.outside) * width + (layer + shape.outside) * (width + own)  # with gradients
+        else:
+            whole = trained * width if sharding.optimizer or width < own else 0.0
+    gradients = trained * own * sharding.part(sharding.gradients)
+    if sharding.processes > 1 and not sharding.optimizer:
+        gradients *= 2
+    moments = trained * MOMENT_BYTES.get(str(getattr(arguments.optim, "value", arguments.optim)), 2 * own)
+    layers_inputs = 4 if own == 4 and not config.lora and not sharding.optimizer else 2
+    per_unit = layers_inputs + 80 / shape.layers if arguments.gradient_checkpointing else 80
+    return {
+        "weights": (weights + whole) / GIB,
+        "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
+        "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
+        "objective": (2 * min(CHUNK_BYTES, tokens * shape.vocabulary * width) + head * (4 + 2 * width)) / GIB,
+    }
