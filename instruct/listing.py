@@ -21,7 +21,7 @@ def print_listing(what: str) -> None:
         more = "The annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn."
         console.print(Text(more), soft_wrap=True)
     if what != "runs":
-        for card in list_cards("data" if what == "data" else "judges"):
+        for card in [*list_cards("data"), *list_cards("data/human")] if what == "data" else list_cards("judges"):
             if card.hides:
                 console.print(Text(f"note: {card.name} in {card.path} hides the packaged card {card.hides}"))
 
@@ -35,6 +35,22 @@ def _data() -> list[tuple[str, list[str]]]:
         purpose = "training" if card.purpose == "train" else "evaluation"
         rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
         listed.append((found.name, [purpose, rows, f"licence: {card.licence}", str(found.path)]))
+    return listed + _human_sets()
+
+
+def _human_sets() -> list[tuple[str, list[str]]]:
+    """For `instruct validate --against`."""
+    from instruct.validation.human_cards import load_human_card
+
+    listed = []
+    for found in list_cards("data/human"):
+        try:
+            card = load_human_card(str(found.path))
+        except InputError as error:  # list the others anyway
+            listed.append((found.name, [one_line(error)]))
+            continue
+        rows = f"{card.rows:,} pairs" if card.rows else "number of pairs unknown"
+        listed.append((found.name, ["human labels", rows, f"licence: {one_line(card.licence, 300)}", str(found.path)]))
     return listed
 
 

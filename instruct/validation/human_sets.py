@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
+import json
 import re
-import sys
-import urllib.request
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import Field
-
-from instruct.cards import Options, list_cards, nearest, read_yaml, validated
 from instruct.data.sources import RawRow, read_file
 from instruct.errors import InputError, one_line
-from instruct.models import cache_folder
+from instruct.validation.human_cards import FILE_TYPES, HumanSetCard, find_files, load_human_card, read_rows
 
-FILE_TYPES = (".json", ".jsonl", ".csv")
 LABELS = ("first", "second", "tie")
 
 _INSTRUCTIONS = ("instruction", "prompt")
@@ -73,88 +66,42 @@ class HumanSet:
     groups: tuple[str, ...] = ()
 
 
-class HumanSetCard(Options):
-    """`data/human/NAME.yaml`, which describes a set whose file is not part of this project.
-
-    `file` is its path below the folder of real data; `groups` maps each group to the row values it contains.
-    """
-
-    name: str
-    description: str
-    file: str
-    url: str
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    rows: int = Field(ge=1)
-    licence: str
-    citation: str
-    notes: str | None = None
-    groups: dict[str, list[str]] | None = None
-
-
 def load_human_set(against: str) -> HumanSet:
-    """The known set of that name, or the pairs in that file (.json, .jsonl or .csv).
+    """The known set of that name or card (.yaml), or the pairs in that file (.json, .jsonl or .csv).
 
     Raises:
         InputError: unknown set, missing file, a file that is not the set's own, or a row that is not a labelled pair.
     """
     if Path(against).suffix.lower() in FILE_TYPES:
         path = Path(against).expanduser()
-        return _read_set(path.stem, path)
-    cards = {card.name: card.path for card in list_cards("data/human")}
-    if against not in cards:
-        raise InputError(
-            f"unknown set of human labels {one_line(against, 80)!r}{nearest(against, cards)}; "
-            f"name one of these or a {', '.join(FILE_TYPES)} file of labelled pairs"
-        )
-    card = validated(HumanSetCard, read_yaml(cards[against]), cards[against])
-    found = _read_set(card.name, find_file(card))
-    if len(found.pairs) != card.rows:
-        raise InputError(f"{found.path}: has {len(found.pairs)} pairs, but its card says {card.rows}; fix the card")
+        rows = list(read_file(path))
+        return _set_of(path.stem, rows, _columns(rows[0]), path, _sha256(path))
+    card = load_human_card(against)
+    files = find_files(card)
+    path = next(iter(files.values()))
+    rows = read_rows(card, files)
+    if not rows:
+        raise InputError(f"{path}: has no rows; give a file with at least one")
+    columns = _columns(rows[0]) if card.columns is None else _columns_of(card, rows[0])
+    found = _set_of(card.name, rows, columns, path, _sha256_of(card, files))
+    if card.rows not in (None, len(found.pairs)):
+        raise InputError(f"{path}: has {len(found.pairs)} pairs, but its card says {card.rows}; fix the card")
     if not card.groups:
         return found
     return replace(found, pairs=_grouped(found.pairs, card.name, card.groups), groups=tuple(card.groups))
 
 
-def find_file(card: HumanSetCard) -> Path:
-    """The set's file, from $INSTRUCT_SHARED_DATA (or ../shared/data), the cache, or downloaded into the cache.
-
-    Raises:
-        InputError: it is in none of these and cannot be downloaded, or its SHA-256 is not the card's.
-    """
-    cached = cache_folder() / "human" / card.file
-    shared = Path(os.environ.get("INSTRUCT_SHARED_DATA") or Path("..", "shared", "data"))
-    for path in (shared / card.file, cached):
-        if path.is_file():
-            if hashlib.sha256(path.read_bytes()).hexdigest() != card.sha256:
-                raise InputError(
-                    f"{path}: is not the file of the set {card.name} (its SHA-256 is not {card.sha256}); "
-                    f"replace it with {card.url}"
-                )
-            return path
-    _download(card, cached)
-    return cached
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _download(card: HumanSetCard, path: Path) -> None:
-    print(f"downloading {card.url} ({card.licence})", file=sys.stderr)
-    remedy = f"put it at {path}, or set INSTRUCT_SHARED_DATA to a folder with {card.file} (SHA-256 {card.sha256})"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with urllib.request.urlopen(card.url, timeout=60) as reply:
-            content = reply.read()
-        if hashlib.sha256(content).hexdigest() != card.sha256:
-            raise InputError(f"human set {card.name}: {card.url} is not the card's file (other SHA-256); {remedy}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:  # urllib's errors are OSErrors too
-        raise InputError(
-            f"human set {card.name}: its file was not found and {card.url} could not be downloaded "
-            f"({one_line(error, 120)}); {remedy}"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
+    """A file's own hash; with `columns`, one that also changes with what the card reads from the files."""
+    hashes = {name: _sha256(path) for name, path in files.items()}
+    if card.columns is None:
+        return hashes[""]
+    read = [hashes, card.columns.model_dump(), {str(given): label for given, label in (card.labels or {}).items()}]
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
 def _grouped(pairs: list[HumanPair], name: str, groups: dict[str, list[str]]) -> list[HumanPair]:
@@ -169,20 +116,39 @@ def _grouped(pairs: list[HumanPair], name: str, groups: dict[str, list[str]]) ->
 
 
 class _Columns(NamedTuple):
-    """The columns that make a pair, and what numbers mean as labels."""
+    """The columns that make a pair, and what values mean as labels, next to first, second and tie.
+
+    `mapped`: the card says what all values mean, so nothing else is a label.
+    """
 
     instruction: str
     answers: tuple[str, ...]
     labels: tuple[str, ...]
-    numbers: dict[str, str]
+    values: dict[str, str]
     group: str | None
+    input: str | None = "input"
+    mapped: bool = False
 
 
-def _read_set(name: str, path: Path) -> HumanSet:
-    rows = list(read_file(path))
-    columns = _columns(rows[0])
-    pairs = [_pair(index, row, columns) for index, row in enumerate(rows)]
-    return HumanSet(name, pairs, columns.labels, path, hashlib.sha256(path.read_bytes()).hexdigest())
+def _set_of(name: str, rows: list[RawRow], columns: _Columns, path: Path, sha256: str) -> HumanSet:
+    return HumanSet(name, [_pair(index, row, columns) for index, row in enumerate(rows)], columns.labels, path, sha256)
+
+
+def _columns_of(card: HumanSetCard, row: RawRow) -> _Columns:
+    named = card.columns
+    assert named is not None, "by the caller"
+    needed = [named.instruction, named.first, named.second, *card.label_columns]
+    if missing := [name for name in needed if name not in row.fields]:
+        raise InputError(
+            f"{row.place}: has no column {missing[0]!r}, which the card {card.name} names (columns: {_present(row)}); "
+            "fix the card's columns"
+        )
+    values = {str(given): label for given, label in (card.labels or {}).items()}
+    answers = (named.first, named.second)
+    mapped = card.labels is not None
+    return _Columns(
+        named.instruction, answers, card.label_columns, dict(values), named.group, named.input, mapped
+    )  # fmt: skip
 
 
 def _columns(row: RawRow) -> _Columns:
@@ -222,10 +188,10 @@ def _pair(index: int, row: RawRow, columns: _Columns) -> HumanPair:
     return HumanPair(
         index=index,
         instruction=_text(row, columns.instruction),
-        input=_text(row, "input") if row.fields.get("input") is not None else "",
+        input=_text(row, columns.input) if columns.input and row.fields.get(columns.input) is not None else "",
         first=first,
         second=second,
-        labels=tuple(_label(row, name, columns.numbers) for name in columns.labels),
+        labels=tuple(_label(row, name, columns) for name in columns.labels),
         group=_text(row, columns.group) if columns.group else None,
     )
 
@@ -239,17 +205,22 @@ def _text(row: RawRow, field: str) -> str:
     return str(value)
 
 
-def _label(row: RawRow, field: str, numbers: dict[str, str]) -> str:
+def _label(row: RawRow, field: str, columns: _Columns) -> str:
     value = row.fields.get(field)
-    word = str(value).strip().lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    label = numbers.get(word, word)
+    word = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not columns.mapped:
+        word = word.lower()
+    label = columns.values.get(word, "" if columns.mapped else word)
     if label in LABELS:
         return label
     given = f"{row.place}: {field}: {one_line(repr(value), 60)}"
-    if word.isdigit() and not numbers:
+    if columns.mapped:
+        known = ", ".join(one_line(name, 40) for name in columns.values)
+        raise InputError(f"{given} is not one of the card's labels ({known}); add it to the card, or remove the row")
+    if word.isdigit() and not columns.values:
         raise InputError(
-            f"{given} is a number, which PandaLM and Auto-J read differently; write first, second or tie (numbers are "
-            "read only with PandaLM's columns response1, response2, annotator1 … or Auto-J's prompt, response 1, "
-            "response 2, label)"
+            f"{given} is a number, which PandaLM and Auto-J read differently; write first, second or tie, or say in a "
+            "card what the numbers mean (numbers are read only with PandaLM's columns response1, response2, annotator1 "
+            "… or Auto-J's prompt, response 1, response 2, label)"
         )
-    raise InputError(f"{given} is not a label; write one of {', '.join([*LABELS, *numbers])}, or remove the row")
+    raise InputError(f"{given} is not a label; write one of {', '.join([*LABELS, *columns.values])}, or remove the row")

@@ -1,0 +1,173 @@
+"""Sets by card alone: columns and labels mapped, several files side by side, and cards that do not fit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.errors import InputError
+from instruct.listing import print_listing
+from instruct.validation.human_cards import load_human_card
+from instruct.validation.human_sets import HumanPair, load_human_set
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "validation.md"
+CARDS = dict(re.findall(r"^```yaml (\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S))
+BASE = {
+    "name": "mine",
+    "description": "of the tests",
+    "file": "mine.json",
+    "columns": {"instruction": "ask", "first": "a", "second": "b", "label": "who"},
+    "labels": {1: "first", "B": "second", "=": "tie"},
+    "licence": "none",
+}
+ROWS = [{"ask": "Why?", "a": "So.", "b": "No.", "who": 1}, {"ask": "How?", "a": "A", "b": "B", "who": " B "}]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder with the cards of docs/validation.md."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("INSTRUCT_SHARED_DATA", raising=False)
+    for path, text in CARDS.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    return tmp_path / "data" / "human"
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.suffix == ".jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in content) if lines else json.dumps(content))
+
+
+def card(folder, **changes):
+    content = {key: value for key, value in {**BASE, **changes}.items() if value is not None}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(content))
+    write(folder / "mine.json", ROWS)
+    return "mine"
+
+
+def faireval(folder, ids=(1, 2, 3), labels=("CHATGPT", "TIE", "VICUNA13B")):
+    root = folder / "FairEval"
+    questions = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 2, 3)]
+    write(root / "question.jsonl", questions)
+    for name, numbers in (("gpt35", (1, 2, 3)), ("vicuna-13b", ids)):
+        answers = [{"question_id": n, "text": f"{name} on {n}", "answer_id": f"{name}{n}"} for n in numbers]
+        write(root / "answer" / f"answer_{name}.jsonl", answers)
+    (root / "review").mkdir(exist_ok=True)
+    (root / "review" / "review_gpt35_vicuna-13b_human.txt").write_text("\n".join(labels) + "\n")
+    path = folder / "faireval.yaml"
+    path.write_text(path.read_text().replace("rows: 80\n", "rows: 3\n"))
+
+
+def test_llmbar_is_added_by_the_card_in_the_documentation(folder):
+    rows = [
+        {"input": "Name a color.", "output_1": "Red.", "output_2": "A dog.", "label": 1},
+        {"input": "Name a dog.", "output_1": "Red.", "output_2": "A poodle.", "label": 2},
+    ]
+    write(folder / "llmbar_natural.json", rows)
+    human = load_human_set("llmbar_natural")
+    assert human.pairs == [
+        HumanPair(0, "Name a color.", "", "Red.", "A dog.", ("first",)),
+        HumanPair(1, "Name a dog.", "", "Red.", "A poodle.", ("second",)),
+    ]
+    assert load_human_set(str(folder / "llmbar_natural.yaml")).pairs == human.pairs
+
+
+def test_faireval_is_added_by_the_card_in_the_documentation(folder):
+    faireval(folder)
+    human = load_human_set("faireval")
+    assert [pair.label for pair in human.pairs] == ["first", "tie", "second"]
+    assert human.pairs[2] == HumanPair(
+        2, "Question 3?", "", "gpt35 on 3", "vicuna-13b on 3", ("second",), "generic"
+    )  # fmt: skip
+    before = human.sha256
+    faireval(folder, labels=("CHATGPT", "TIE", "TIE"))
+    assert load_human_set("faireval").sha256 != before
+
+
+def test_files_that_do_not_belong_together_are_refused(folder):
+    faireval(folder, ids=(1, 3, 2))
+    with pytest.raises(InputError, match=r"answer_vicuna-13b\.jsonl, row 2: question_id: 3 is not that of .* \(2\)"):
+        load_human_set("faireval")
+    faireval(folder, labels=("CHATGPT", "TIE"))
+    with pytest.raises(InputError, match=r"human\.txt has 2 rows, but .*question\.jsonl has 3"):
+        load_human_set("faireval")
+    faireval(folder, labels=("CHATGPT", "TIE", "GPT4"))
+    with pytest.raises(InputError, match=r"row 3: human: 'GPT4' is not one of the card's labels \(CHATGPT, VICUNA13B"):
+        load_human_set("faireval")
+
+
+def test_several_annotators_and_an_input_are_columns_too(folder):
+    columns = {**BASE["columns"], "label": ["who", "other"], "input": "context"}
+    name = card(folder, columns=columns)
+    write(folder / "mine.json", [{**row, "other": "=", "context": "here"} for row in ROWS])
+    human = load_human_set(name)
+    assert human.annotators == ("who", "other")
+    assert [(pair.input, pair.labels) for pair in human.pairs] == [
+        ("here", ("first", "tie")),
+        ("here", ("second", "tie")),
+    ]
+
+
+def test_url_citation_sha256_and_rows_are_optional(folder):
+    human = load_human_set(card(folder))
+    assert [pair.label for pair in human.pairs] == ["first", "second"]
+    digest = hashlib.sha256((folder / "mine.json").read_bytes()).hexdigest()
+    assert load_human_set(card(folder, sha256=digest, rows=2)).pairs == human.pairs
+    with pytest.raises(InputError, match=r"mine\.json: is not the file of the set mine"):
+        load_human_set(card(folder, sha256="0" * 64))
+
+
+def test_other_labels_make_another_set(folder):
+    """The same file with its labels exchanged must not pass for the set that verdicts were compared with."""
+    one = load_human_set(card(folder)).sha256
+    assert load_human_set(card(folder, labels={1: "second", "B": "first", "=": "tie"})).sha256 != one
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"file": None}, "give exactly one of file (a path) and files (paths by name)"),
+        ({"files": {"a": "a.json", "b": "b.json"}}, "give exactly one of file"),
+        ({"url": "http://localhost/mine.json"}, "url needs sha256, by which a download is checked"),
+        ({"key": "id"}, "key belongs to files"),
+        ({"columns": None}, "labels needs columns"),
+        ({"columns": {"instruction": "ask"}}, "the key 'columns.first' is missing"),
+        ({"labels": {1: "left"}}, "labels.1"),
+        ({"licence": None}, "the key 'licence' is missing"),
+        ({"file": None, "files": {"a": "a", "b": "b"}, "columns": None, "labels": None}, "files needs columns"),
+        ({"columns": {**BASE["columns"], "first": "answer"}}, "has no column 'answer', which the card mine names"),
+        ({"labels": {1: "first", 2: "second"}}, "row 2: who: ' B ' is not one of the card's labels (1, 2)"),
+        ({"labels": None}, "row 1: who: 1 is a number"),
+        ({"rows": 3}, "has 2 pairs, but its card says 3"),
+        ({"file": "gone.json"}, "its file gone.json was not found; put it at"),
+    ],
+)  # fmt: skip
+def test_a_card_that_does_not_fit_is_refused_with_one_line(folder, changes, said):
+    with pytest.raises(InputError) as caught:
+        load_human_set(card(folder, **changes))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_sets_are_listed_with_the_data(folder, capsys):
+    card(folder)
+    (folder / "wrong.yaml").write_text("name: wrong\n")
+    print_listing("data")
+    out = capsys.readouterr().out
+    assert "pandalm\n  human labels · 999 pairs · licence: Apache-2.0" in out
+    assert "mine\n  human labels · number of pairs unknown · licence: none · data/human/mine.yaml" in out
+    assert "faireval\n  human labels · 80 pairs" in out
+    assert "wrong\n  data/human/wrong.yaml: the key 'description' is missing" in out
+
+
+def test_every_packaged_card_is_valid():
+    for name in ("pandalm", "autoj"):
+        assert load_human_card(name).sha256
