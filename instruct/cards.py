@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -136,6 +136,13 @@ def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
         field = current.model_fields.get(part)
         if field is None:
             continue
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        current = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), current)
+        current = next(_models_in(field.annotation), current)
     return list(current.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    """The pydantic models that a field's annotation names, as in `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _models_in(argument)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.config import ExperimentConfig
-from instruct.data.cards import Template, load_dataset_card
+from instruct.data.cards import Template
+from instruct.data.options import template_of
 from instruct.errors import InputError
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
@@ -171,10 +172,14 @@ def _base_identity(config: ExperimentConfig) -> str:
 
 def answer_template(config: ExperimentConfig) -> Template:
     """The template of the prompts: the one that the systems were trained with, unless the config names another."""
-    given = config.answers.template or config.data.template
-    if given:
-        return given
-    return load_dataset_card(config.data.card).template if config.data.card else "chat"
+    if config.answers.template:
+        return config.answers.template
+    templates = dict.fromkeys(template_of(source) for source in config.data.parts)
+    if len(templates) > 1:
+        raise InputError(
+            f"data.mixture: its data sets have different templates ({', '.join(templates)}); set answers.template"
+        )
+    return next(iter(templates))
 
 
 def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from instruct.config import ExperimentConfig
+from instruct.data.mixture import part_line
+from instruct.data.options import data_label
 from instruct.engines.memory import GIB, available_gib
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
@@ -61,7 +63,9 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
         form = f"{sum(lengths):,} tokens of text"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
-    print(f"data      {_data(config)}: {_counts(data.encoded.counts)}; {form}")
+    print(f"data      {data_label(config.data.model_dump())}: {_counts(data.encoded.counts)}; {form}")
+    for part in data.rows.parts:
+        print(f"  {part['data']}: {part_line(part)}")
     for note in data.rows.notes:
         print(f"note      {note}")
     systems = ", ".join(config.trained)
@@ -156,10 +160,6 @@ def _adapter(config: ExperimentConfig) -> str:
         return "full fine-tuning"
     kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
     return f"{kind} rank {config.lora.r}"
-
-
-def _data(config: ExperimentConfig) -> str:
-    return ", ".join(config.data.files) if config.data.files else str(config.data.card)
 
 
 def _counts(counts: dict[str, int]) -> str:

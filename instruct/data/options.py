@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from instruct.cards import Options
-from instruct.data.cards import Documents
+from instruct.data.cards import Documents, Template, load_dataset_card
+
+Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
 
 
-class DataOptions(Options):
-    """The training data. `files` replaces the card's source; without a card, the first row determines the format.
+class SourceOptions(Options):
+    """One data set. `files` replaces the card's source; without a card, the first row determines the format.
 
     `documents` and `encoding` say how plain text files are read; see `DatasetCard`.
     """
@@ -22,3 +27,82 @@ class DataOptions(Options):
     limit: int | None = Field(default=None, ge=1)
     documents: Documents | None = None
     encoding: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The data set's name for people: its card, or its files without their folders."""
+        return ", ".join(Path(file).name for file in self.files or []) or str(self.card)
+
+
+class MixedSource(SourceOptions):
+    """A data set of a mixture. `weight` is the probability that the next row comes from it."""
+
+    weight: float | None = Field(default=None, gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _is_named(self) -> MixedSource:
+        if self.card is None and not self.files:
+            raise ValueError("names no data; set card or files")
+        return self
+
+
+class DataOptions(SourceOptions):
+    """The training data: one data set, or a `mixture` of several.
+
+    A mixture without weights has every row of every data set once. With weights, rows are drawn with these
+    probabilities (`seed`; by default 42) until `stopping_strategy` says so, as in `datasets.interleave_datasets`:
+    `first_exhausted` (the default), `all_exhausted` (rows of the smaller data sets repeat), or
+    `all_exhausted_without_replacement` (every row once).
+    """
+
+    mixture: list[MixedSource] | None = Field(default=None, min_length=1)
+    stopping_strategy: Stopping | None = None
+    seed: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _is_one_or_several(self) -> DataOptions:
+        of_mixture = {"stopping_strategy": self.stopping_strategy, "seed": self.seed}
+        if self.mixture is None:
+            given = [name for name, value in of_mixture.items() if value is not None]
+            if given:
+                raise ValueError(f"{', '.join(given)} requires mixture; add it or remove {', '.join(given)}")
+            return self
+        single = [name for name in SourceOptions.model_fields if getattr(self, name) is not None]
+        if single:
+            names = ", ".join(single)
+            raise ValueError(f"{names} and mixture exclude each other; set {names} to null or move it into mixture")
+        weights = [source.weight for source in self.mixture]
+        if any(weight is None for weight in weights):
+            if any(weight is not None for weight in weights) or any(v is not None for v in of_mixture.values()):
+                missing = ", ".join(source.label for source in self.mixture if source.weight is None)
+                raise ValueError(f"mixture: {missing} has no weight; give every data set a weight")
+            return self
+        total = math.fsum(weight or 0 for weight in weights)
+        if abs(total - 1) > 1e-6:
+            listed = " + ".join(f"{weight:g}" for weight in weights)
+            raise ValueError(f"mixture: the weights must sum to 1 ({listed} = {total:g}); change them")
+        return self
+
+    @property
+    def parts(self) -> list[SourceOptions]:
+        """The data sets that are trained on."""
+        return list(self.mixture) if self.mixture else [self]
+
+
+def template_of(source: SourceOptions) -> Template:
+    """The template that a data set's prompts are rendered with.
+
+    Raises:
+        InputError: an unknown card.
+    """
+    return source.template or (load_dataset_card(source.card).template if source.card else "chat")
+
+
+def data_label(data: Mapping[str, Any]) -> str:
+    """What a config's `data` section trains on, for people: each data set and its weight, as in "a (0.7), b (0.3)"."""
+    parts = [SourceOptions.model_construct(**part) for part in data.get("mixture") or [data]]
+    weights = [part.get("weight") for part in data.get("mixture") or [{}]]
+    return ", ".join(
+        part.label if weight is None else f"{part.label} ({weight:.4g})"
+        for part, weight in zip(parts, weights, strict=True)
+    )

@@ -32,6 +32,8 @@ class RowSet:
         notes: warnings for the user, one line each.
         format: of the source's rows.
         turns: of chats, the number of answers, and of turns that are not trained on, see `chat_row`.
+        parts: of a mixture, what each data set has and contributes: its counts, the rows `drawn` from it in an epoch
+            and their `tokens`.
     """
 
     rows: list[dict[str, Any]]
@@ -41,11 +43,12 @@ class RowSet:
     notes: list[str] = field(default_factory=list)
     format: Format | None = None
     turns: dict[str, int] = field(default_factory=dict)
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def plain_text(self) -> bool:
-        """Whether the rows are texts without prompts, of which every token is trained on."""
-        return bool(self.rows) and "text" in self.rows[0]
+        """Whether all rows are texts without prompts, of which every token is trained on."""
+        return bool(self.rows) and all("text" in row for row in self.rows)
 
 
 def load_rows(

@@ -77,14 +77,18 @@ class EncodedRows:
         encoded: one for each row of the RowSet, in its order, including those that are not trained on.
         counts: the number of rows by status; `empty` includes those that the RowSet left out. Only `kept` and
             `truncated` rows are trained on.
+        drawn: of a mixture, the rows of an epoch, in order; some may repeat or be left out.
     """
 
     encoded: list[EncodedRow]
     counts: dict[str, int]
+    drawn: list[EncodedRow] | None = None
 
     @property
     def trainable(self) -> list[EncodedRow]:
-        """The rows with a response token, in order."""
+        """The rows with a response token, in order; of a mixture, those of an epoch."""
+        if self.drawn is not None:
+            return self.drawn
         return [row for row in self.encoded if row.status in ("kept", "truncated")]
 
     def dataset(self) -> Dataset:

@@ -9,6 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from instruct.data.options import data_label
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.reporting.model import Phase, Training, TrainingLog
@@ -29,7 +30,7 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
         return {}
     parts = {
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
-        "data": ", ".join(data.get("files") or []) or data.get("card") or "?",
+        "data": data_label(data) if any(data.get(key) for key in ("mixture", "files", "card")) else "?",
         "training": ", ".join(f"{key} {value}" for key, value in train.items()),
         "answered": f"{answers.get('eval_set', '?')}, at most {decoding.get('max_new_tokens', '?')} tokens, "
         f"temperature {decoding.get('temperature', '?')}",

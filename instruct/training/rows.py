@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.data.cards import load_dataset_card
-from instruct.data.chats import TRAIN_ON
+from instruct.data.chats import TRAIN_ON, TrainOn
+from instruct.data.mixture import mix
+from instruct.data.options import SourceOptions, template_of
 from instruct.data.rows import RowSet, load_rows
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
@@ -42,31 +44,36 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         InputError: the tokenizer or the rows cannot be loaded, or no row has a response token left after the cut to
             `train.max_length`.
     """
-    if config.data.card is None and not config.data.files:
+    if not config.data.mixture and config.data.card is None and not config.data.files:
         raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
-    tokenizer = load_tokenizer(config)
-    card = load_dataset_card(config.data.card) if config.data.card else None
     train_on = config.train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
-    rows = load_rows(
-        card,
-        files=config.data.files,
-        template=config.data.template,
-        limit=config.data.limit,
-        documents=config.data.documents,
-        encoding=config.data.encoding,
-        train_on=train_on,
-    )
+    tokenizer = load_tokenizer(config)
+    sets = [_load_source(source, train_on) for source in config.data.parts]
+    plain_text = all(rows.plain_text for rows in sets)
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    whole = rows.plain_text and splits_texts(config.train)
-    encoded = encode_rows(tokenizer, rows, None if whole else max_length, train_on)
+    longest = None if plain_text and splits_texts(config.train) else max_length
+    encodings = [encode_rows(tokenizer, rows, longest, train_on) for rows in sets]
+    rows, encoded = mix(config.data, sets, encodings) if config.data.mixture else (sets[0], encodings[0])
     if not encoded.counts["kept"] and not encoded.counts["truncated"]:
         raise InputError(
             f"data: no row has a response token within max_length {max_length}; raise train.max_length or fix the data"
         )
-    template = config.data.template or (card.template if card else "chat")
-    return TrainingRows(tokenizer, rows, "none" if rows.plain_text else template, encoded)
+    templates = [template_of(source) for source, own in zip(config.data.parts, sets, strict=True) if not own.plain_text]
+    return TrainingRows(tokenizer, rows, " and ".join(dict.fromkeys(templates)) or "none", encoded)
+
+
+def _load_source(source: SourceOptions, train_on: TrainOn) -> RowSet:
+    return load_rows(
+        load_dataset_card(source.card) if source.card else None,
+        files=source.files,
+        template=source.template,
+        limit=source.limit,
+        documents=source.documents,
+        encoding=source.encoding,
+        train_on=train_on,
+    )
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:

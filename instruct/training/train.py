@@ -235,6 +235,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             results |= {
                 "rows": rows,
                 **({"turns": data.rows.turns} if data.rows.turns else {}),
+                **({"mixture": data.rows.parts} if data.rows.parts else {}),
                 "steps": trainer.state.global_step,
                 "epochs": round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,

@@ -1,0 +1,140 @@
+"""Several data sets as one: the order of rows, their counts, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from datasets import Dataset, interleave_datasets
+from small_tokenizers import small_tokenizer
+
+from instruct.config import make_config
+from instruct.data.mixture import mix, part_line
+from instruct.data.options import DataOptions, data_label
+from instruct.data.rows import load_rows
+from instruct.data.tokens import encode_rows
+from instruct.errors import InputError
+
+
+@pytest.fixture
+def files(write: Any) -> list[str]:
+    """Two files of 30 and 10 rows, whose completions say where they come from; two rows of the second have none."""
+    rows = {name: [{"prompt": "p", "completion": f"{name}{i}"} for i in range(n)] for name, n in [("a", 30), ("b", 10)]}
+    rows["b"][3]["completion"] = rows["b"][7]["completion"] = ""
+    return [write(f"{name}.jsonl", found) for name, found in rows.items()]
+
+
+def mixed(files: list[str], weights: list[float | None], **more: Any) -> Any:
+    sources = [{"files": [file], "weight": weight} for file, weight in zip(files, weights, strict=True)]
+    options = DataOptions.model_validate({"mixture": sources, **more})
+    sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
+    return mix(options, sets, [encode_rows(small_tokenizer(), rows, 500) for rows in sets])
+
+
+def completions(encoded: Any) -> list[str]:
+    tokenizer = small_tokenizer()
+    return [
+        tokenizer.decode(row.input_ids[row.prompt_length :]).removesuffix("</s>").strip() for row in encoded.trainable
+    ]
+
+
+@pytest.mark.parametrize("strategy", [None, "all_exhausted", "all_exhausted_without_replacement"])
+def test_rows_follow_each_other_as_in_interleave_datasets(files: list[str], strategy: Any) -> None:
+    _, encoded = mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=5)
+    texts = [[f"a{i}" for i in range(30)], [f"b{i}" for i in range(10) if i not in (3, 7)]]
+    theirs = interleave_datasets(
+        [Dataset.from_dict({"text": part}) for part in texts],
+        probabilities=[0.75, 0.25],
+        seed=5,
+        stopping_strategy=strategy or "first_exhausted",
+    )
+    assert completions(encoded) == list(theirs["text"])
+    assert completions(mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=5)[1]) == list(theirs["text"])
+    assert completions(mixed(files, [0.75, 0.25], stopping_strategy=strategy, seed=6)[1]) != list(theirs["text"])
+
+
+def test_without_weights_every_row_is_there_once(files: list[str]) -> None:
+    rows, encoded = mixed(files, [None, None])
+    assert completions(encoded) == [*(f"a{i}" for i in range(30)), *(f"b{i}" for i in range(10) if i not in (3, 7))]
+    assert [part["drawn"] for part in rows.parts] == [30, 8]
+
+
+def test_each_data_set_is_counted(files: list[str]) -> None:
+    rows, encoded = mixed(files, [0.5, 0.5], stopping_strategy="all_exhausted")
+    assert rows.counts == {"read": 40, "kept": 38, "empty": 2}
+    assert encoded.counts == {"kept": 38, "truncated": 0, "empty": 2, "fully_masked": 0}
+    drawn = [sum(text.startswith(name) for text in completions(encoded)) for name in "ab"]
+    assert [part["drawn"] for part in rows.parts] == drawn
+    assert sum(part["tokens"] for part in rows.parts) == sum(len(row.input_ids) for row in encoded.trainable)
+    assert rows.parts[1] | {"drawn": 0, "tokens": 0} == {
+        "data": "b.jsonl", "weight": 0.5, "read": 10, "kept": 8, "truncated": 0, "empty": 2, "fully_masked": 0,
+        "drawn": 0, "tokens": 0,
+    }  # fmt: skip
+    assert drawn[1] > 8
+    assert f"weight 0.5, {drawn[1]:,} rows of an epoch ({drawn[1] / 8:.3g} times its 8 rows), " in part_line(
+        rows.parts[1]
+    )
+
+
+def test_the_hash_covers_rows_weights_seed_and_strategy(files: list[str], write: Any) -> None:
+    hashes = {
+        mixed(files, [0.5, 0.5])[0].sha256,
+        mixed(files, [0.6, 0.4])[0].sha256,
+        mixed(files, [0.5, 0.5], seed=1)[0].sha256,
+        mixed(files, [0.5, 0.5], stopping_strategy="all_exhausted")[0].sha256,
+        mixed(files, [None, None])[0].sha256,
+        mixed([files[0], write("c.jsonl", [{"prompt": "p", "completion": "c"}])], [0.5, 0.5])[0].sha256,
+    }
+    assert len(hashes) == 6
+    assert mixed(files, [0.5, 0.5])[0].sha256 in hashes
+
+
+def test_a_data_set_without_a_row_to_train_on_is_refused(files: list[str], write: Any) -> None:
+    options = DataOptions.model_validate({"mixture": [{"files": [file]} for file in files]})
+    sets = [load_rows(None, files=source.files, template="alpaca") for source in options.parts]
+    encoded = [encode_rows(small_tokenizer(), sets[0], 500), encode_rows(small_tokenizer(), sets[1], 2)]
+    with pytest.raises(InputError) as error:
+        mix(options, sets, encoded)
+    assert str(error.value) == (
+        "data.mixture: b.jsonl has no row with a response token; raise train.max_length or remove it"
+    )
+
+
+A, B = {"card": "starter"}, {"files": ["b.jsonl"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"mixture": [{**A, "weight": 0.5}, {**B, "weight": 0.6}]},
+            "data: mixture: the weights must sum to 1 (0.5 + 0.6 = 1.1); change them",
+        ),
+        ({"mixture": [{**A, "weight": 0.5}, B]}, "data: mixture: b.jsonl has no weight; give every data set a weight"),
+        ({"mixture": [{**A, "weight": -1}, B]}, "data.mixture.0.weight: Input should be greater than 0 (given: -1)"),
+        ({"mixture": [{"weight": 1.0}]}, "data.mixture.0: names no data; set card or files"),
+        ({**A, "mixture": [B]}, "data: card and mixture exclude each other; set card to null or move it into mixture"),
+        ({**A, "seed": 3}, "data: seed requires mixture; add it or remove seed"),
+        ({"mixture": [A], "seed": 3}, "data: mixture: starter has no weight; give every data set a weight"),
+        (
+            {"mixture": [{**A, "weight": 1.0}], "stopping_strategy": "exhausted"},
+            "data.stopping_strategy: Input should be 'first_exhausted', 'all_exhausted' or",
+        ),
+        (
+            {"mixture": [{**A, "wieght": 1}]},
+            "unknown key 'data.mixture.0.wieght' (nearest: weight); remove or rename it",
+        ),
+    ],
+)
+def test_a_wrong_mixture_is_refused_in_one_line(data: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        make_config({"name": "x", "data": data}, [], "c.yaml")
+    assert str(error.value).startswith(f"c.yaml: {message}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_label_names_each_data_set_and_its_weight() -> None:
+    options = DataOptions.model_validate({"mixture": [{**A, "weight": 0.7}, {"files": ["x/b.jsonl"], "weight": 0.3}]})
+    assert data_label(options.model_dump()) == "starter (0.7), b.jsonl (0.3)"
+    assert data_label(DataOptions(card="starter").model_dump()) == "starter"
+    assert data_label({"files": ["x/b.jsonl", "c.csv"], "card": "starter"}) == "b.jsonl, c.csv"
