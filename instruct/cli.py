@@ -15,7 +15,7 @@ from instruct.errors import InputError, StoppedError, one_line, run_guarded
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.judging.options import JudgeOptions
-    from instruct.reporting.report import Difficulty
+    from instruct.reporting.length_control import Difficulty
     from instruct.runs import RunDirectory
 
 
@@ -36,7 +36,7 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
 
 
 def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
-    from instruct.reporting.report import Difficulty
+    from instruct.reporting.length_control import Difficulty
 
     if arguments.instruction_difficulty is None:
         if arguments.difficulty_prompts:

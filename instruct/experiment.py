@@ -15,8 +15,8 @@ from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
+    from instruct.reporting.length_control import Difficulty
     from instruct.reporting.model import Report
-    from instruct.reporting.report import Difficulty
 
 
 def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:

@@ -15,15 +15,17 @@ def print_listing(what: str) -> None:
     """Print the data cards, the judge cards, or the runs under `./runs`."""
     console = Console(highlight=False)
     for name, facts in {"data": _data, "judges": _judges, "runs": _runs}[what]():
-        console.print(Text(name, style="bold"))
-        console.print(Text("  " + " · ".join(facts)), soft_wrap=True)
+        console.print(Text(one_line(name), style="bold"))
+        console.print(Text("  " + " · ".join(one_line(fact, 2000) for fact in facts)), soft_wrap=True)
     if what == "judges":
         more = "The annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn."
         console.print(Text(more), soft_wrap=True)
     if what != "runs":
         for card in [*list_cards("data"), *list_cards("data/human")] if what == "data" else list_cards("judges"):
             if card.hides:
-                console.print(Text(f"note: {card.name} in {card.path} hides the packaged card {card.hides}"))
+                console.print(
+                    Text(one_line(f"note: {card.name} in {card.path} hides the packaged card {card.hides}", 2000))
+                )
 
 
 def _data() -> list[tuple[str, list[str]]]:

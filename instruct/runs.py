@@ -47,6 +47,7 @@ class RunDirectory:
         self.store = self.folder / "judgments.sqlite"
         self.labels = self.folder / "labels.jsonl"
         self.report = self.folder / "report"
+        self.length_control = self.folder / "length_control"
 
     def start(self, config: dict[str, Any]) -> None:
         """Create the directory, or continue the run that is there.

@@ -338,12 +338,15 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
             {
                 "name": "autoj", "description": "mine", "model": "me/mine", "protocol": "pairwise", "prompt": "p.txt",
                 "prompt_form": "chat", "decoding": {}, "verdict": {"labels": {"first": "A", "second": "B"}},
-                "order_policy": "both", "leading_policy": "strict", "context_length": 10, "licence": "mine",
+                "order_policy": "both", "leading_policy": "strict", "context_length": 10,
+                "licence": "mine\x1b[2J\r\nalone",
             }
         )
     )  # fmt: skip
     code, stdout, _ = instruct("list", "judges")
     assert code == 0
+    assert "licence: mine [2J alone" in stdout
+    assert all(line.isprintable() for line in stdout.splitlines())
     assert all(name in stdout for name in ("autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_demo", "me/mine"))
     assert "note: autoj in" in stdout
     code, stdout, _ = instruct("list", "data")

@@ -77,7 +77,7 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
         fit = _fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
         if fit is not None:
             level, error = fit
-            rate = float(1 / (1 + np.exp(-level)))
+            rate = float(_logistic(np.array(level)))
             spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
             return LengthAdjusted(
                 win_rate=round(100 * rate, 6),
@@ -100,7 +100,7 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
     """
     beta = np.zeros(x.shape[1])
     for _ in range(_MOST_STEPS):
-        mean = 1 / (1 + np.exp(-(x @ beta)))
+        mean = _logistic(x @ beta)
         information = x.T @ (x * (mean * (1 - mean))[:, None])
         try:
             inverse = np.linalg.inv(information)
@@ -115,6 +115,12 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
             covariance = inverse @ (residuals.T @ residuals) @ inverse
             return float(beta[0]), float(np.sqrt(covariance[0, 0]))
     return None
+
+
+def _logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)), which is 0 for a large negative x."""
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
 
 
 def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | None:

@@ -242,10 +242,15 @@ def package_module(module: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """The package logs unreadable replies as errors, text included; here the report counts them."""
+    """The package logs unreadable replies as errors, text included; here the report counts them.
+
+    It also compiles replies as Python literals, of which the compiler warns.
+    """
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(disabled)

@@ -14,12 +14,14 @@ from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
 from instruct.data.evaluation import identity
+from instruct.errors import InputError, one_line
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.human_labels import with_labels
+from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate
 from instruct.reporting.model import (
     SCHEMA_VERSION,
     Comparison,
@@ -36,17 +38,6 @@ from instruct.runs import sha256_of
 
 
 @dataclass(frozen=True)
-class Difficulty:
-    """AlpacaEval's instruction difficulties, for weighted judges' length-controlled rates.
-
-    `prompts`: the prompts in the leaderboard's order, for a `file` that identifies them by position only.
-    """
-
-    file: str | Path
-    prompts: str | Path | None = None
-
-
-@dataclass(frozen=True)
 class BuiltReport:
     """A report, and the pair outcomes it was computed from, in the order of the report's comparisons."""
 
@@ -57,10 +48,14 @@ class BuiltReport:
 def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltReport:
     """Compute the report.
 
+    Args:
+        difficulty: None: the files that an earlier report of the run was given, if any.
+
     Raises:
         InputError: a difficulty file that does not fit.
     """
     manifest, config = contents.manifest, contents.config
+    difficulty = difficulty or kept_difficulty(contents.run)
     systems = _systems(manifest, contents.answers)
     found = [outcomes_of(judged) for judged in contents.judged]
     judges: dict[str, Judge] = {}
@@ -171,8 +166,6 @@ def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Diffi
     if difficulty is None or missing:
         why = f"the answers of {missing[0]} are missing" if missing else "no instruction-difficulty file was given"
         return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
-    from instruct.reporting.length_control import length_controlled_win_rate
-
     ours, theirs = ({identity(row): row for row in contents.answers[name].rows} for name in names)
     rows = [
         {
@@ -183,7 +176,14 @@ def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Diffi
         }
         for pair in single
     ]
-    found = length_controlled_win_rate(rows, difficulty.file, difficulty.prompts)
+    try:
+        found = length_controlled_win_rate(rows, difficulty.file, difficulty.prompts)
+    except InputError as error:
+        if not difficulty.kept:
+            raise
+        # A later judge may have been asked about other prompts than those that the kept files are about.
+        note = f"no length-controlled rate: {one_line(error, 200)}"
+        return LengthControl(win_rate=None, standard_error=None, note=note)
     return LengthControl(
         win_rate=rounded(found.win_rate), standard_error=rounded(found.standard_error), note=found.note
     )

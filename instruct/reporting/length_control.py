@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.errors import InputError, InstructError, one_line
+from instruct.runs import RunDirectory, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,37 @@ class LengthControlled:
     win_rate: float | None
     standard_error: float | None
     note: str
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """AlpacaEval's instruction difficulties, for weighted judges' length-controlled rates.
+
+    `prompts`: the prompts in the leaderboard's order, for a `file` that identifies them by position only. `kept`: these
+    are the run's own copies, see `keep_difficulty`.
+    """
+
+    file: str | Path
+    prompts: str | Path | None = None
+    kept: bool = False
+
+
+def keep_difficulty(run: RunDirectory, difficulty: Difficulty) -> None:
+    """Copy the files into the run's length_control/, so that later reports have the same rate without the flags."""
+    for name, file in (("difficulties", difficulty.file), ("prompts", difficulty.prompts)):
+        folder = run.length_control / name
+        content = None if file is None else Path(file).expanduser().read_bytes()
+        for earlier in folder.glob("*"):
+            earlier.unlink()
+        if file is not None and content is not None:
+            write_atomically(folder / Path(file).name, content)
+
+
+def kept_difficulty(run: RunDirectory) -> Difficulty | None:
+    """The run's own copies; None if no report of the run was given any."""
+    folders = (run.length_control / name for name in ("difficulties", "prompts"))
+    file, prompts = (next(iter(sorted(folder.glob("[!.]*"))), None) for folder in folders)
+    return Difficulty(file, prompts, kept=True) if file else None
 
 
 def length_controlled_win_rate(
@@ -60,7 +92,8 @@ def length_controlled_win_rate(
     if missing:
         raise InputError(
             f"{path}: has no difficulty for {len(missing)} of {len(rows)} prompts, first "
-            f"{one_line(missing[0], 60)!r}; give the difficulties of the prompts that were judged"
+            f"{one_line(missing[0], 60)!r}; give the difficulties of the prompts that were judged "
+            "(--instruction-difficulty), and the prompts of that file in its order (--difficulty-prompts)"
         )
     for row in rows:
         for name in ("output_1", "output_2"):
@@ -192,7 +225,7 @@ def _number(row: RawRow, name: str) -> float:
     value = row.fields[name]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InputError(f"{row.place}: {name or 'first column'}: {one_line(value, 40)!r} must be a number; correct it")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from instruct.reporting.build import Difficulty, build
+from instruct.reporting.build import build
 from instruct.reporting.exports import write_exports
 from instruct.reporting.figures import draw_figures
+from instruct.reporting.length_control import Difficulty, keep_difficulty
 from instruct.reporting.model import Report
 from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
@@ -26,6 +27,8 @@ class WrittenReport(NamedTuple):
 def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> WrittenReport:
     """Write report/report.{json,html,md}, figures/*.{png,svg} and exports/; each file whole or not at all.
 
+    The run keeps the difficulties: later reports need not be given them again.
+
     The same run gives the same bytes, and an unchanged figure is not drawn again.
 
     Raises:
@@ -41,6 +44,8 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     write_page(run, report, packed_pairs(built.outcomes, contents.answers))
     path = run.report / "report.md"
     write_atomically(path, render_markdown(report))
+    if difficulty and any(each.length_control for judge in report.judges for each in judge.comparisons):
+        keep_difficulty(run, difficulty)
     return WrittenReport(report, path)
 
 

@@ -150,3 +150,10 @@ def test_the_adjusted_rate_equals_statsmodels(seed, n, shades):
     found = length_adjusted(scores, difference)
     assert found.win_rate == pytest.approx(100 * rate, abs=1e-6)
     assert found.interval == pytest.approx([100 * max(0, rate - spread), 100 * min(1, rate + spread)], abs=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_single_huge_answer_prints_no_warning():
+    difference = np.array([10**9, *range(-50, 40, 5), 60])
+    scores = np.array([0.0, *[1.0, 0.5, 0.5] * 6, 1.0])
+    length_adjusted(scores, difference)  # it warned of an overflow

@@ -279,3 +279,9 @@ def test_reading_a_reply_does_not_change_logging():
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert logging.root.manager.disable == 0
+
+
+def test_a_reply_with_an_invalid_escape_prints_no_warning(recwarn):
+    reply = Completion(r"[{'model': 'm\d', 'rank': 1}, {'model': 'M\d', 'rank': 2}]")
+    annotator_preference("alpaca_eval_gpt4", reply)
+    assert not recwarn.list

@@ -351,3 +351,41 @@ def test_stored_winners_of_identical_answers_are_warned_about(run, card, write_a
     assert only_comparison(run).warnings == [
         "2 verdicts prefer one of two identical answers; `instruct judge --reparse` makes them ties"
     ]
+
+
+def test_a_run_keeps_the_difficulties_that_a_report_was_given(instruct, run, card, write_answers, judge_showings):
+    card("j", order_policy="one", leading_policy="single")
+    for name in ("emo", "mle"):
+        rows = [
+            {"instruction": f"secret prompt {number}", "output": name * (number % 5 * (name == "emo") + 1)}
+            for number in range(8)
+        ]
+        write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
+    judge_showings(*[{"verdict": "first", "preference": 1 + number / 20} for number in range(8)])
+    table = "".join(f"{number},{number / 9}\n" for number in range(8))
+    Path("difficulty.csv").write_text("index,instruction_difficulty\n" + table)
+    Path("prompts.json").write_text(json.dumps([{"instruction": f"secret prompt {number}"} for number in range(8)]))
+    flags = ("--instruction-difficulty", "difficulty.csv", "--difficulty-prompts", "prompts.json")
+    assert instruct("report", run.folder, *flags)[0] == 0
+    written = {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()}
+    assert json.loads(written[run.report / "report.json"])["judges"][0]["comparisons"][0]["length_control"]["win_rate"]
+    for name in ("difficulty.csv", "prompts.json"):
+        Path(name).unlink()
+    assert instruct("report", run.folder)[0] == 0
+    assert {path: path.read_bytes() for path in written} == written
+
+    # Files that do not fit are refused if they are given, and noted if they are kept.
+    Path("difficulty.csv").write_text("instruction,instruction_difficulty\nanother,1\n")
+    code, _, error = instruct("report", run.folder, "--instruction-difficulty", "difficulty.csv")
+    assert code == 2
+    assert "has no difficulty for 8 of 8 prompts" in error
+    assert error.endswith(
+        "the difficulties of the prompts that were judged (--instruction-difficulty), and the prompts of that file in "
+        "its order (--difficulty-prompts)\n"
+    )
+    judge_showings(*[{"verdict": "first", "preference": 1.2, "instruction": f"q{n}"} for n in range(9)], judge="k")
+    assert instruct("report", run.folder)[0] == 0
+    report = build_report(run.folder)
+    rates = {judge.name: judge.comparisons[0].length_control for judge in report.judges}
+    assert rates["j"].win_rate is not None
+    assert "has no difficulty for 9 of 9 prompts" in rates["k"].note
