@@ -8,37 +8,81 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from instruct.cards import packaged_folder, read_yaml, validated
 from instruct.errors import InputError, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
-from instruct.training.options import SystemOptions, TrainingOptions
+from instruct.training.options import SystemOptions, TrainingOptions, seed_name
 
 
 class ExperimentConfig(TrainingOptions):
     """A whole experiment: training, answers, judges, comparisons.
 
-    In `comparisons`, `baseline` means the evaluation set's own answers.
+    In `comparisons`, `baseline` means the evaluation set's own answers. `seeds` stand for a system per seed, such as
+    `emo-seed1`, and for the comparisons of each seed; they are expanded when the config is read.
     """
 
     answers: AnswerOptions = AnswerOptions()
     judges: list[JudgeOptions] = []
     comparisons: list[tuple[str, str]] = []
+    seeds: list[int] | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _seeds_are_systems(self) -> ExperimentConfig:
+        own = [name for name, system in self.systems.items() if system.seed is not None]
+        if (own or self.seeds) and "seed" in self.train:
+            raise ValueError("train.seed: the systems have seeds of their own; remove train.seed")
+        if not self.seeds:
+            return self
+        if own:
+            raise ValueError(f"seeds: system {own[0]} has a seed of its own; remove one of the two")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: a seed is given twice; remove one")
+        comparisons = [*self.comparisons, *(pair for judge in self.judges for pair in judge.comparisons or [])]
+        for pair in comparisons:
+            self._check_names(pair)
+        self.comparisons = self._of_each_seed(self.comparisons)
+        for judge in self.judges:
+            judge.comparisons = judge.comparisons and self._of_each_seed(judge.comparisons)
+        systems: dict[str, SystemOptions] = {}
+        for name, system in self.systems.items():
+            if name not in self.trained:
+                systems[name] = system
+                continue
+            for seed in self.seeds:
+                content = {**system.model_dump(), "seed": seed}
+                systems[seed_name(name, seed)] = SystemOptions.model_validate(content)
+        self.systems, self.seeds = systems, None
+        return self
+
+    def _of_each_seed(self, comparisons: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Each comparison once per seed: seed with seed, or with an untrained system or a file."""
+        found: list[tuple[str, str]] = []
+        for first, second in comparisons:
+            names = [
+                [seed_name(name, seed) if name in self.trained else name for seed in self.seeds or []]
+                for name in (first, second)
+            ]
+            found += dict.fromkeys(zip(*names, strict=True))
+        return found
+
+    def _check_names(self, pair: tuple[str, str]) -> None:
+        known = {*self.systems, "baseline"}
+        for name in pair:
+            if name not in known and not Path(name).suffix == ".json":
+                raise ValueError(f"comparisons: unknown system {name!r}; known: {', '.join(sorted(known))}")
 
     @model_validator(mode="after")
     def _names_are_known(self) -> ExperimentConfig:
         for name in [self.name, *self.systems]:
             if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
                 raise ValueError(f"{one_line(name, 60)!r} is not a valid name; use letters, digits, '-', '_' and '.'")
-        known = {*self.systems, "baseline"}
         if "baseline" in self.systems:
             raise ValueError("a system cannot be called 'baseline': that name means the evaluation set's answers")
         for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):
-            for name in pair:
-                if name not in known and not Path(name).suffix == ".json":
-                    raise ValueError(f"comparisons: unknown system {name!r}; known: {', '.join(sorted(known))}")
+            self._check_names(pair)
         return self
 
 

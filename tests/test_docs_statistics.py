@@ -30,10 +30,11 @@ def test_every_figure_is_explained(part):
 
 
 @pytest.mark.parametrize(
-    "name", ["Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part", "Sequential"]
+    "name",
+    ["Significance", "LengthFigures", "LengthAdjusted", "Power", "LengthBin", "Part", "Sequential", "SeedSpread"],
 )
 def test_every_part_of_a_figure_is_explained(name):
-    described = {"dataset", "model", "candidate", "baseline"}
+    described = {"dataset", "judge", "policy", "model", "candidate", "baseline"}
     assert getattr(schema_statistics, name).model_fields.keys() - described - NAMED == set()
 
 

@@ -84,3 +84,89 @@ def test_a_config_with_systems_to_train_is_not_answered_before_training(tiny_exp
 def test_the_objective_none_is_only_a_system(tiny_experiment):
     with pytest.raises(InputError, match=r"systems\.base\.objective"):
         make_config(tiny_experiment | {"systems": {"base": {"objective": "nothing"}}}, [], "test")
+
+
+SEEDS = {
+    "systems": {**BASE, "mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+    "comparisons": [["emo", "mle"], ["emo", "base"], ["mle", "baseline"]],
+    "seeds": [1, 2],
+}
+
+
+def test_seeds_are_a_system_each_and_compare_seed_with_seed(tiny_experiment):
+    tiny_experiment["judges"][0]["comparisons"] = [["emo", "answers.json"]]
+    config = make_config(tiny_experiment | SEEDS, [], "test")
+    assert {name: system.seed for name, system in config.systems.items()} == {
+        "base": None, "mle-seed1": 1, "mle-seed2": 2, "emo-seed1": 1, "emo-seed2": 2,
+    }  # fmt: skip
+    assert config.comparisons == [
+        ("emo-seed1", "mle-seed1"), ("emo-seed2", "mle-seed2"),
+        ("emo-seed1", "base"), ("emo-seed2", "base"),
+        ("mle-seed1", "baseline"), ("mle-seed2", "baseline"),
+    ]  # fmt: skip
+    assert config.judges[0].comparisons == [("emo-seed1", "answers.json"), ("emo-seed2", "answers.json")]
+    again = make_config(config.model_dump(mode="json"), [], "test")  # what a run directory holds
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"seeds": []}, "seeds: List should have at least 1 item"),
+        ({"seeds": [1, 1]}, "seeds: a seed is given twice; remove one"),
+        ({"seeds": [-1]}, "seed: Input should be greater than or equal to 0"),
+        ({"train": {"seed": 3}}, "train.seed: the systems have seeds of their own; remove train.seed"),
+        ({"systems": {"emo": {"objective": "emo", "seed": 3}}}, "seeds: system emo has a seed of its own"),
+        ({"comparisons": [["emo", "mlee"]]}, "comparisons: unknown system 'mlee'; known: base, baseline, emo, mle"),
+    ],
+)
+def test_seeds_that_cannot_be_used_are_refused(tiny_experiment, changes, line):
+    with pytest.raises(InputError) as error:
+        make_config(tiny_experiment | SEEDS | changes, [], "test")
+    assert line in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(tiny_experiment, capsys):
+    from safetensors.torch import load_file
+
+    content = tiny_experiment | SEEDS
+    content["train"] |= {"max_steps": 2, "learning_rate": 0.5, "warmup_steps": 0, "per_device_train_batch_size": 1}
+    config = make_config(content, [], "test")
+    run_experiment(config)
+    assert "over seeds" in capsys.readouterr().out
+    run = RunDirectory("runs/mine")
+    one, two = (load_file(run.adapters / f"emo-seed{seed}" / "adapter_model.safetensors") for seed in (1, 2))
+    assert any(not one[name].equal(two[name]) for name in one)
+    # A seed is that of a run with train.seed alone.
+    alone = tiny_experiment | {"name": "alone", "judges": [], "comparisons": [], "answers": {"limit": 1}}
+    alone["train"] = {**content["train"], "seed": 2}
+    alone["answers"] = {**tiny_experiment["answers"], "limit": 1}
+    run_experiment(make_config(alone, [], "test"))
+    other = load_file("runs/alone/adapters/emo/adapter_model.safetensors")
+    assert all(two[name].equal(other[name]) for name in two)
+
+    report = build_report(run.folder)
+    (judge,) = report.judges
+    rates = {(each.candidate, each.baseline): each.leading_figures.win_rate for each in judge.comparisons}
+    assert len(rates) == 6
+    assert [(each.candidate, each.baseline) for each in report.seeds] == [
+        ("emo", "mle"), ("emo", "base"), ("mle", "baseline"),
+    ]  # fmt: skip
+    for each in report.seeds:
+        assert each.seeds == [1, 2]
+        paired = [(f"{each.candidate}-seed{seed}", each.baseline) for seed in each.seeds]
+        if each.baseline == "mle":
+            paired = [(name, f"mle-seed{seed}") for (name, _), seed in zip(paired, each.seeds, strict=True)]
+        assert each.win_rates == [rates[pair] for pair in paired]
+        assert each.mean == pytest.approx(sum(each.win_rates) / 2, abs=1e-6)
+    assert [each.objective for each in report.trainings][:2] == ["mle, seed 1", "mle, seed 2"]
+    text = (run.report / "report.md").read_text()
+    assert "## Training seeds" in text
+    assert "over seeds and prompts" in text
+    page = (run.report / "report.html").read_text()
+    assert "Training seeds" in page
+
+    steps = run.manifest()["steps"]
+    run_experiment(config)  # nothing is done again
+    assert run.manifest()["steps"] == steps

@@ -105,6 +105,26 @@ class Paired(Record):
     p: float | None
 
 
+class SeedSpread(Record):
+    """A comparison repeated with systems trained with different seeds, by one judge under one `policy`.
+
+    `win_rates` in the order of `seeds`, and the `standard_deviation` between them. `interval_seeds` covers other seeds
+    on these prompts; `interval_both` covers other seeds and other prompts like the `n` with a verdict for every seed.
+    """
+
+    judge: str
+    policy: str
+    candidate: str
+    baseline: str
+    seeds: list[int]
+    win_rates: list[float]
+    mean: float
+    standard_deviation: float
+    interval_seeds: list[float]
+    n: int
+    interval_both: list[float] | None
+
+
 class PairAgreement(Record):
     """Agreement of two judges over the `n` pairs that both read: percent, and Cohen's kappa."""
 

@@ -34,6 +34,7 @@ from instruct.reporting.model import (
 )
 from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
+from instruct.reporting.seeds import seed_spreads, seeds_of
 from instruct.runs import sha256_of
 
 
@@ -63,6 +64,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         name = outcomes.judged.key.judge
         judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
         judge.comparisons.append(_comparison(contents, outcomes, systems, difficulty))
+    seeds = seeds_of(config)
     report = Report(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
@@ -70,7 +72,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         usd=contents.total_usd,
         judges=list(judges.values()),
         panels=_panels(found),
-        paired=_paired(found),
+        paired=_paired(found, seeds),
+        seeds=seed_spreads(judges.values(), found, seeds),
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
         trainings=trainings(manifest, config, contents.run.adapters),
@@ -217,15 +220,16 @@ def _panels(found: Sequence[Outcomes]) -> list[Panel]:
     return panels
 
 
-def _paired(found: Sequence[Outcomes]) -> list[Paired]:
+def _paired(found: Sequence[Outcomes], seeds: Mapping[str, int]) -> list[Paired]:
     """For every two candidates that a judge compared with one baseline, the difference of their win rates.
 
-    Under the policy that leads for both, or `single` if different policies lead.
+    Under the policy that leads for both, or `single` if different policies lead. Systems trained with different seeds
+    are not paired: seed_spreads shows what a seed changes.
     """
     rows = []
     for one, other in itertools.combinations(found, 2):
         (judge, first, baseline), (another, second, other_baseline) = one.judged.key, other.judged.key
-        if (judge, baseline) != (another, other_baseline):
+        if (judge, baseline) != (another, other_baseline) or len({seeds.get(first), seeds.get(second)} - {None}) > 1:
             continue
         policy: Policy = one.leading if one.leading == other.leading else "single"
         difference = paired_difference(one.scores(policy), other.scores(policy))

@@ -22,6 +22,7 @@ from instruct.analysis.results import (
     Power,
     PredictionPowered,
     Record,
+    SeedSpread,
     Sequential,
     Significance,
 )
@@ -272,6 +273,7 @@ class Report(Record):
     judges: list[Judge]
     panels: list[Panel]
     paired: list[Paired]
+    seeds: list[SeedSpread]
     not_judged: list[Unjudged]
     systems: list[System]
     trainings: list[Training]

@@ -113,6 +113,11 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _objective(system: dict[str, Any]) -> str:
+    seed = "" if system.get("seed") is None else f", seed {system['seed']}"
+    return _choice(system) + seed
+
+
+def _choice(system: dict[str, Any]) -> str:
     objective = str(system.get("objective", "?"))
     if objective == "emo":
         return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")

@@ -287,8 +287,25 @@ def panel_tables(panel: Panel) -> list[Table]:
 
 
 def report_tables(report: Report) -> list[Table]:
-    """What belongs to no single comparison: paired systems, answers, training; tables without rows are left out."""
-    return [table for table in (_paired(report), _systems(report), _trainings(report)) if table.rows]
+    """What belongs to no single comparison; tables without rows are left out."""
+    return [table for table in (_seeds(report), _paired(report), _systems(report), _trainings(report)) if table.rows]
+
+
+def _seeds(report: Report) -> Table:
+    rows: list[Sequence[Value]] = [
+        [each.judge, each.policy, each.candidate, each.baseline, ", ".join(map(str, each.seeds)),
+         ", ".join(map(number, each.win_rates)), each.mean, each.standard_deviation, each.interval_seeds,
+         each.interval_both]
+        for each in report.seeds
+    ]  # fmt: skip
+    note = (
+        "The same comparison with systems trained with different seeds. The standard deviation is between the seeds' "
+        "win rates. The interval over seeds (Student's t) covers other trainings, answering these prompts; the one "
+        "over both also covers other prompts. The intervals above cover other prompts for one training."
+    )
+    header = ["judge", "policy", "candidate", "baseline", "seeds", "win rates", "mean", "standard deviation",
+              "95 % CI over seeds", "over seeds and prompts"]  # fmt: skip
+    return Table("Training seeds", header, rows, left=6, note=note)
 
 
 def _paired(report: Report) -> Table:

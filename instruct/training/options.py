@@ -26,7 +26,7 @@ class SystemOptions(Options):
     """One system: an objective and its parameters, which EMOConfig describes. `objective: none` is the untrained base.
 
     `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or the path of a table) belong to EMO; `gamma`
-    to MixCE and TaiLr.
+    to MixCE and TaiLr. `seed` decides the order of the rows, the adapter's first weights and dropout; None: train.seed.
     """
 
     objective: ObjectiveName | Literal["none"]
@@ -38,11 +38,21 @@ class SystemOptions(Options):
     ent_threshold: float = 1.3
     goldfish_k: int = Field(default=4, ge=2)
     goldfish_context: int = Field(default=13, ge=1)
+    seed: int | None = Field(default=None, ge=0, lt=2**32)
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
         names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
-        return {names.get(name, name): value for name, value in self.model_dump().items()}
+        return {names.get(name, name): value for name, value in self.model_dump(exclude={"seed"}).items()}
+
+    def made_from(self) -> dict[str, Any]:
+        """The options as a step's inputs. Earlier runs did not have a seed; their trainings must not look outdated."""
+        return self.model_dump(mode="json", exclude={"seed"} if self.seed is None else None)
+
+
+def seed_name(system: str, seed: int) -> str:
+    """The name of a system that is trained with `seed`, one of several."""
+    return f"{system}-seed{seed}"
 
 
 class TrainingOptions(Options):

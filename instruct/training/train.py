@@ -69,6 +69,8 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     from instruct.training.emo_config import EMOConfig
 
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
+    if system.seed is not None:
+        options["seed"] = system.seed
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
         return EMOConfig(
@@ -181,7 +183,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         "model": config.model.model_dump(mode="json"),
         "data": data.rows.sha256,
         "template": data.template,
-        "system": system.model_dump(mode="json"),
+        "system": system.made_from(),
         "train": config.train,
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }

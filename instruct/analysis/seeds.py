@@ -1,0 +1,75 @@
+"""The same comparison with systems trained with different seeds: what another training would have given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Win rates of several seeds, in percent, with 95 % intervals of their mean, cut to 0..100.
+
+    `interval_seeds` is over seeds alone, for these prompts; `interval_both` over seeds and prompts, from the `n`
+    prompts that have a verdict for every seed (None with fewer than two).
+    """
+
+    mean: float
+    standard_deviation: float
+    interval_seeds: list[float]
+    n: int
+    interval_both: list[float] | None
+
+
+def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float | None]]) -> Spread:
+    """The mean of the seeds' win rates and how certain it is.
+
+    Over seeds: Student's t with the seeds as the sample. Over both: seeds and prompts are crossed random effects
+    without replication, so with the mean squares of seeds S, prompts P and the rest E of a two-way analysis of
+    variance, the grand mean of s seeds and n prompts has the variance (S + P - E) / (s n), with Satterthwaite's degrees
+    of freedom. The estimate is at least that of either effect alone.
+
+    Args:
+        win_rates: of each seed, in percent; at least two.
+        scores: of each seed in the same order: score (0 to 1) by prompt, None without a verdict.
+
+    Source: Scheffe, The Analysis of Variance (1959), chapter 7; Satterthwaite, Biometrics Bulletin 2 (1946).
+    """
+    rates = np.asarray(win_rates, dtype=float)
+    mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
+    over_seeds = _interval(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
+    shared = [prompt for prompt in scores[0] if all(each.get(prompt) is not None for each in scores)]
+    both = None
+    if len(shared) > 1:
+        both = _crossed_interval(np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float))
+    return Spread(mean, deviation, over_seeds, len(shared), both)
+
+
+def _crossed_interval(scores: np.ndarray) -> list[float]:
+    """The interval of 100 times the mean of `scores`, (seeds, prompts), over both."""
+    seeds, prompts = scores.shape
+    mean = float(scores.mean())
+    by_seed, by_prompt = scores.mean(axis=1, keepdims=True), scores.mean(axis=0, keepdims=True)
+    squares = [
+        prompts * float(((by_seed - mean) ** 2).sum()),
+        seeds * float(((by_prompt - mean) ** 2).sum()),
+        float(((scores - by_seed - by_prompt + mean) ** 2).sum()),
+    ]
+    freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
+    of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
+    total = of_seeds + of_prompts - rest
+    parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
+    if total < max(of_seeds, of_prompts):
+        total = max(of_seeds, of_prompts)
+        parts = [parts[0] if of_seeds >= of_prompts else parts[1]]
+    degrees = total**2 / sum(parts) if total else math.inf
+    return _interval(100 * mean, 100 * math.sqrt(total / (seeds * prompts)), degrees)
+
+
+def _interval(mean: float, error: float, freedom: float) -> list[float]:
+    half = float(stats.t.ppf(0.975, freedom)) * error
+    return [max(0.0, mean - half), min(100.0, mean + half)]

@@ -1,0 +1,88 @@
+"""The spread between training seeds: against scipy and statsmodels; the coverage of both intervals, simulated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from instruct.analysis.seeds import seed_spread
+
+
+def as_scores(matrix: np.ndarray) -> list[dict[str, float | None]]:
+    return [{str(prompt): float(score) for prompt, score in enumerate(row)} for row in matrix]
+
+
+def spread_of(matrix: np.ndarray):
+    return seed_spread([100 * float(row.mean()) for row in matrix], as_scores(matrix))
+
+
+def simulated(rng: np.random.Generator, seeds: int, prompts: int, of_seeds: float, of_prompts: float) -> np.ndarray:
+    """Scores around 1/2 with an effect per seed, one per prompt, and the rest."""
+    effects = rng.normal(0, of_seeds, (seeds, 1)) + rng.normal(0, of_prompts, (1, prompts))
+    return 0.5 + effects + rng.normal(0, 0.05, (seeds, prompts))
+
+
+def test_the_interval_over_seeds_is_students():
+    rates = [52.0, 55.5, 51.25]
+    found = seed_spread(rates, as_scores(np.full((3, 4), 0.5)))
+    assert found.mean == pytest.approx(np.mean(rates))
+    assert found.standard_deviation == pytest.approx(np.std(rates, ddof=1))
+    assert found.interval_seeds == pytest.approx(stats.t.interval(0.95, 2, np.mean(rates), stats.sem(rates)))
+
+
+def test_the_variance_over_both_is_that_of_a_two_way_analysis_of_variance():
+    statsmodels = pytest.importorskip("statsmodels.formula.api")
+    from statsmodels.stats.anova import anova_lm
+
+    scores = simulated(np.random.default_rng(1), 4, 30, 0.05, 0.1)
+    rows = [(seed, prompt, value) for (seed, prompt), value in np.ndenumerate(scores)]
+    table = anova_lm(statsmodels.ols("y ~ C(s) + C(p)", pd.DataFrame(rows, columns=["s", "p", "y"])).fit())
+    of_seeds, of_prompts, rest = (table["sum_sq"] / table["df"]).loc[["C(s)", "C(p)", "Residual"]]
+    total = of_seeds + of_prompts - rest
+    degrees = total**2 / (of_seeds**2 / 3 + of_prompts**2 / 29 + rest**2 / 87)
+    half = stats.t.ppf(0.975, degrees) * 100 * np.sqrt(total / 120)
+    low, high = spread_of(scores).interval_both
+    assert (low, high) == pytest.approx((100 * scores.mean() - half, 100 * scores.mean() + half))
+
+
+def test_each_interval_covers_what_it_says():
+    """2,000 repetitions: seeds and prompts are drawn again each time, or only the seeds."""
+    rng = np.random.default_rng(0)
+    repetitions, both, seeds_only = 2000, 0, 0
+    for _ in range(repetitions):
+        low, high = spread_of(simulated(rng, 4, 40, 0.03, 0.1)).interval_both
+        both += low <= 50 <= high
+    prompts = rng.normal(0, 0.1, (1, 40))
+    truth = 100 * (0.5 + prompts.mean())  # of these prompts, over all seeds
+    for _ in range(repetitions):
+        scores = 0.5 + prompts + rng.normal(0, 0.03, (4, 1)) + rng.normal(0, 0.05, (4, 40))
+        low, high = spread_of(scores).interval_seeds
+        seeds_only += low <= truth <= high
+    assert 0.93 <= both / repetitions <= 0.99
+    assert 0.93 <= seeds_only / repetitions <= 0.97
+
+
+def test_without_an_effect_of_the_seed_the_prompts_decide():
+    row = np.random.default_rng(2).integers(0, 2, 200).astype(float)
+    found = spread_of(np.stack([row, row, row]))
+    assert found.standard_deviation == 0
+    assert found.interval_seeds == [found.mean, found.mean]
+    expected = stats.t.interval(0.95, 199, 100 * row.mean(), 100 * stats.sem(row))
+    assert found.interval_both == pytest.approx(expected)
+
+
+def test_only_prompts_with_a_verdict_for_every_seed_count_over_both():
+    first = {"a": 1.0, "b": 0.0, "c": 1.0, "d": None}
+    second = {"a": 1.0, "b": 1.0, "c": None, "d": 1.0}
+    found = seed_spread([66.7, 100.0], [first, second])
+    assert found.n == 2
+    assert seed_spread([50.0, 100.0], [{"a": 1.0, "b": 0.0}, {"a": 1.0}]).interval_both is None
+
+
+def test_intervals_stay_within_0_and_100():
+    found = spread_of(np.array([[1.0] * 9 + [0.0], [1.0] * 10]))
+    assert found.interval_seeds[1] == 100
+    assert found.interval_both[1] == 100
+    assert found.interval_seeds[0] >= 0

@@ -1,0 +1,63 @@
+"""Comparisons of systems trained with different seeds, put together in the report."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from instruct.reporting.render.terminal import render_summary
+from instruct.reporting.report import build_report, write_report
+
+WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
+
+
+@pytest.fixture
+def judged(run, card, judge_pairs, write_answers):
+    """Three seeds of emo against those of mle, two of them against a baseline; a comparison across seeds."""
+    card("j")
+    config = run.config()
+    config["systems"] = {
+        f"{name}-seed{seed}": {"objective": name, "variant": "official", "seed": seed}
+        for name in ("mle", "emo")
+        for seed in (1, 2, 3)
+    }
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    for seed, wins in ((2, 7), (1, 5), (3, 6)):
+        judge_pairs([WIN] * wins + [LOSS] * (10 - wins), candidate=f"emo-seed{seed}", baseline=f"mle-seed{seed}")
+    for seed in (1, 2):
+        judge_pairs([WIN] * 5 + [TIE] * 5, candidate=f"emo-seed{seed}", baseline="baseline")
+    judge_pairs([WIN] * 10, candidate="emo-seed1", baseline="mle-seed2")
+    return run
+
+
+def test_the_spread_is_that_of_the_comparisons_and_pairs_seed_with_seed(judged):
+    report = build_report(judged.folder)
+    second, first = report.seeds
+    assert (first.candidate, first.baseline, first.seeds) == ("emo", "mle", [1, 2, 3])
+    assert first.win_rates == [50.0, 70.0, 60.0]
+    assert (first.mean, first.standard_deviation, first.n) == (60.0, 10.0, 10)
+    assert (second.candidate, second.baseline, second.seeds) == ("emo", "baseline", [1, 2])
+    assert (second.win_rates, second.standard_deviation) == ([75.0, 75.0], 0.0)
+
+
+def test_systems_with_different_seeds_are_not_paired(judged):
+    assert not [each for each in build_report(judged.folder).paired if each.first[-1] != each.second[-1]]
+
+
+def test_the_spread_is_in_the_report_and_in_the_terminal(judged):
+    report, path = write_report(judged.folder)
+    text = path.read_text()
+    assert "| j | strict | emo | mle | 1, 2, 3 | 50.0, 70.0, 60.0 | 60.0 | 10.0 | 35.2 to 84.8 |" in text.replace(
+        "–", " to "
+    )
+    assert "covers other trainings, answering these prompts" in text
+    assert "Training seeds" in path.with_suffix(".html").read_text()
+    assert "j: emo against mle, 3 seeds: mean win rate 60.0 % (standard deviation 10.0; 95 % CI over seeds" in (
+        render_summary(report)
+    )
+
+
+def test_a_run_without_seeds_has_no_spread(run, card, judge_pairs):
+    card("j")
+    judge_pairs([WIN] * 5)
+    assert build_report(run.folder).seeds == []
