@@ -30,6 +30,11 @@ def has_nvidia_gpu() -> bool:
     return any(device.exists() for device in NVIDIA_DEVICES)
 
 
+def has_gpu_device() -> bool:
+    """Whether this machine has a GPU of NVIDIA or AMD, whether or not PyTorch can use it. It imports nothing slow."""
+    return has_nvidia_gpu() or Path("/dev/kfd").exists()
+
+
 def hidden_on_purpose() -> bool:
     """Whether CUDA_VISIBLE_DEVICES hides every GPU: it is empty or -1."""
     return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from instruct.devices import has_nvidia_gpu
+from instruct.devices import has_gpu_device
 from instruct.errors import InputError, InstructError, one_line
 
 _PACKAGES = (
@@ -191,7 +191,8 @@ def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
     Raises:
         InputError: there is none.
     """
-    found = [path.parent for path in root.glob("*/manifest.json") if any(path.parent.glob(needs))]
+    # Not a run that is just being made: a name with a dot.
+    found = [path.parent for path in root.glob("[!.]*/manifest.json") if any(path.parent.glob(needs))]
     if not found:
         raise InputError(
             f"no run in {root}/ has {needs}; give a run directory, or create one: python recipes/alpaca_emo.py"
@@ -224,7 +225,7 @@ def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     gpus = []
     # Importing torch takes seconds, and a machine without one of these devices has no GPU to ask about.
-    if has_nvidia_gpu() or Path("/dev/kfd").exists():
+    if has_gpu_device():
         import torch
 
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from instruct.devices import has_gpu_device
 from instruct.engines.base import EngineOptions
 from instruct.errors import InputError
 
@@ -16,11 +17,21 @@ _REPORTED = 0.95
 def available_gib() -> float:
     """The free memory of the first GPU, or of the machine if it has no GPU, in GiB."""
     import psutil
-    import torch
 
-    if torch.cuda.is_available():
+    if _has_gpu():
+        import torch
+
         return float(torch.cuda.mem_get_info()[0]) / GIB
     return float(psutil.virtual_memory().available) / GIB
+
+
+def _has_gpu() -> bool:
+    """Whether PyTorch can use a GPU. Importing it takes seconds, so a machine without any device is not asked."""
+    if not has_gpu_device():
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def check_memory(options: EngineOptions) -> None:
@@ -45,12 +56,12 @@ def check_memory(options: EngineOptions) -> None:
         return
     if options.needs is None:
         return
-    import torch
-
-    if not torch.cuda.is_available():
+    if not _has_gpu():
         raise InputError(f"{options.subject}: needs {options.needs}, and this machine has no GPU; {server}")
     if options.gpu_gb is None or options.quantization:
         return
+    import torch
+
     total = torch.cuda.get_device_properties(0).total_memory * options.tensor_parallel_size / 1e9
     if total < _REPORTED * options.gpu_gb:
         raise InputError(

@@ -136,15 +136,9 @@ def judge_tasks(
     reparse: bool = False,
 ) -> None:
     """Judge comparisons, each in its own step of the run. Arguments and errors are those of `judge_answers`."""
-    with only_judging_process(run), JudgmentStore(run.store) as store, judge.open() as engine:
+    with only_judging_process(run), judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
-        for plan in plans:
-            _check_imported(run, store, plan)
-        missing = {request.key: request for plan in plans for request in plan.missing(store)}
-        if missing and not reparse and not judge.replay:
-            engine.check()
-            if judge.costs_money:
-                _check_cost(judge, missing.values(), yes)
+        _check_before_asking(run, judge, plans, engine, asks=not (reparse or judge.replay), yes=yes)
         ran_with = {
             **judge.options.model_dump(mode="json"),
             "card": judge.card.name,
@@ -154,20 +148,35 @@ def judge_tasks(
             "reparse": reparse,
             "replay": str(judge.replay) if judge.replay else None,
         }
-        for task, plan in zip(tasks, plans, strict=True):
-            earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
-            results: dict[str, Any] = {}
-            # Reading verdicts again while replies are missing does not finish a step.
-            recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
-            with contextlib.nullcontext(results) if reparse and plan.missing(store) else recorded as results:
-                counts = judge_plan(judge, plan, store, engine, retry_failed=retry_failed, ask=not reparse)
-                results |= vars(counts)
-            if reparse:
-                now = store.judgments(plan.comparison)
-                changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
-                print(f"{task.step}: {len(now)} verdicts read again, {changed} changed")
-            if counts.stopped:
-                raise StoppedError(counts.stopped)
+        with JudgmentStore(run.store) as store:
+            for task, plan in zip(tasks, plans, strict=True):
+                earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
+                results: dict[str, Any] = {}
+                # Reading verdicts again while replies are missing does not finish a step.
+                recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
+                with contextlib.nullcontext(results) if reparse and plan.missing(store) else recorded as results:
+                    counts = judge_plan(judge, plan, store, engine, retry_failed=retry_failed, ask=not reparse)
+                    results |= vars(counts)
+                if reparse:
+                    now = store.judgments(plan.comparison)
+                    changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
+                    print(f"{task.step}: {len(now)} verdicts read again, {changed} changed")
+                if counts.stopped:
+                    raise StoppedError(counts.stopped)
+
+
+def _check_before_asking(
+    run: RunDirectory, judge: Judge, plans: Sequence[Plan], engine: Engine, *, asks: bool, yes: bool
+) -> None:
+    """Refuse what cannot be judged; a call that is refused leaves no new store behind."""
+    with JudgmentStore(run.store if run.store.is_file() else ":memory:") as store:
+        for plan in plans:
+            _check_imported(run, store, plan)
+        missing = {request.key: request for plan in plans for request in plan.missing(store)}
+    if missing and asks:
+        engine.check()
+        if judge.costs_money:
+            _check_cost(judge, missing.values(), yes)
 
 
 def _check_imported(run: RunDirectory, store: JudgmentStore, plan: Plan) -> None:

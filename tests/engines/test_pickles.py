@@ -6,6 +6,8 @@ import hashlib
 import http.server
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +21,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from instruct.devices import has_gpu_device
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import safetensors_folder
 from instruct.errors import InputError
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
+from instruct.runs import RunDirectory
 
 COMMIT = "1246562fa2022b2eae9c7d6e4719c6a28a6250a8"
 JUDGE = f"""\
@@ -277,9 +281,30 @@ def test_a_judge_that_does_not_fit_is_refused_before_the_hub_is_asked(name, monk
     assert time.monotonic() - begun < 5
 
 
+@pytest.mark.skipif(has_gpu_device(), reason="this machine has a GPU")
+@pytest.mark.parametrize("name", ["autoj", "pandalm"])
+def test_a_judge_without_its_gpu_is_refused_without_loading_torch_and_leaves_no_store(name, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.start({"name": "run", "systems": {}, "comparisons": []})
+    run.outputs.mkdir()
+    for system in ("ours", "theirs"):
+        (run.outputs / f"{system}.json").write_text(json.dumps([{"instruction": "Why?", "output": system}]))
+    program = (
+        "import sys; from instruct.cli import main; code = main(); "
+        "print(code, *({'torch', 'vllm', 'transformers'} & sys.modules.keys()))"
+    )
+    command = ["judge", run.folder, "--judge", name, "--candidate", "ours", "--baseline", "theirs"]
+    ended = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=120)
+    assert ended.stdout.split() == ["2"], ended.stderr
+    assert f"judge {name}: needs its " in ended.stderr
+    assert "and this machine has no GPU; give --base-url of a server that serves it" in " ".join(ended.stderr.split())
+    assert not run.store.exists()
+
+
 def test_a_gpu_that_is_too_small_is_refused(monkeypatch):
     card = load_judge_card("autoj")
     properties = type("Properties", (), {"total_memory": 16e9})
+    monkeypatch.setattr("instruct.engines.memory.has_gpu_device", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     with pytest.raises(InputError, match=r"a GPU of 40 GB, and this machine's GPU has 16 GB; give --base-url"):
