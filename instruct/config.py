@@ -201,7 +201,7 @@ def _number(value: Any) -> Any:
 
 
 def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
-    if keys[-1] == "files" and isinstance(value, str):
+    if keys[-1] in ("files", "eval_files") and isinstance(value, str):
         value = [value]
     for key in keys[:-1]:
         if not isinstance(content.get(key), dict):

@@ -17,7 +17,7 @@ from instruct.judging.asking import Judge
 from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
 from instruct.training.memory import BYTES, Sharding, memory_gib, sharding_of
 from instruct.training.precision import compute_dtype, weights_dtype
-from instruct.training.rows import TrainingRows, load_training_rows
+from instruct.training.rows import TrainingRows, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, trainer_arguments
 
@@ -66,6 +66,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     print(f"data      {data_label(config.data.model_dump())}: {_counts(data.encoded.counts)}; {form}")
     for part in data.rows.parts:
         print(f"  {part['data']}: {part_line(part)}")
+    if data.eval_rows:
+        print(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
     for note in data.rows.notes:
         print(f"note      {note}")
     systems = ", ".join(config.trained)
@@ -133,6 +135,14 @@ def check_evaluation(config: ExperimentConfig) -> list[Judge]:
     if not judges:
         print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
     return judges
+
+
+def _steps(arguments: Any) -> str:
+    """How often a training evaluates, and what becomes of the best evaluation."""
+    every = f"every {arguments.eval_steps:g} steps" if arguments.eval_strategy == "steps" else "after every epoch"
+    if not arguments.load_best_model_at_end:
+        return every
+    return f"{every}; the checkpoint with the best {arguments.metric_for_best_model} is kept"
 
 
 def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: Any, lengths: list[int]) -> float:

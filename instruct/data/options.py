@@ -53,11 +53,19 @@ class DataOptions(SourceOptions):
     probabilities (`seed`; by default 42) until `stopping_strategy` says so, as in `datasets.interleave_datasets`:
     `first_exhausted` (the default), `all_exhausted` (rows of the smaller data sets repeat), or
     `all_exhausted_without_replacement` (every row once).
+
+    To evaluate while training, give `eval_files` (read like the training files, of a mixture like its first data set;
+    `eval_limit` rows at most) or hold out `eval_fraction` of the rows of every data set; `eval_samples` rows are
+    answered at each evaluation (default: 2).
     """
 
     mixture: list[MixedSource] | None = Field(default=None, min_length=1)
     stopping_strategy: Stopping | None = None
     seed: int | None = Field(default=None, ge=0)
+    eval_files: list[str] | None = Field(default=None, min_length=1)
+    eval_limit: int | None = Field(default=None, ge=1)
+    eval_fraction: float | None = Field(default=None, gt=0, lt=1)
+    eval_samples: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _is_one_or_several(self) -> DataOptions:
@@ -82,6 +90,21 @@ class DataOptions(SourceOptions):
             listed = " + ".join(f"{weight:g}" for weight in weights)
             raise ValueError(f"mixture: the weights must sum to 1 ({listed} = {total:g}); change them")
         return self
+
+    @model_validator(mode="after")
+    def _one_evaluation(self) -> DataOptions:
+        if self.eval_files and self.eval_fraction:
+            raise ValueError("give eval_files or eval_fraction, not both")
+        if self.eval_limit and not self.eval_files:
+            raise ValueError("eval_limit requires eval_files; lower eval_fraction instead")
+        if self.eval_samples and not self.evaluates:
+            raise ValueError("eval_samples requires eval_files or eval_fraction")
+        return self
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there are rows to evaluate on while training."""
+        return bool(self.eval_files or self.eval_fraction)
 
     @property
     def parts(self) -> list[SourceOptions]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
-from instruct.data.formats import detect_format, to_row
+from instruct.data.formats import KEYS, detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
-from instruct.errors import InputError
+from instruct.errors import InputError, one_line
+
+# Of the rows that data.eval_fraction holds out.
+SPLIT_SEED = 42
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ class RowSet:
             answers of a chat are trained on; or all of them `{"text"}`.
         sources: "file:row" of each row; rows are counted from 1, in JSONL by line.
         counts: `read` = `kept` + `empty` (left out because the response or the text is empty, blank, null or
-            missing).
+            missing) + `held_out` (by `split_rows`; otherwise absent).
         sha256: of the rows; independent of the file that they came from.
         notes: warnings for the user, one line each.
         format: of the source's rows.
@@ -60,6 +65,7 @@ def load_rows(
     documents: Documents | None = None,
     encoding: str | None = None,
     train_on: TrainOn = "assistant_turns",
+    format: Format | None = None,
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
@@ -71,6 +77,7 @@ def load_rows(
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
         encoding: of text files, instead of the card's (default: UTF-8).
         train_on: `last_turn` makes the answers before the last one part of the prompt.
+        format: that the rows must have, which is that of the training rows, if they are to be evaluated on.
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
@@ -80,17 +87,22 @@ def load_rows(
         raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
     if card is not None:
         check_purpose(card, "train")
-    format = card.format if card else None
+    expected = format
+    format = format or (card.format if card else None)
     rows: list[dict[str, Any]] = []
     sources: list[str] = []
     turns: Counter[str] = Counter()
     read = 0
-    digest = hashlib.sha256()
     origin = ""
     for raw in _raw_rows(card, files, documents, encoding):
         if limit is not None and len(rows) == limit:
             break
         read += 1
+        if expected and not origin and not all(key in raw.fields for key in KEYS[expected]):
+            raise InputError(
+                f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
+                f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
+            )
         origin = origin or raw.origin
         format = format or detect_format(raw)
         if format == "text" and template:
@@ -100,7 +112,6 @@ def load_rows(
             continue
         rows.append(row)
         sources.append(f"{raw.origin}:{raw.row}")
-        digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
     if not rows:
         what = "texts are blank" if format == "text" else "responses are empty"
         raise InputError(f"{origin}: all {read} {what}; fill them in or give other files")
@@ -109,7 +120,7 @@ def load_rows(
     if card and not files and limit is None and card.rows not in (None, read):
         notes.append(f"card {card.name} expects {card.rows} rows, its source has {read}: the data set has changed")
     notes += turn_notes(turns, train_on)
-    return RowSet(rows, sources, counts, digest.hexdigest(), notes, format, dict(turns))
+    return RowSet(rows, sources, counts, _sha256(rows), notes, format, dict(turns))
 
 
 def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
@@ -127,6 +138,38 @@ def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
         for name, what in left_out.items()
         if turns.get(name)
     ]
+
+
+def split_rows(rows: RowSet, fraction: float) -> tuple[RowSet, RowSet]:
+    """The rows without a random `fraction` of them (at least one), and these rows, both in the order of the source.
+
+    The choice depends on nothing but the number of rows and SPLIT_SEED.
+
+    Raises:
+        InputError: no row would be left to train on.
+    """
+    count = len(rows.rows)
+    held_out = math.ceil(fraction * count)
+    if held_out == count:
+        raise InputError(f"data.eval_fraction {fraction}: leaves none of {count} rows to train on; lower it")
+    chosen = set(random.Random(SPLIT_SEED).sample(range(count), held_out))
+    train = _selected(rows, [index for index in range(count) if index not in chosen])
+    return (
+        replace(train, counts={**rows.counts, "kept": len(train.rows), "held_out": held_out}),
+        replace(_selected(rows, sorted(chosen)), counts={"read": held_out, "kept": held_out, "empty": 0}, notes=[]),
+    )
+
+
+def _selected(rows: RowSet, indices: list[int]) -> RowSet:
+    chosen = [rows.rows[index] for index in indices]
+    return replace(rows, rows=chosen, sources=[rows.sources[index] for index in indices], sha256=_sha256(chosen))
+
+
+def _sha256(rows: list[dict[str, Any]]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
+    return digest.hexdigest()
 
 
 def _raw_rows(

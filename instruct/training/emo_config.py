@@ -15,15 +15,16 @@ from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.training.objective_names import OBJECTIVES
 
 COSTS = ("fixed", "adaptive", "numeric")
+LOWER_IS_BETTER = ("ce", "eval_ce", "perplexity", "eval_perplexity")
+COMPARING = ("reduce_lr_on_plateau", "greedy")  # learning rate schedules that follow a metric
 
 
 @dataclass
 class EMOConfig(SFTConfig):
     r"""
     Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and its default, except that
-    `use_cpu` is True on a machine without a GPU.
-    Configuration of [`EMOTrainer`]. Every argument of [`~trl.SFTConfig`] keeps its meaning and, except
-    `assistant_only_loss`, its default.
+    `use_cpu` is True on a machine without a GPU, that chats are masked (`train_on`, instead of `assistant_only_loss`),
+    and that the best checkpoint is the one with the lowest `eval_ce`.
 
     Parameters:
         train_on (`str`, *optional*, defaults to `"assistant_turns"`):
@@ -68,6 +69,12 @@ class EMOConfig(SFTConfig):
               [`~instruct.objectives.NumericCost`].
             - a path: 1 - cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
               `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
+        patience (`int`, *optional*):
+            Stop when this many evaluations in a row have not improved `metric_for_best_model`.
+        metric_for_best_model (`str`, *optional*, defaults to `"eval_ce"`):
+            What `load_best_model_at_end` and `patience` compare, lower being better for `eval_ce` and
+            `eval_perplexity`. `eval_loss` is refused unless the objective is `"mle"`: values of other objectives do
+            not say how well a model predicts.
     """
 
     train_on: str = field(default="assistant_turns", metadata={"help": ", ".join(TRAIN_ON)})
@@ -81,13 +88,17 @@ class EMOConfig(SFTConfig):
     goldfish_k: int = field(default=4, metadata={"help": "goldfish leaves out one token in k"})
     goldfish_context: int = field(default=13, metadata={"help": "length of the window that goldfish hashes"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
+    patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
     def __post_init__(self) -> None:
         if not self.use_cpu and torch.accelerator.current_accelerator() is None:  # type: ignore[has-type]
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
+        self._choose_metric()
         super().__post_init__()
         self._check_mask()
+        if self.patience is not None and (self.patience < 1 or self.eval_strategy == "no"):
+            raise ValueError(f"patience is {self.patience}; it must be at least 1, with eval_strategy steps or epoch")
         self.make_objective()
         file = self.transport_cost.partition(".safetensors:")
         if self.transport_cost not in COSTS and not Path(file[0] + (file[1] and ".safetensors")).exists():
@@ -106,6 +117,19 @@ class EMOConfig(SFTConfig):
             raise ValueError("assistant_only_loss replaces train_on='last_turn'; drop one of them")
         if self.train_on == "all_tokens":
             self.assistant_only_loss = self.completion_only_loss = False
+
+    def _choose_metric(self) -> None:
+        """Fill in the metric before SFTConfig does, which takes the objective's own value."""
+        compares = self.load_best_model_at_end or self.patience is not None or self.lr_scheduler_type in COMPARING
+        if self.metric_for_best_model is None and compares:  # type: ignore[has-type]
+            self.metric_for_best_model = "eval_ce"
+        if self.metric_for_best_model in ("loss", "eval_loss") and self.objective != "mle":
+            raise ValueError(
+                f"metric_for_best_model {self.metric_for_best_model!r} is the value of the objective "
+                f"{self.objective}, which does not say how well a model predicts; use eval_ce"
+            )
+        if self.metric_for_best_model in LOWER_IS_BETTER and self.greater_is_better is None:  # type: ignore[has-type]
+            self.greater_is_better = False
 
     def make_objective(self) -> Objective:
         """The objective that the arguments name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import fields, replace
 from typing import Any
@@ -19,6 +20,7 @@ from instruct.training.collator import GoldfishCollator
 from instruct.training.cost import TableRecord, make_cost
 from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
+from instruct.training.evaluation import StopWithoutImprovement
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.head_check import check_logits
 from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
@@ -45,7 +47,8 @@ class EMOTrainer(SFTTrainer):
     `loss`, it logs `ce`, `cost`, `ratio`, `clamped_fraction`, `truncated_fraction` (those that the objective has) and
     `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different objectives
     are not comparable; `ce` is.
-    `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set.
+    `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set;
+    `eval_perplexity` is the exponential of `eval_ce`.
 
     Raises:
         ValueError: label smoothing, a `compute_loss_func`, another `loss_type`, Liger's fused loss, context, sequence
@@ -66,6 +69,8 @@ class EMOTrainer(SFTTrainer):
             known = {field.name for field in fields(EMOConfig) if field.init}
             given = {f.name: getattr(args, f.name) for f in fields(args) if f.name in known}
             given["assistant_only_loss"] = given["assistant_only_loss"] or None  # False is SFTConfig's default
+            if args.metric_for_best_model == "loss":  # SFTConfig's default
+                given |= {"metric_for_best_model": None, "greater_is_better": None}
             args = EMOConfig(**given)
         check_arguments(args)
         use_one_device(args, loads_model=isinstance(model, str))
@@ -99,6 +104,8 @@ class EMOTrainer(SFTTrainer):
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow)
         attach_objective(base, objective, cost)
         self._objective = objective
+        if args.patience is not None:
+            self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
 
@@ -180,6 +187,8 @@ class EMOTrainer(SFTTrainer):
             means = self._means(sums)
             # The Trainer's own loss is a mean over batches.
             means["loss"] = sums["value"] / sums["tokens"] + self.router_aux_loss_coef * means.get("aux_loss", 0.0)
+            # Beyond float64's range it is infinite.
+            means["perplexity"] = math.exp(means["ce"]) if means["ce"] < 709 else math.inf
             output.metrics.update({f"{metric_key_prefix}_{name}": value for name, value in means.items()})
         return output
 

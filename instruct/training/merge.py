@@ -56,4 +56,5 @@ def _card(config: TrainingOptions, run: RunDirectory, name: str) -> str:
     """The merged model's card, from what the manifest says of the training."""
     record = run.manifest()["steps"][f"train/{name}"]
     train = record.get("config", {}).get("train") or train_options(config)
-    return model_card(config, name, record["results"]["rows"], train, merged=True)
+    results = record["results"]
+    return model_card(config, name, results["rows"], train, merged=True, evaluation=results.get("evaluation"))

@@ -41,7 +41,12 @@ def hyperparameters(arguments: Any) -> dict[str, Any]:
 
 
 def model_card(
-    config: TrainingOptions, name: str, counts: dict[str, int], train: dict[str, Any], merged: bool = False
+    config: TrainingOptions,
+    name: str,
+    counts: dict[str, int],
+    train: dict[str, Any],
+    merged: bool = False,
+    evaluation: dict[str, Any] | None = None,
 ) -> str:
     """README.md of a trained system: its base model, objective, data and hyperparameters.
 
@@ -49,6 +54,7 @@ def model_card(
         name: the system in the experiment.
         counts: the number of rows by status, see `EncodedRows`; of texts also their `tokens`.
         train: the hyperparameters that it was trained with, defaults included.
+        evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
     from instruct.training.emo_config import COSTS
@@ -97,9 +103,33 @@ def model_card(
 ## Training
 
 {_hyperparameters(config, train)}
-
+{_evaluation(config, evaluation)}
 Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
 2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
+"""
+
+
+def _evaluation(config: TrainingOptions, found: dict[str, Any] | None) -> str:
+    """The section on the evaluations while training; empty without any."""
+    if not found or not found["kept"]:
+        return ""
+    where = ", ".join(Path(file).name for file in config.data.eval_files or []) or "the rest of the same data"
+    rows = f"{found['rows']['kept']:,} rows of {where}"
+    if "seed" in found:
+        rows += f" (chosen at random, seed {found['seed']})"
+    lines = {found[name]["step"]: found[name] for name in ("first", "kept")}
+    table = "\n".join(
+        f"| {step} | {line['ce']:.4f} | {line['perplexity']:.3f} | {line['mean_token_accuracy']:.2%} |"
+        for step, line in lines.items()
+    )
+    return f"""
+## Evaluation
+
+On {rows}, which it was not trained on: the first of {found["evaluations"]} evaluations, and that of these weights.
+
+| step | cross-entropy (nats per token) | perplexity | token accuracy |
+|---:|---:|---:|---:|
+{table}
 """
 
 

@@ -19,7 +19,7 @@ from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import packed_blocks
-from instruct.training.rows import TrainingRows, load_training_rows
+from instruct.training.rows import TrainingRows, evaluated, load_training_rows
 from instruct.training.train import first_trained, make_trainer, trainer_arguments
 
 # Around what is trained on. A pipe has no colors, and text has these brackets rarely.
@@ -50,6 +50,8 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
     for part in rows.parts:
         console.print(f"{part['data']}: {part_line(part)}", highlight=False, markup=False)
+    if data.eval_rows and data.eval_encoded:
+        console.print(f"evaluation: {evaluated(data)}", highlight=False)
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
     packs = rows.plain_text and config.train.get("packing", True)
@@ -64,7 +66,7 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
     system = first_trained(config)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trainer_arguments(config, system, Path(folder), rows.plain_text)
-        trainer = make_trainer(config, arguments, data.tokenizer, encoded)
+        trainer = make_trainer(config, arguments, data.tokenizer, encoded, data.eval_encoded)
         if packs:
             print_blocks(console, trainer, data, shown)
         parts = memory_gib(config, model_shape(config), arguments)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from instruct.data.cards import load_dataset_card
+from instruct.data.cards import Format, load_dataset_card
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
-from instruct.data.options import SourceOptions, template_of
-from instruct.data.rows import RowSet, load_rows
+from instruct.data.options import DataOptions, SourceOptions, template_of
+from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
 from instruct.models import model_path
@@ -29,12 +29,15 @@ class TrainingRows:
         rows: in TRL's prompt-completion form, chats, or texts.
         template: the template that the prompts were rendered with; `none` for plain text.
         encoded: the same rows as token ids with labels, in the same order.
+        eval_rows, eval_encoded: those to evaluate on while training; None without.
     """
 
     tokenizer: Any
     rows: RowSet
     template: str
     encoded: EncodedRows
+    eval_rows: RowSet | None = None
+    eval_encoded: EncodedRows | None = None
 
 
 def load_training_rows(config: TrainingOptions) -> TrainingRows:
@@ -50,21 +53,45 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
     tokenizer = load_tokenizer(config)
-    sets = [_load_source(source, train_on) for source in config.data.parts]
-    plain_text = all(rows.plain_text for rows in sets)
-    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
-    longest = None if plain_text and splits_texts(config.train) else max_length
-    encodings = [encode_rows(tokenizer, rows, longest, train_on) for rows in sets]
-    rows, encoded = mix(config.data, sets, encodings) if config.data.mixture else (sets[0], encodings[0])
-    if not encoded.counts["kept"] and not encoded.counts["truncated"]:
-        raise InputError(
-            f"data: no row has a response token within max_length {max_length}; raise train.max_length or fix the data"
+    data = config.data
+    sets = [_load_source(source, train_on) for source in data.parts]
+    held_out: list[RowSet] = []
+    if data.eval_fraction:
+        sets, held_out = (
+            list(each) for each in zip(*(split_rows(rows, data.eval_fraction) for rows in sets), strict=True)
         )
-    templates = [template_of(source) for source, own in zip(config.data.parts, sets, strict=True) if not own.plain_text]
-    return TrainingRows(tokenizer, rows, " and ".join(dict.fromkeys(templates)) or "none", encoded)
+    elif data.eval_files:
+        like = data.parts[0].model_copy(update={"files": data.eval_files, "limit": data.eval_limit})
+        held_out = [_load_source(like, train_on, sets[0].format)]
+    max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
+    splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
+    encodings, eval_encodings = (
+        [encode_rows(tokenizer, rows, None if splits else max_length, train_on) for rows in each]
+        for each in (sets, held_out)
+    )
+    rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
+    eval_rows, eval_encoded = _evaluation(data, held_out, eval_encodings)
+    for key, found in (("data", encoded), ("data.eval_files", eval_encoded)):
+        if found and not found.trainable:
+            raise InputError(
+                f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or fix "
+                "the data"
+            )
+    templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
+    shown = " and ".join(dict.fromkeys(templates)) or "none"
+    return TrainingRows(tokenizer, rows, shown, encoded, eval_rows, eval_encoded)
 
 
-def _load_source(source: SourceOptions, train_on: TrainOn) -> RowSet:
+def evaluated(data: TrainingRows) -> str:
+    """What is evaluated on while training, for people; `data` has such rows."""
+    assert data.eval_rows
+    assert data.eval_encoded
+    tokens = sum(label != -100 for row in data.eval_encoded.trainable for label in row.labels)
+    held_out = f", held out (seed {SPLIT_SEED})" if "held_out" in data.rows.counts else ""
+    return f"{len(data.eval_encoded.trainable):,} rows, {tokens:,} tokens with a loss{held_out}"
+
+
+def _load_source(source: SourceOptions, train_on: TrainOn, format: Format | None = None) -> RowSet:
     return load_rows(
         load_dataset_card(source.card) if source.card else None,
         files=source.files,
@@ -73,7 +100,19 @@ def _load_source(source: SourceOptions, train_on: TrainOn) -> RowSet:
         documents=source.documents,
         encoding=source.encoding,
         train_on=train_on,
+        format=format,
     )
+
+
+def _evaluation(
+    data: DataOptions, rows: list[RowSet], encoded: list[EncodedRows]
+) -> tuple[RowSet | None, EncodedRows | None]:
+    """The rows to evaluate on: every row of every set once, whatever the weights."""
+    if len(rows) < 2:
+        return (rows[0], encoded[0]) if rows else (None, None)
+    assert data.mixture
+    once = [source.model_copy(update={"weight": None}) for source in data.mixture]
+    return mix(data.model_copy(update={"mixture": once}), rows, encoded)
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:

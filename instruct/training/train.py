@@ -55,9 +55,36 @@ def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str
         "report_to": "tensorboard",
         "disable_tqdm": False,
         **(packing.DEFAULTS if plain_text else {}),
+        **(_evaluation_options(config) if config.data.evaluates else {}),
         **config.train,
     }
     return options
+
+
+def _evaluation_options(config: TrainingOptions) -> dict[str, Any]:
+    """Defaults of a training with evaluations: the checkpoint of the best one is kept and becomes the result.
+
+    Raises:
+        InputError: evaluations and checkpoints at different steps; the best evaluation might have no checkpoint.
+    """
+    train = config.train
+    strategy, steps = train.get("eval_strategy", "steps"), train.get("eval_steps", train.get("save_steps", 100))
+    if strategy == "no":
+        raise InputError("train.eval_strategy: is no, but the config has evaluation data; remove one of them")
+    best = train.get("load_best_model_at_end", True)
+    if best and strategy == "steps" and train.get("save_steps", steps) != steps:
+        raise InputError(
+            f"train.save_steps: is {train['save_steps']} and train.eval_steps {steps}; make them equal, so that the "
+            "best evaluation has a checkpoint, or set train.load_best_model_at_end to false"
+        )
+    return {
+        "eval_strategy": strategy,
+        "eval_steps": steps,
+        "save_strategy": strategy if best else "steps",
+        "save_steps": steps,
+        "load_best_model_at_end": best,
+        "per_device_eval_batch_size": train.get("per_device_train_batch_size", 8),
+    }
 
 
 def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Path, plain_text: bool = False) -> Any:
@@ -68,6 +95,10 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     """
     from instruct.training.emo_config import EMOConfig
 
+    if not config.data.evaluates:
+        for key in ("patience", "eval_strategy", "eval_on_start", "load_best_model_at_end"):
+            if config.train.get(key) not in (None, False, "no"):
+                raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     if system.seed is not None:
         options["seed"] = system.seed
@@ -110,7 +141,9 @@ def quantization_arguments(config: TrainingOptions) -> dict[str, Any]:
     }
 
 
-def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: EncodedRows) -> Any:
+def make_trainer(
+    config: TrainingOptions, arguments: Any, tokenizer: Any, rows: EncodedRows, evaluation: EncodedRows | None = None
+) -> Any:
     """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to the arguments' `output_dir`."""
     import torch
 
@@ -141,6 +174,7 @@ def make_trainer(config: TrainingOptions, arguments: Any, tokenizer: Any, rows: 
             model_path(config.model.name),
             arguments,
             train_dataset=rows.dataset(),
+            eval_dataset=evaluation.dataset() if evaluation else None,
             processing_class=tokenizer,
             peft_config=peft_config,
             quantization_config=quantization,
@@ -177,6 +211,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     """
     from accelerate import PartialState
 
+    from instruct.training.evaluation import WriteSamples, evaluation_summary, samples_of
+
     system = config.systems[name]
     final = run.adapters / name
     inputs = {
@@ -187,6 +223,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         "train": config.train,
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }
+    if data.eval_rows:
+        inputs["evaluation"] = data.eval_rows.sha256
     step = f"train/{name}"
     work = run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
@@ -211,12 +249,18 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     recorded = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext(nothing)
     with recorded as results:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
-        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded)
+        arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
+        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded, data.eval_encoded)
+        if data.eval_rows and data.eval_encoded:
+            samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
+            trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
         try:
             with run_of_its_own():
                 trainer.train(resume_from_checkpoint=checkpoint)
         finally:
             close_progress_bar(trainer)
+        if arguments.load_best_model_at_end and trainer.state.best_model_checkpoint is None:
+            raise InputError(f"{work}: the best checkpoint is gone; delete {work} and rerun the command")
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)
@@ -224,10 +268,11 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         if main:
             if not config.lora:
                 round_saved_weights(making, compute_dtype(config.model))
+            evaluation = evaluation_summary(trainer.state, data) if data.eval_rows else None
             rows = {**data.rows.counts, **data.encoded.counts}
             if data.rows.plain_text:
                 rows["tokens"] = sum(len(row.input_ids) for row in data.encoded.encoded)
-            write_atomically(making / "README.md", model_card(config, name, rows, train))
+            write_atomically(making / "README.md", model_card(config, name, rows, train, evaluation=evaluation))
             name_base_model(config, making)
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
             (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
@@ -243,6 +288,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
                 "processes": processes.num_processes,
                 "first": history[0] if history else None,
                 "last": history[-1] if history else None,
+                **({"evaluation": evaluation} if evaluation else {}),
                 "sha256": {path.name: sha256_of(path) for path in sorted(final.glob("*.safetensors"))},
             }
         del trainer
