@@ -71,7 +71,7 @@ def _judges() -> list[tuple[str, list[str]]]:
         orders = "both orders" if card.order_policy == "both" else "one order"
         facts = [
             f"model {card.model}",
-            "single ratings" if card.protocol == "single" else f"pairwise, {orders}",
+            {"single": "single ratings", "reward": "reward model"}.get(card.protocol, f"pairwise, {orders}"),
             f"agreement with people: {measured}",
             f"licence: {card.licence}",
             str(found.path),

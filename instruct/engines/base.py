@@ -71,6 +71,7 @@ class EngineOptions:
         allow_pickle: weights may be a pickle, which torch's safe unpickler reads.
         needs: what asking a hub model takes, for the message when it is missing.
         gpu_gb: the memory of the GPUs that it takes, in GB (10^9 bytes), if that is known.
+        reward: the model scores answers instead of replying (`instruct.engines.rewards`).
         other_model: how to ask another model, for the message when a server does not have this one.
     """
 
@@ -94,6 +95,7 @@ class EngineOptions:
     allow_pickle: bool = False
     needs: str | None = None
     gpu_gb: float | None = None
+    reward: bool = False
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
 
 

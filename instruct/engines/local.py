@@ -43,7 +43,8 @@ class LocalEngine:
         self._options = options
         self.notes: list[str] = []
         self.batch = options.batch
-        self._model = ""  # until it is prepared
+        self._prepared = False
+        self._model = ""
         self._revision: str | None = None
         self._pickled = False
         self._tokenizer: Any = None
@@ -67,14 +68,20 @@ class LocalEngine:
         """
         _located(self._options)
 
-    def _prepare(self) -> None:
-        """Find the weights, load the tokenizer, and look up the ids of labels and stops; once."""
-        if self._model:
-            return
+    def _locate(self) -> None:
+        """Find the weights and load the tokenizer."""
         options = self._options
         model, self._pickled = _located(options)
         revision = None if Path(model).is_dir() else options.revision
-        tokenizer = options.tokenizer or _load_tokenizer(options.subject, model, revision)
+        self._tokenizer = options.tokenizer or _load_tokenizer(options.subject, model, revision)
+        self._model, self._revision = model, revision
+
+    def _prepare(self) -> None:
+        """Find the weights, load the tokenizer, and look up the ids of labels and stops; once."""
+        if self._prepared:
+            return
+        self._locate()
+        options, tokenizer = self._options, self._tokenizer
         for label in options.labels:
             ids = tokenizer(label, add_special_tokens=False)["input_ids"]
             if len(ids) != 1:
@@ -84,12 +91,12 @@ class LocalEngine:
             self._labels[label] = ids[0]
         end = tokenizer.eos_token_id
         if options.chat:  # a turn may end with another token than a text
-            self._stops = list(stop_token_ids(tokenizer, model, revision))
+            self._stops = list(stop_token_ids(tokenizer, self._model, self._revision))
         elif end is None or end == tokenizer.unk_token_id:  # "" as the end of text gives the unknown token's id
             self._stops = [LLAMA_EOS]
         else:
             self._stops = [end]
-        self._model, self._revision, self._tokenizer = model, revision, tokenizer
+        self._prepared = True
 
     def _safetensors(self) -> tuple[str, str | None]:
         """The folder or hub id to load safetensors from, and its revision; a pickle is converted first, once."""

@@ -6,6 +6,7 @@ import importlib.util
 from typing import Literal
 
 from instruct.engines.base import Engine, EngineOptions
+from instruct.errors import InputError
 
 EngineKind = Literal["vllm", "transformers", "server"]
 
@@ -26,6 +27,8 @@ def make_engine(
     Raises:
         InputError: options that this engine does not support.
     """
+    if options.reward:
+        return _reward_engine(kind, options)
     if kind == "vllm":
         from instruct.engines.vllm import VLLMEngine
 
@@ -37,3 +40,15 @@ def make_engine(
     from instruct.engines.server import CONCURRENCY, ServerEngine
 
     return ServerEngine(options, base_url, CONCURRENCY if concurrency is None else concurrency)
+
+
+def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:
+    if kind == "vllm":
+        from instruct.engines.vllm_rewards import VLLMRewardEngine
+
+        return VLLMRewardEngine(options)
+    if kind == "transformers":
+        from instruct.engines.rewards import RewardEngine
+
+        return RewardEngine(options)
+    raise InputError(f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out")

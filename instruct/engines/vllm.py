@@ -37,11 +37,7 @@ class VLLMEngine(LocalEngine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
-        if options.quantization:
-            raise InputError(
-                f"{options.subject}: vLLM cannot quantize a model to {options.quantization} (it dropped bitsandbytes); "
-                "set the engine to transformers"
-            )
+        refuse_quantization(options)
         if (beams := options.decoding.beams) > 1:
             self.identity["beams"] = 1
             self.notes.append(GREEDY.format(beams=beams))
@@ -57,11 +53,7 @@ class VLLMEngine(LocalEngine):
 
     def _prepare(self) -> None:
         super()._prepare()
-        if importlib.util.find_spec("vllm") is None:
-            raise InputError(
-                f"{self._options.subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
-                "--engine transformers"
-            )
+        check_installed(self._options.subject)
 
     def _started(self) -> Any:
         from instruct.engines.vllm_client import VLLMClient
@@ -167,6 +159,24 @@ class VLLMEngine(LocalEngine):
         """End vLLM's process."""
         if self._client is not None:
             self._client.close()
+
+
+def refuse_quantization(options: EngineOptions) -> None:
+    """Refuse what vLLM does not support."""
+    if options.quantization:
+        raise InputError(
+            f"{options.subject}: vLLM cannot quantize a model to {options.quantization} (it dropped bitsandbytes); "
+            "set the engine to transformers"
+        )
+
+
+def check_installed(subject: str) -> None:
+    """Refuse to start vLLM where it is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise InputError(
+            f"{subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
+            "--engine transformers"
+        )
 
 
 def _served_rank(adapter: Path, rank: int) -> int:

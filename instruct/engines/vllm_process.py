@@ -7,7 +7,7 @@ is gone. It imports nothing from this package, so that it starts quickly.
 
 A line without `stream` is a batch, answered as a whole with one line. Lines with `stream` join the requests in flight;
 a line comes back whenever some of them are finished. Prompts of streams are numbered from 0 in the order of arrival. A
-process that has been sent a stream must be sent no batch.
+process that has been sent a stream must be sent no batch. A line with `classify` holds texts for a reward model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            if request.get("stream"):
+            if "classify" in request:
+                _reply(replies, {"scores": _scores(llm, request["classify"])})
+            elif request.get("stream"):
                 _stream(llm, request, loras, requests, replies)
             else:
                 _reply(replies, _generate(llm, request, loras))
@@ -130,6 +132,15 @@ def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[
         firsts = [output.outputs[0].logprobs[0] for output in outputs]
         reply["logprobs"] = [[first[token].logprob for token in label_ids] for first in firsts]
     return reply
+
+
+def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
+    """A reward model's logit for each text; `reward`, the task of that name, is for token-wise models."""
+    from vllm import PoolingParams
+
+    prompts = [{"prompt_token_ids": ids} for ids in texts]
+    done = llm.classify(prompts, pooling_params=PoolingParams(use_activation=False), use_tqdm=False)
+    return [output.outputs.probs[0] for output in done]
 
 
 def _stream(

@@ -18,6 +18,9 @@ from instruct.judging.options import JudgeOptions
 
 # Requests whose labels' log-probabilities are computed together in vLLM, always the same ones.
 BATCH = 64
+# Presentations whose answers are sorted by length together for a reward model: all of them, unless judging may stop
+# early, which is decided after each batch.
+REWARD_BATCH = 1 << 20
 # Models that are reported to have been shut down, and when.
 _GONE = {"gpt-4": "2026-10-23", "gpt-4-1106-preview": "2026-10-23"}
 
@@ -130,6 +133,8 @@ class Judge:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")
         batch = BATCH if self.engine == "vllm" and card.verdict.labels else None
+        if card.protocol == "reward":
+            batch = BATCH if self.options.stop_when else REWARD_BATCH
         options = dataclasses.replace(
             engine_options(card, batch),
             dtype=self.options.dtype,
@@ -163,5 +168,6 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         allow_pickle=card.weights == "pickle",
         needs=card.needs,
         gpu_gb=card.gpu_gb,
+        reward=card.protocol == "reward",
         other_model=other_model,
     )

@@ -18,6 +18,7 @@ from instruct.judging.annotators import annotator_card_fields, annotator_names, 
 from instruct.judging.human_agreement import HumanAgreement
 
 PAIRWISE_PARSERS = ("autoj", "pandalm", "alpaca_eval_annotator")
+ONE_RULE = "give one of labels, words, regex, json_field, scores or parser"
 
 # Fields that do not affect the verdicts.
 _ABOUT = {
@@ -76,6 +77,8 @@ class VerdictRule(_Section):
       in the two groups of a `regex`; the higher one wins.
     - `parser`: the rule of a published judge's authors.
 
+    A reward model has no replies: its scores are compared, and a difference below `tie_margin` is a tie.
+
     A reply with two different verdicts is unparsed, unless `occurrence: last` makes the last one count.
     """
 
@@ -92,8 +95,8 @@ class VerdictRule(_Section):
     @model_validator(mode="after")
     def _one_rule(self) -> VerdictRule:
         ways = [name for name in ("labels", "regex", "json_field", "parser") if getattr(self, name) is not None]
-        if len(ways) > 1 or not (ways or self.words or self.scores):
-            raise ValueError("give one of labels, words, regex, json_field, scores or parser")
+        if len(ways) > 1:
+            raise ValueError(ONE_RULE)
         if self.scores:
             if self.words or self.rating or ways not in ([], ["regex"]):
                 raise ValueError(
@@ -108,8 +111,8 @@ class VerdictRule(_Section):
             raise ValueError(f"{ways[0]} needs either words (first, second) or rating (low, high)")
         if not ways and self.rating:
             raise ValueError("a rating is read by regex, json_field or parser; words give a verdict")
-        if self.tie_margin and not self.labels:
-            raise ValueError("tie_margin belongs to labels")
+        if self.tie_margin and self.reads_replies and not self.labels:
+            raise ValueError("tie_margin belongs to labels, or to protocol reward")
         if self.occurrence == "last" and not searched:
             raise ValueError("occurrence belongs to words, regex or json_field")
         if self.regex is not None:
@@ -123,6 +126,11 @@ class VerdictRule(_Section):
                 raise ValueError(f"regex needs one group, around the verdict; it has {groups} (write others as (?:…))")
         return self
 
+    @property
+    def reads_replies(self) -> bool:
+        """Whether it says how a verdict is read, and is not only a margin for ties."""
+        return any((self.labels, self.words, self.regex, self.json_field, self.scores, self.parser))
+
 
 class JudgeCard(_Section):
     """The content of `judges/NAME/judge.yaml`.
@@ -130,7 +138,8 @@ class JudgeCard(_Section):
     Attributes:
         annotator: an annotator of the alpaca-eval package, whose prompt is read from the package.
         prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
-            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`).
+            or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). A reward model
+            (`protocol: reward`) has none: it scores each answer in its own chat template.
         prompt_with_input: the prompt for rows that have an `input`.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         response_schema: a JSON schema for the reply, enforced by engines that can.
@@ -146,16 +155,16 @@ class JudgeCard(_Section):
     model: str
     revision: str | None = None
     weights: Literal["safetensors", "pickle"] = "safetensors"
-    protocol: Literal["pairwise", "single"]
+    protocol: Literal["pairwise", "single", "reward"]
     annotator: str | None = None
     prompt: str | None = None
     prompt_with_input: str | None = None
-    prompt_form: Literal["text", "chat"]
+    prompt_form: Literal["text", "chat"] = "chat"
     remove_from_answers: list[str] = []
-    decoding: Decoding
+    decoding: Decoding = Decoding()
     response_schema: dict[str, Any] | None = None
     thinking_end: str | None = Field(default=None, min_length=1)
-    verdict: VerdictRule
+    verdict: VerdictRule = VerdictRule()
     order_policy: Literal["both", "one"]
     leading_policy: Policy
     identical_outputs_tie: bool = False
@@ -171,6 +180,13 @@ class JudgeCard(_Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> JudgeCard:
+        if self.protocol == "reward":
+            return self._checked_reward()
+        for name in ("prompt_form", "decoding", "verdict"):
+            if name not in self.model_fields_set:
+                raise ValueError(f"the key {name!r} is missing; add it")
+        if not self.verdict.reads_replies:
+            raise ValueError(f"verdict: {ONE_RULE}")
         if (self.annotator is None) == (self.prompt is None):
             raise ValueError("give either prompt (a file next to the card) or annotator (of the alpaca-eval package)")
         if (self.annotator is None) == (self.verdict.parser == "alpaca_eval_annotator"):
@@ -195,6 +211,24 @@ class JudgeCard(_Section):
             )
         return self
 
+    def _checked_reward(self) -> JudgeCard:
+        unused = {
+            "prompt", "prompt_with_input", "prompt_form", "annotator", "remove_from_answers", "decoding",
+            "response_schema", "thinking_end",
+        }  # fmt: skip
+        if given := sorted(unused & self.model_fields_set):
+            raise ValueError(f"protocol reward has no prompt and no reply; remove {', '.join(given)}")
+        if self.verdict.reads_replies:
+            raise ValueError("protocol reward compares scores; keep only tie_margin in verdict")
+        if (self.order_policy, self.leading_policy) != ("one", "single"):
+            raise ValueError("protocol reward shows no order: set order_policy: one and leading_policy: single")
+        return self
+
+    @property
+    def rates_alone(self) -> bool:
+        """Whether each answer is rated or scored alone, so that a pair has no order."""
+        return self.protocol != "pairwise"
+
     @property
     def needs_choice(self) -> bool:
         """Whether the verdict is read from the server's whole choice, not from its text alone."""
@@ -202,7 +236,7 @@ class JudgeCard(_Section):
 
     def sha256(self) -> str:
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
-        prompts = [self.prompt_text(with_input) for with_input in (False, True)]
+        prompts = [] if self.protocol == "reward" else [self.prompt_text(with_input) for with_input in (False, True)]
         content = self.model_dump(mode="json", exclude=_ABOUT)
         if self.verdict.scores is None:  # earlier versions did not have this rule; their hashes stay valid
             del content["verdict"]["scores"]

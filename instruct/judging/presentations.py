@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.analysis.sequential import random_order
@@ -83,11 +83,12 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     Raises:
         InputError: candidate and baseline have different prompts.
     """
-    card, template = judge.card, PromptTemplate(judge.card)
+    card = judge.card
+    template = ChatTemplate() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(Comparison(card.name, candidate.name, baseline.name), [], [])
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         positions = ["first", "second"]
-        if card.protocol == "single":
+        if card.rates_alone:
             positions = ["first"]  # each answer is shown alone, so there is no order
         elif (judge.options.orders or card.order_policy) == "one":
             positions = ["second" if candidate_is_second(ours["instruction"]) else "first"]
@@ -126,7 +127,7 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
 
 
 def _prompts(
-    judge: Judge, template: PromptTemplate, row: dict[str, Any], shown: tuple[str, str], engine: Engine
+    judge: Judge, template: Template, row: dict[str, Any], shown: tuple[str, str], engine: Engine
 ) -> tuple[tuple[Prompt, ...], bool]:
     if not judge.options.trim:
         return template.render_all(row, *shown), False
@@ -135,13 +136,16 @@ def _prompts(
         tokens = engine.tokens(prompt)
         if tokens is None:  # only the server can count them: a quarter more than is likely
             tokens = math.ceil(1.25 * likely_tokens(prompt))
-        return tokens + judge.card.decoding.max_tokens <= judge.card.context_length
+        reply = 0 if judge.card.protocol == "reward" else judge.card.decoding.max_tokens
+        return tokens + reply <= judge.card.context_length
 
     return trimmed(template, row, *shown, fits)
 
 
 def _request(judge: Judge, prompt: Prompt, engine: Engine) -> Request:
     card = judge.card
+    if card.protocol == "reward":
+        return Request(completion_key({"prompt": prompt, **engine.identity}), prompt)
     asked = {
         "prompt": prompt,
         **engine.identity,
@@ -166,6 +170,25 @@ _NAMES = {
 _SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first"}
 _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
+
+
+class Template(Protocol):
+    """What makes prompts out of a pair."""
+
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]: ...
+
+
+class ChatTemplate:
+    """The prompts of a reward model: a chat with the instruction and an answer, for each answer."""
+
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
+        """The chat for each of two answers. A row's `input` follows the instruction and a blank line."""
+        context = str(row.get("input") or "")
+        instruction = f"{row['instruction']}\n\n{context}" if context else row["instruction"]
+        return tuple(
+            [{"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
+            for answer in (first, second)
+        )
 
 
 class PromptTemplate:
@@ -244,7 +267,7 @@ class PromptTemplate:
 
 
 def trimmed(
-    template: PromptTemplate, row: dict[str, Any], first: str, second: str, fits: Callable[[Prompt], bool]
+    template: Template, row: dict[str, Any], first: str, second: str, fits: Callable[[Prompt], bool]
 ) -> tuple[tuple[Prompt, ...], bool]:
     """The prompts for two answers, and whether the answers were cut to fit.
 

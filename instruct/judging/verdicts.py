@@ -27,6 +27,7 @@ IN_THINKING = "cut off inside its thinking"
 QUOTED = "the only verdict is quoted from an answer"
 SEVERAL = "several verdicts"
 UNKNOWN = "a verdict that the card does not know"
+NO_SCORE = "a score that is not a number"
 OFF_SCALE = "no number on the card's scale"
 
 
@@ -35,8 +36,9 @@ class Reading:
     """A verdict, and how it was reached.
 
     Attributes:
-        preference: a weighted AlpacaEval annotator's: 1 for the answer shown first, 2 for the second.
-        ratings: of the answers shown first and second, if the judge rates them.
+        preference: a weighted AlpacaEval annotator's or a reward model's: 1 for the answer shown first, 2 for the
+            second.
+        ratings: of the answers shown first and second, if the judge rates or scores them.
         reason: why the verdict is `unparsed` or `failed`; never in the reply's own words.
     """
 
@@ -75,11 +77,30 @@ def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, st
     completions = [reply for reply in replies if isinstance(reply, Completion)]
     if card.protocol == "pairwise":
         return read_verdict(card, completions[0], shown)
+    if card.protocol == "reward":
+        return read_scores(card.verdict.tie_margin, *(completion.text for completion in completions))
     first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
     if first.rating is None or second.rating is None:
         return Reading("unparsed", reason=first.reason if first.rating is None else second.reason)
     verdict: Verdict = "tie" if first.rating == second.rating else "first" if first.rating > second.rating else "second"
     return Reading(verdict, ratings=(first.rating, second.rating))
+
+
+def read_scores(tie_margin: float, first: str, second: str) -> Reading:
+    """The verdict of a reward model's two scores: the higher one wins, a difference below the margin is a tie.
+
+    The preference is the probability that the first answer is better in the Bradley-Terry model that reward models are
+    trained with: the sigmoid of the difference.
+    """
+    scores = _number(first), _number(second)
+    if scores[0] is None or scores[1] is None or not all(map(math.isfinite, (scores[0], scores[1]))):
+        return Reading("unparsed", reason=NO_SCORE)
+    difference = scores[0] - scores[1]
+    ratings = (scores[0], scores[1])
+    if difference == 0 or abs(difference) < tie_margin:
+        return Reading("tie", 1.5, ratings)
+    better = 0.5 + 0.5 * math.tanh(difference / 2)
+    return Reading("first" if difference > 0 else "second", 2 - better, ratings)
 
 
 def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:

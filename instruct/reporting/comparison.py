@@ -78,7 +78,7 @@ def comparison_figures(
     partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or unfinished
     trimmed = len({judgment.instruction for judgment in judgments if judgment.trimmed})
     ratings = _ratings(judgments)
-    alone = card.protocol == "single" if card else bool(ratings) and shown == 1
+    alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
     policies: dict[str, TallyFigures] = {

@@ -177,7 +177,7 @@ def _asked(
         card.name,
         f"asked in {folder}",
         notes,
-        positions_known=card.protocol == "pairwise",
+        positions_known=not card.rates_alone,
         model=card.model,
         card=card.sha256(),
         made_for=human.sha256,
@@ -190,7 +190,7 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dic
     judgments = {(j.pair, j.position): j for j in store.judgments(Comparison(card.name, "first", "second"))}
     completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
     orders = {"first": "first"}
-    if card.protocol == "pairwise":  # single ratings have no order
+    if not card.rates_alone:
         orders["swapped"] = "second"
     known = margins(card, list(judgments.values()), completions)
     rows: list[dict[str, Any]] = []

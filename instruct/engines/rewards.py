@@ -1,0 +1,202 @@
+"""Reward models as engines: a request is a chat that ends with an answer, and the reply's text is its score."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
+from instruct.engines.local import LocalEngine
+from instruct.engines.pickles import unreadable
+from instruct.errors import InputError, one_line
+
+# Tokens of one forward pass, padding included.
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A prompt with its answer as token ids; the answer begins at `start`."""
+
+    ids: list[int]
+    start: int = 0
+
+
+class RewardEngine(LocalEngine):
+    """A sequence-classification model with one label, in transformers; its logit is the score.
+
+    Texts are sorted by length and scored in batches of up to `BATCH_TOKENS`; each batch is yielded when it is done. A
+    killed run that is resumed forms the same batches again. The head computes in float32, as in vLLM.
+
+    Raises:
+        InputError: when the first request is looked at: the model is no reward model, cannot be loaded, or has no chat
+            template.
+    """
+
+    kind: Literal["vllm", "transformers"] = "transformers"
+    score = "logit"  # what the score is, as a part of every key
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        self._network: Any = None
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity, "score": self.score}
+
+    def check(self) -> None:
+        super().check()
+        self._check_architecture()
+
+    def _prepare(self) -> None:
+        if self._prepared:
+            return
+        self._locate()
+        self._check_architecture()
+        if not self._tokenizer.chat_template:
+            raise InputError(
+                f"{self._options.subject}: the tokenizer of {self._options.model} has no chat template; choose a "
+                "reward model that has one"
+            )
+        self._prepared = True
+
+    def _check_architecture(self) -> None:
+        """Refuse a model that has no head for one score: transformers would make one up."""
+        from transformers import AutoConfig
+
+        options = self._options
+        folder = Path(options.model).expanduser()
+        model, revision = (str(folder), None) if folder.is_dir() else (options.model, options.revision)
+        try:
+            config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise unreadable(options.model, error) from error
+        architectures = config.architectures or ["none"]
+        if not architectures[0].endswith("ForSequenceClassification"):
+            raise InputError(
+                f"{options.subject}: {options.model} is no reward model (its architecture is "
+                f"{one_line(architectures[0], 60)}); choose one for sequence classification"
+            )
+        if config.num_labels != 1:
+            raise InputError(
+                f"{options.subject}: {options.model} has {config.num_labels} labels; a reward model has one"
+            )
+
+    def start(self) -> str:
+        """Load the model if it is not loaded; returns transformers' version and the device."""
+        import transformers
+
+        if self._network is None:
+            self._prepare()
+            self._network = self._loaded()
+        return f"transformers {transformers.__version__} {self._network.device.type}"
+
+    def _loaded(self) -> Any:
+        import torch
+        from transformers import AutoModelForSequenceClassification
+
+        cuda = torch.cuda.is_available()
+        dtype: Any = self._options.dtype or "bfloat16"
+        if dtype == "bfloat16" and cuda and not torch.cuda.is_bf16_supported():
+            dtype = "float16"
+        model, revision = self._safetensors()
+        try:
+            network: Any = AutoModelForSequenceClassification.from_pretrained(
+                model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
+            )
+        except Exception as error:  # a torn file, an unknown architecture, ...
+            raise unreadable(self._options.model, error) from error
+        if hasattr(network, "score"):
+            network.score.float()
+        return network.to("cuda" if cuda else "cpu").eval()
+
+    def tokens(self, prompt: Prompt) -> int:
+        """The length of a prompt and its answer in the model's tokens."""
+        (text,) = self._texts([prompt])
+        return len(text.ids)
+
+    def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
+        """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
+        self._prepare()
+        written = [self._tokenizer.apply_chat_template(prompt, tokenize=False) for prompt in prompts]
+        return [Text(ids) for ids in self._tokenizer(written, add_special_tokens=False)["input_ids"]]
+
+    def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        """See `Engine`. A text that exceeds the context is a failure; nothing is cut."""
+        waiting = list(requests)
+        if not waiting:
+            return
+        texts = self._texts([request.prompt for request in waiting])
+        context = self._options.context_length
+        failed: list[tuple[Request, Reply]] = [
+            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}"))
+            for request, text in zip(waiting, texts, strict=True)
+            if len(text.ids) > context
+        ]
+        if failed:
+            yield failed
+        fitting = [each for each in zip(waiting, texts, strict=True) if len(each[1].ids) <= context]
+        fitting.sort(key=lambda each: len(each[1].ids), reverse=True)
+        lengths = [len(text.ids) for _, text in fitting]
+        if fitting:
+            self.start()
+        for batch in self._batches(lengths):
+            scores = self._scores([text for _, text in fitting[batch]])
+            yield [
+                (request, Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0))
+                for (request, text), score in zip(fitting[batch], scores, strict=True)
+            ]
+
+    def _batches(self, lengths: list[int]) -> list[slice]:
+        return batches(lengths, BATCH_TOKENS[self._network.device.type])
+
+    def _scores(self, texts: list[Text]) -> list[float]:
+        """The score of each text, computed in one batch."""
+        import torch
+
+        ids, mask = padded([text.ids for text in texts], self._tokenizer.pad_token_id or 0)
+        device = self._network.device
+        with torch.inference_mode():
+            if not hasattr(self._network, "score"):  # an encoder: attends to both sides, reads its first token
+                done = self._network(input_ids=ids.to(device), attention_mask=mask.to(device))
+                return [float(value) for value in done.logits[:, 0].float().tolist()]
+            # A decoder reads the last token; what follows a text cannot change it, so no mask is needed.
+            states = self._network.base_model(input_ids=ids.to(device), use_cache=False).last_hidden_state
+            last = mask.sum(1) - 1
+            ends = states[torch.arange(len(texts), device=device), last.to(device)]
+            return [float(value) for value in self._network.score(ends.float())[:, 0].tolist()]
+
+    def close(self) -> None:
+        """Drop the model."""
+        if self._network is None:
+            return
+        import torch
+
+        self._network = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def batches(lengths: Sequence[int], tokens: int) -> list[slice]:
+    """Runs of texts, whose lengths fall, that take up to `tokens` tokens each when they are padded; at least one."""
+    found, begin = [], 0
+    while begin < len(lengths):
+        end = min(len(lengths), begin + max(1, tokens // max(1, lengths[begin])))
+        found.append(slice(begin, end))
+        begin = end
+    return found
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
+    """Rows of ids, padded on the right, and their mask: int64 tensors of shape [rows, longest]."""
+    import torch
+
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return ids, mask

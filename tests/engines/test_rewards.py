@@ -1,0 +1,245 @@
+"""Reward models: scores equal the model's own logits, each text is scored once, nothing is cut."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoTokenizer,
+    Qwen3Config,
+    Qwen3ForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
+
+from instruct.engines.base import Completion, Decoding, EngineOptions, Failure, Request
+from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
+from instruct.engines.start import make_engine
+from instruct.errors import InputError
+from instruct.judging.asking import Judge
+from instruct.judging.comparison import Comparison
+from instruct.judging.judge import judge_comparison
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import Answers
+from instruct.judging.store import JudgmentStore
+from instruct.judging.verdicts import NO_SCORE, read_scores
+
+CARD = """\
+name: scorer
+description: a tiny reward model
+model: {model}
+protocol: reward
+order_policy: one
+leading_policy: single
+context_length: 512
+licence: none
+"""
+
+
+@pytest.fixture(scope="module")
+def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
+    """Qwen3, Skywork-Reward-V2's architecture, with one label and the tiny tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=1024,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        num_labels=1,
+        initializer_range=0.2,
+    )
+    folder = tmp_path_factory.mktemp("reward") / "model"
+    Qwen3ForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def chat(instruction: str, answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
+
+
+CHATS = [chat(f"Why {'so ' * (number % 5)}much?", f"Because {number}. " * (number % 9 + 1)) for number in range(40)]
+
+
+def options(model: Path, **more: Any) -> EngineOptions:
+    return EngineOptions("judge scorer", str(model), Decoding(), 512, reward=True, dtype="float32", **more)
+
+
+def scores(engine: Any, chats: list[Any] = CHATS) -> list[float]:
+    requests = [Request(f"key {number}", prompt) for number, prompt in enumerate(chats)]
+    found = {request.key: reply for portion in engine.complete(iter(requests)) for request, reply in portion}
+    engine.close()
+    return [float(found[request.key].text) for request in requests]
+
+
+def own_logits(folder: Path) -> list[float]:
+    """What the model gives for each chat alone, without padding."""
+    network = Qwen3ForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = [tokenizer.apply_chat_template(each, tokenize=False) for each in CHATS]
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    with torch.no_grad():
+        return [float(network(input_ids=torch.tensor([row])).logits[0, 0]) for row in ids]
+
+
+def test_scores_are_the_models_own_logits(reward_model, monkeypatch):
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", 600)
+    assert scores(RewardEngine(options(reward_model))) == pytest.approx(own_logits(reward_model), abs=2e-5)
+
+
+@pytest.mark.slow
+def test_vllm_and_transformers_give_equal_scores(reward_model):
+    by_vllm = scores(make_engine("vllm", options(reward_model)))
+    assert by_vllm == pytest.approx(own_logits(reward_model), abs=2e-4)
+    assert by_vllm == pytest.approx(scores(make_engine("transformers", options(reward_model))), abs=2e-4)
+
+
+def test_an_encoder_reads_its_classifier_with_a_mask(tmp_path, tiny_model_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=600, pad_token_id=tokenizer.pad_token_id, num_labels=1, initializer_range=0.2,
+    )  # fmt: skip
+    network = RobertaForSequenceClassification(config).eval()
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = [tokenizer.apply_chat_template(each, tokenize=False) for each in CHATS]
+    with torch.no_grad():
+        rows = [tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"] for text in texts]
+        alone = [float(network(input_ids=row).logits[0, 0]) for row in rows]
+    assert scores(RewardEngine(options(tmp_path))) == pytest.approx(alone, abs=2e-5)
+
+
+def test_batches_hold_the_tokens_they_may_and_every_text_once():
+    lengths = sorted((37 * number % 301 + 1 for number in range(500)), reverse=True)
+    found = batches(lengths, 2048)
+    assert [each for batch in found for each in range(batch.start, batch.stop)] == list(range(500))
+    padded = [lengths[batch.start] * (batch.stop - batch.start) for batch in found]
+    assert max(padded) <= 2048
+    assert sum(padded) < 1.05 * sum(lengths)
+    # Resuming after some batches forms the others again.
+    done = found[7].stop
+    assert batches(lengths[done:], 2048) == [slice(b.start - done, b.stop - done) for b in found[8:]]
+    assert batches([5000], 2048) == [slice(0, 1)]
+
+
+def test_a_text_that_exceeds_the_context_fails_and_is_not_cut(reward_model):
+    engine = RewardEngine(options(reward_model))
+    long, short = Request("long", chat("Why?", "x" * 600)), Request("short", CHATS[0])
+    replies = {request.key: reply for portion in engine.complete([long, short]) for request, reply in portion}
+    assert replies["long"] == Failure(f"too long: {engine.tokens(long.prompt)} tokens exceed the context of 512")
+    assert isinstance(replies["short"], Completion)
+
+
+def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_folder, tmp_path):
+    with pytest.raises(InputError, match=r"is no reward model \(its architecture is LlamaForCausalLM\)"):
+        RewardEngine(options(tiny_model_folder)).check()
+    with pytest.raises(InputError, match=r"is no reward model"):
+        scores(RewardEngine(options(tiny_model_folder)))
+    shutil.copytree(reward_model, tmp_path / "two")
+    config = json.loads((reward_model / "config.json").read_text())
+    (tmp_path / "two" / "config.json").write_text(json.dumps({**config, "id2label": {"0": "a", "1": "b"}}))
+    with pytest.raises(InputError, match=r"has 2 labels; a reward model has one"):
+        RewardEngine(options(tmp_path / "two")).check()
+    shutil.copytree(reward_model, tmp_path / "plain", ignore=shutil.ignore_patterns("*.jinja"))
+    plain = AutoTokenizer.from_pretrained(tmp_path / "plain")
+    plain.chat_template = None
+    plain.save_pretrained(tmp_path / "plain")
+    with pytest.raises(InputError, match=r"has no chat template; choose a reward model that has one"):
+        scores(RewardEngine(options(tmp_path / "plain")))
+    with pytest.raises(InputError, match=r"a reward model is asked on this machine; leave --base-url"):
+        make_engine("server", options(reward_model))
+
+
+def test_the_higher_score_wins_and_a_margin_is_a_tie():
+    assert read_scores(0.0, "1.5", "1").verdict == "first"
+    assert read_scores(0.0, "1", "1.5").verdict == "second"
+    assert read_scores(0.0, "1", "1").verdict == "tie"
+    close = read_scores(0.6, "1.5", "1")
+    assert (close.verdict, close.preference, close.ratings) == ("tie", 1.5, (1.5, 1.0))
+    reading = read_scores(0.1, "2", "-1")
+    assert reading.preference == pytest.approx(2 - 1 / (1 + math.exp(-3)))
+    assert read_scores(0.0, "-900", "900").preference == 2.0
+    for odd in ("nan", "inf", "-inf", ""):
+        assert (read_scores(0.0, odd, "1").verdict, read_scores(0.0, odd, "1").reason) == ("unparsed", NO_SCORE)
+
+
+@pytest.fixture
+def judge(reward_model, tmp_path) -> Judge:
+    path = tmp_path / "judges" / "scorer" / "judge.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(CARD.format(model=reward_model))
+    return Judge(JudgeOptions(card=str(path), engine="transformers", dtype="float32"))
+
+
+def side(name: str, answers: list[str]) -> Answers:
+    rows = [
+        {"dataset": "d", "instruction": f"Why {number}?", "output": answer, "generator": name}
+        for number, answer in enumerate(answers)
+    ]
+    return Answers(name, rows)
+
+
+def test_each_answer_is_scored_once_and_never_again(judge, tmp_path):
+    ours = side("ours", [f"Because of {number}." for number in range(20)])
+    theirs = side("theirs", ["Because of 0.", *[f"No idea, {number}." for number in range(1, 20)]])
+    with JudgmentStore(tmp_path / "judgments.sqlite") as store, judge.open() as engine:
+        counts = judge_comparison(judge, ours, theirs, store, engine)
+        assert (counts.asked, counts.without_request) == (38, 1)  # one order, and one identical pair
+        assert set(counts.verdicts) <= {"first", "second", "tie"}
+        judgments = store.judgments(Comparison("scorer", "ours", "theirs"))
+        assert {judgment.position for judgment in judgments} == {"first"}
+        for judgment in judgments[1:]:
+            assert judgment.ratings is not None
+            assert judgment.verdict == ("first" if judgment.ratings[0] > judgment.ratings[1] else "second")
+        assert judge_comparison(judge, ours, theirs, store, engine).asked == 0
+        # Another comparison of the same answers asks about the new side alone.
+        other = side("other", [f"Let me think about {number}." for number in range(20)])
+        assert judge_comparison(judge, ours, other, store, engine).asked == 21
+
+
+def test_a_tie_margin_is_read_from_the_stored_scores(judge, tmp_path):
+    ours, theirs = side("ours", ["Yes."] * 9), side("theirs", ["No, never."] * 9)
+    path = Path(judge.options.card)
+    with JudgmentStore(tmp_path / "judgments.sqlite") as store:
+        with judge.open() as engine:
+            decided = judge_comparison(judge, ours, theirs, store, engine)
+        path.write_text(path.read_text() + "verdict: {tie_margin: 1000}\n")
+        again = Judge(judge.options)
+        with again.open() as engine:
+            tied = judge_comparison(again, ours, theirs, store, engine)
+    assert decided.verdicts.get("tie", 0) < 9
+    assert (tied.asked, tied.verdicts) == (0, {"tie": 9})
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("prompt: prompt.txt\n", "protocol reward has no prompt and no reply; remove prompt"),
+        ("decoding: {max_tokens: 5}\n", "remove decoding"),
+        ("verdict: {words: {first: A, second: B}}\n", "protocol reward compares scores; keep only tie_margin"),
+    ],
+)
+def test_a_reward_card_with_fields_of_other_protocols_is_refused(judge, more, message):
+    path = Path(judge.options.card)
+    path.write_text(path.read_text() + more)
+    with pytest.raises(InputError, match=message):
+        Judge(judge.options)
+    path.write_text(CARD.format(model="m").replace("order_policy: one", "order_policy: both"))
+    with pytest.raises(InputError, match="protocol reward shows no order: set order_policy: one"):
+        Judge(judge.options)
