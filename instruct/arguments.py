@@ -6,12 +6,14 @@ import argparse
 import itertools
 import json
 from collections.abc import Sequence
+from importlib import metadata
 
 from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
 SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "judges", "comparisons")
 OVERRIDES = "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32."
+PHASES = ("train", "answer", "judge", "report")
 RUN = "a run directory (default: the newest with {})"
 
 
@@ -40,14 +42,21 @@ def name_override(name: str) -> list[str]:
 
 
 def recipe_arguments(argv: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
-    """A recipe's arguments (`config`, `dry_run`) and its overrides of the config, `--name` included."""
+    """A recipe's arguments (`config`, `dry_run`, `first`, `last`) and its overrides of the config, with `--name`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", help="a YAML file, or the name of one in recipes/configs")
     parser.add_argument("--name", help="the run's name: results go to runs/NAME (default: the config's name)")
-    parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan and stop")
+    add_phase_flags(parser)
     rest, overrides = split_overrides(argv)
     arguments = parser.parse_args(rest)
     return arguments, overrides + (name_override(arguments.name) if arguments.name else [])
+
+
+def add_phase_flags(parser: argparse.ArgumentParser) -> None:
+    """Which phases of an experiment to run."""
+    parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan and stop")
+    parser.add_argument("--from", choices=PHASES, default=PHASES[0], dest="first", help="the first phase to run")
+    parser.add_argument("--until", choices=PHASES, default=PHASES[-1], dest="last", help="the last phase to run")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -56,12 +65,14 @@ def make_parser() -> argparse.ArgumentParser:
         prog="instruct",
         description="Instruction-tune a model with an objective beyond cross-entropy and measure whether it improved.",
     )
+    parser.add_argument("--version", action="version", version=f"instruct {metadata.version('emo-instruct')}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name: str, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
         return verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
 
     for name, text in [
+        ("run", "the whole experiment of a config: train, answer, judge, report; rerun it to resume"),
         ("preview", "show what training would see: rows, loss mask, lengths, memory, one step"),
         ("train", "train every system of a config (or a single one, with flags alone)"),
     ]:
@@ -70,6 +81,8 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
         sub.add_argument("--objective", choices=OBJECTIVES, help="train with this objective only")
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
+        if name == "run":
+            add_phase_flags(sub)
         if name == "preview":
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
@@ -79,9 +92,17 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = verb("judge", "compare answers with a judge and write the report")
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))
-    sub.add_argument("--judge", required=True, action="append", metavar="J", help="a judge; repeatable (a panel)")
+    sub.add_argument(
+        "--judge",
+        action="append",
+        metavar="J",
+        help="a judge; repeatable (a panel) (default: those of the run's config)",
+    )
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
+    sub.add_argument(
+        "--output", metavar="DIR", help="create this run from two files: --candidate A.json --baseline B.json"
+    )
     sub.add_argument("--orders", choices=["both", "one"], help="show each pair in both orders or one (default: card's)")
     sub.add_argument(
         "--stop-when",

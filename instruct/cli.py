@@ -45,6 +45,13 @@ def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
     return Difficulty(arguments.instruction_difficulty, arguments.difficulty_prompts)
 
 
+def run(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.experiment import run_experiment
+
+    config = _config(arguments, overrides)
+    run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+
+
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.training.preview import print_preview
 
@@ -100,27 +107,57 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
-    if arguments.judge_model and len(arguments.judge) > 1:
+    if arguments.judge_model and len(arguments.judge or ()) > 1:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
     judges = []
-    for name in dict.fromkeys(arguments.judge):  # a wrong name is reported first
+    for name in dict.fromkeys(arguments.judge or ()):  # a wrong name is reported first
         options = _judge_options(name, arguments, orders=arguments.orders, stop_when=arguments.stop_when)
         judges.append(Judge(options, replay=arguments.replay))
-        if arguments.run is None and judges[-1].costs_money:
+        if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
-    run = _run(arguments.run, "outputs/*.json")
+    if arguments.output:
+        run = _run_of_files(arguments)
+    else:
+        run = _run(arguments.run, "outputs/*.json")
+    judges = judges or [Judge(options) for options in _configured_judges(run, arguments)]
     comparisons = _comparisons(run, arguments)
     stopped: StoppedError | None = None
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
     with only_judging_process(run):
         for each in judges:
             try:
-                judge_answers(run, each, comparisons, **given)
+                judge_answers(run, each, each.options.comparisons or comparisons, **given)
             except StoppedError as error:  # report what was judged, and let the other judges go on
                 stopped = error
     print_report(run.folder, difficulty)
     if stopped:
         raise stopped
+
+
+def _run_of_files(arguments: argparse.Namespace) -> RunDirectory:
+    """A run with the two files of answers that the call names; the call's flags then name its systems."""
+    from instruct.judging.answer_files import run_of_files
+
+    sides = (arguments.candidate, arguments.baseline)
+    if arguments.run or not arguments.judge or not all(side and side.endswith(".json") for side in sides):
+        raise InputError(
+            "--output creates a run from two files of answers: it takes --judge, --candidate FILE.json and --baseline "
+            "FILE.json, and no RUN"
+        )
+    run, arguments.candidate, arguments.baseline = run_of_files(arguments.output, *sides)
+    return run
+
+
+def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:
+    """The judges of the run's config, for a call that names none."""
+    flags = ("judge_model", "base_url", "engine", "trim", "budget_usd", "orders", "stop_when", "replay")
+    for flag in flags:
+        if getattr(arguments, flag):
+            raise InputError(f"--{flag.replace('_', '-')} requires --judge; without it the config's judges are asked")
+    judges = _run_config(run, []).judges
+    if not judges:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`)")
+    return judges
 
 
 def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
@@ -311,14 +348,17 @@ def _run(path: str | None, needs: str) -> RunDirectory:
 
 
 def _comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """The pair of systems that the call names, else those of the run's config."""
+    """The pair of systems that the call names, else those of the run's config, else those judged before."""
     if (arguments.candidate is None) != (arguments.baseline is None):
         raise InputError(
             "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
         )
     if arguments.candidate:
         return [(arguments.candidate, arguments.baseline)]
-    comparisons = _run_config(run, []).comparisons
+    from instruct.judging.comparison import judged_comparisons
+
+    judged = [comparison[1:] for comparison, _ in judged_comparisons(run.manifest())]
+    comparisons = _run_config(run, []).comparisons or list(dict.fromkeys(judged))
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     return comparisons
@@ -336,6 +376,7 @@ def _no_overrides(overrides: list[str]) -> None:
 
 
 VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
+    "run": run,
     "preview": preview,
     "train": train,
     "generate": generate,
@@ -359,8 +400,10 @@ def main() -> int:
     arguments = make_parser().parse_args(rest)
 
     def work() -> None:
-        if arguments.verb != "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise InputError("only `train` runs on several processes; run this verb without `accelerate launch`")
+        if arguments.verb not in ("run", "train") and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError(
+                "only `run` and `train` work on several processes; run this verb without `accelerate launch`"
+            )
         VERBS[arguments.verb](arguments, overrides)
 
     return run_guarded(work)

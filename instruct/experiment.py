@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.arguments import PHASES
 from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.options import template_of
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
     from instruct.reporting.model import Report
 
 
-def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
+def run_experiment(
+    config: ExperimentConfig, dry_run: bool = False, first: str = PHASES[0], last: str = PHASES[-1]
+) -> None:
     """Train every system except the base, let each answer the prompts, let the judges compare the answers, report.
 
     A phase whose result exists is skipped, and an interrupted one resumes. Under `accelerate launch` it ends after
-    training. `dry_run`: check access, memory and disk, print the plan and stop.
+    training.
+
+    Args:
+        dry_run: check access, memory and disk, print the plan and stop.
+        first, last: the phases to run, of PHASES; earlier ones must be done.
 
     Raises:
         InputError: the experiment cannot be run as configured; nothing has been written.
@@ -36,27 +43,36 @@ def run_experiment(config: ExperimentConfig, dry_run: bool = False) -> None:
     from instruct.preflight import check_evaluation, check_training
     from instruct.training.train import train_system
 
-    data = check_training(config, run_folder(config)) if config.trained else None
-    judges = check_evaluation(config)
+    phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
+    if not phases:
+        raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
+    if first in ("judge", "report") and not (run_folder(config) / "manifest.json").is_file():
+        raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
+    data = check_training(config, run_folder(config)) if config.trained and "train" in phases else None
+    judges = check_evaluation(config) if {"answer", "judge"} & set(phases) else []
     if dry_run:
         return
     run = open_run(config)
     if data:
         for system in config.trained:
             train_system(config, system, run, data)
-    upload(config, run)
+    if "train" in phases:
+        upload(config, run)
     if PartialState().num_processes > 1:
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return
-    answer_prompts(config, run)
-    if not judges:
+    if "answer" in phases:
+        answer_prompts(config, run)
+    if "judge" in phases and judges:
+        with only_judging_process(run):
+            for judge in judges:
+                judge_answers(run, judge, judge.options.comparisons or config.comparisons)
+    elif "judge" in phases:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         return
-    with only_judging_process(run):
-        for judge in judges:
-            judge_answers(run, judge, judge.options.comparisons or config.comparisons)
-    print_report(run.folder)
-    upload(config, run)  # the cards, now with the evaluation
+    if "report" in phases:
+        print_report(run.folder)
+        upload(config, run)  # the cards, now with the evaluation
 
 
 def upload(config: ExperimentConfig, run: RunDirectory) -> None:

@@ -26,7 +26,7 @@ def main(gpu_config: str, description: str | None) -> None:
     from instruct.experiment import run_experiment
 
     config = load_config(arguments.config or (gpu_config if torch.cuda.is_available() else "demo"), overrides)
-    run_experiment(config, dry_run=arguments.dry_run)
+    run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
 
 
 if __name__ == "__main__":

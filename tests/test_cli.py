@@ -51,7 +51,7 @@ def write_lines(path: Path, *rows: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize("verb", [None, "preview", "train", "generate", "judge", "report", "merge", "list"])
+@pytest.mark.parametrize("verb", [None, "run", "preview", "train", "generate", "judge", "report", "merge", "list"])
 def test_help_says_what_a_verb_does(instruct, verb):
     code, stdout, _ = instruct(*([verb] if verb else []), "--help")
     assert code == 0
@@ -124,6 +124,12 @@ def test_rows_that_cannot_be_trained_on_are_refused(instruct, tmp_path, rows, li
             ["judge", "--judge", "pandalm", "--judge", "autoj", "--judge-model", "m"],
             "--judge-model takes a single --judge",
         ),
+        (["judge", "--candidate", "a.json", "--baseline", "b.json", "--output", "x"], "it takes --judge, --candidate"),
+        (
+            ["judge", "--judge", "pandalm", "--candidate", "a", "--baseline", "b", "--output", "x"],
+            "--candidate FILE.json",
+        ),
+        (["run", "demo", "--from", "judge", "--until", "train"], "--from judge comes after --until train"),
         (["report"], "no run in runs/ has judgments.sqlite"),
         (["report", "nothing"], "nothing/manifest.json: no such file"),
         (["report", "--train.max_steps", "3"], "unexpected argument '--train.max_steps'"),
@@ -286,6 +292,38 @@ def test_the_newest_run_that_has_what_the_verb_needs_is_used(instruct, tmp_path)
     assert code == 2
     with JudgmentStore(newer.store) as store:
         assert store.judgments(Comparison("pandalm", "emo", "mle")) == []
+
+
+def test_two_files_are_judged_with_one_command(instruct, tmp_path, fake_server):
+    url, requests = fake_server()
+    for name in ("ours", "theirs"):
+        rows = [{"instruction": "Question?", "output": name, "generator": "someone"}]
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    files = ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "results/x"]
+    call = ["judge", "--judge", "pandalm", "--base-url", url, *files]
+    code, stdout, stderr = instruct(*call)
+    assert code == 0, stderr
+    assert "page: results/x/report/report.html" in stdout
+    assert re.search(r"^ours +theirs +strict", stdout, re.MULTILINE)
+    asked = len(requests())
+    assert instruct(*call)[0] == 0  # again
+    assert len(requests()) == asked
+
+
+def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
+    run = make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
+    assert "runs/it/config.yaml: has no judges; give --judge" in refused(instruct("judge", "runs/it"))
+    config = run.config() | {"judges": [{"card": "pandalm", "base_url": "http://127.0.0.1:9/v1"}]}
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    _, _, stderr = instruct("judge", "runs/it")
+    assert "judge pandalm: http://127.0.0.1:9/v1 does not answer" in stderr
+    line = refused(instruct("judge", "runs/it", "--orders", "one"))
+    assert "--orders requires --judge; without it the config's judges are asked" in line
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "instruct", "--version"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"instruct \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
 def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from instruct.config import ExperimentConfig, make_config
+from instruct.errors import InputError
 from instruct.experiment import answer_prompts, run_experiment
 from instruct.runs import RunDirectory
 from instruct.training import rows as training_rows
@@ -65,6 +66,23 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
     answered = run.manifest()["steps"]["answers"]["config"]
     assert (answered["prompts"], answered["generation"]["max_new_tokens"]) == (1, 3)
     assert run.config()["answers"]["limit"] == 2
+
+
+def test_phases_run_one_by_one(config, capsys):
+    run_experiment(config, last="train")
+    run = RunDirectory("runs/tiny")
+    assert list(run.manifest()["steps"]) == ["train/mle", "train/emo"]
+    run_experiment(config, first="answer", last="answer")
+    assert list(run.manifest()["steps"]) == ["train/mle", "train/emo", "answers"]
+    with pytest.raises(InputError, match="--from judge comes after --until answer; the phases are train, answer"):
+        run_experiment(config, first="judge", last="answer")
+
+
+def test_a_phase_whose_predecessor_is_missing_is_refused(config):
+    with pytest.raises(InputError, match="runs/tiny: no such run; drop --from to run the earlier phases"):
+        run_experiment(config, first="judge")
+    with pytest.raises(InputError, match="no trained weights; train first"):
+        run_experiment(config, first="answer")
 
 
 def test_a_dry_run_writes_nothing(config, tmp_path, capsys):
