@@ -53,19 +53,27 @@ def run(arguments: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.generation.prompts import evaluation_set
     from instruct.training.preview import print_preview
 
-    print_preview(_config(arguments, overrides), shown=arguments.rows)
+    config = _config(arguments, overrides)
+    try:
+        prompts = [prompt.instruction for prompt in evaluation_set(config.answers).prompts]
+    except InputError as error:  # the rest of the preview does not need them
+        print(f"note: overlap with the evaluation prompts not counted: {error}")
+        prompts = []
+    print_preview(config, shown=arguments.rows, prompts=prompts)
 
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import open_run, run_folder, upload
+    from instruct.experiment import open_run, record_overlap, run_folder, upload
     from instruct.preflight import check_training
     from instruct.training.train import train_system
 
     config = _config(arguments, overrides)
     data = check_training(config, run_folder(config))
     run = open_run(config)
+    record_overlap(config, run, data.rows)
     for name in config.trained:
         train_system(config, name, run, data)
         print(f"{name}: {run.adapters / name}")

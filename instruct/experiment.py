@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from instruct.arguments import PHASES
 from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.options import template_of
+from instruct.data.rows import RowSet
 from instruct.errors import InputError
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
@@ -54,6 +56,7 @@ def run_experiment(
         return
     run = open_run(config)
     if data:
+        record_overlap(config, run, data.rows)
         for system in config.trained:
             train_system(config, system, run, data)
     if "train" in phases:
@@ -113,6 +116,27 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
             create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
         run.start(config.model_dump(mode="json"))
     return run
+
+
+def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:
+    """Record and print how many prompts of the evaluation set are in the training data, unless that is recorded."""
+    from accelerate import PartialState
+
+    from instruct.data.overlap import find_overlap, overlap_text
+    from instruct.generation.prompts import evaluation_set
+
+    if not PartialState().is_main_process:
+        return
+    try:
+        evaluation = evaluation_set(config.answers)
+    except InputError as error:  # training does not need the prompts
+        print(f"overlap   not counted: {error}")
+        return
+    inputs = {"data": rows.sha256, "prompts": evaluation.sha256}
+    if not run.is_done("overlap", inputs):
+        with run.step("overlap", inputs) as results:
+            results |= asdict(find_overlap([prompt.instruction for prompt in evaluation.prompts], rows))
+    print(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}", flush=True)
 
 
 def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:

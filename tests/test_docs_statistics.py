@@ -24,7 +24,7 @@ NO_FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, model.LengthControl, model.Health])
+@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, model.LengthControl, model.Health, model.Overlap])
 def test_every_figure_is_explained(part):
     assert part.model_fields.keys() - NO_FIGURES - NAMED == set()
 

@@ -8,9 +8,10 @@ import pytest
 
 from instruct.config import ExperimentConfig, make_config
 from instruct.errors import InputError
-from instruct.experiment import answer_prompts, run_experiment
+from instruct.experiment import answer_prompts, open_run, record_overlap, run_experiment
 from instruct.runs import RunDirectory
 from instruct.training import rows as training_rows
+from instruct.training.rows import load_training_rows
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
 
     run = RunDirectory("runs/tiny")
     steps = run.manifest()["steps"]
-    assert list(steps) == ["train/mle", "train/emo", "answers"]
+    assert list(steps) == ["overlap", "train/mle", "train/emo", "answers"]
+    found = steps["overlap"]["results"]
+    assert (found["prompts"], found["rows"], found["exact"], found["shared"]) == (2, 4, 0, 0)
     trained = steps["train/emo"]["config"]
     assert trained["model"]["name"] == config.model.name
     assert trained["data"] == config.data.model_dump(mode="json")
@@ -100,3 +103,25 @@ def test_the_plan_reports_a_changed_data_set(config, tmp_path, capsys):
     config.data = config.data.model_copy(update={"card": "mine.yaml", "files": None})
     run_experiment(config, dry_run=True)
     assert "note      card mine expects 5 rows, its source has 4: the data set has changed" in capsys.readouterr().out
+
+
+def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(config, tmp_path, capsys):
+    (tmp_path / "prompts.jsonl").write_text(
+        json.dumps({"instruction": "say  2!", "output": "2"})
+        + "\n"
+        + json.dumps({"instruction": "Say 9.", "output": "9"})
+    )
+    config.answers = config.answers.model_copy(update={"files": ["prompts.jsonl"]})
+    run = open_run(config)
+    record_overlap(config, run, load_training_rows(config).rows)
+    said = (
+        "overlap   1 of 2 evaluation prompts (50.0 %) are in the training data word for word, 0 (0.0 %) share 13 words"
+    )
+    assert said in capsys.readouterr().out
+    step = run.manifest()["steps"]["overlap"]
+    assert step["results"]["found"] == {"1": "rows.jsonl:3"}
+
+    config.answers = config.answers.model_copy(update={"files": ["missing.jsonl"]})
+    record_overlap(config, run, load_training_rows(config).rows)  # training goes on without the prompts
+    assert "overlap   not counted: missing.jsonl: no such file" in capsys.readouterr().out
+    assert run.manifest()["steps"]["overlap"] == step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -115,6 +116,16 @@ def alpaca_prompt(instruction: str, input: str = "") -> str:
     before, rest = PROMPT_INPUT.split("{instruction}")
     between, after = rest.split("{input}")
     return before + instruction + between + input + after
+
+
+def alpaca_request(prompt: str) -> str:
+    """What an `alpaca_prompt` asks: its instruction, and its input after an empty line."""
+    for template in (PROMPT_INPUT, PROMPT_NO_INPUT):
+        before, *between, after = re.split(r"\{instruction\}|\{input\}", template)
+        if prompt.startswith(before) and prompt.endswith(after):
+            asked = prompt[len(before) : len(prompt) - len(after)]
+            return asked.replace(between[0], "\n\n", 1) if between else asked
+    return prompt
 
 
 def text_field(raw: RawRow, name: str, *, optional: bool = False) -> str:

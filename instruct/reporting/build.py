@@ -32,6 +32,7 @@ from instruct.reporting.model import (
     System,
     Unjudged,
 )
+from instruct.reporting.overlap import overlap_warnings, recorded_overlap
 from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.seeds import seed_spreads, seeds_of
@@ -77,6 +78,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
         trainings=trainings(manifest, config, contents.run.adapters),
+        overlap=recorded_overlap(manifest),
         figures=[],
         config=config_summary(config),
         phases=phases(manifest),
@@ -110,6 +112,8 @@ def _comparison(
     if contents.labels:
         figures.with_labels, cautions = with_labels(outcomes, contents.labels)
         figures.warnings += cautions
+    overlap = recorded_overlap(contents.manifest)
+    figures.warnings += overlap_warnings(contents.manifest, overlap, candidate, baseline)
     figures.warnings += health_warnings(candidate, baseline, figures.leading_figures.finding, systems)
     return figures
 

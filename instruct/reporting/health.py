@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from instruct.data.overlap import UNSPACED
 from instruct.errors import one_line
 from instruct.reporting.model import Health, LengthHistogram, System
 
@@ -17,9 +18,8 @@ from instruct.reporting.model import Health, LengthHistogram, System
 REPEATED_ABOVE = 0.5
 REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
 _N_GRAM = 4
-# A word; a punctuation mark; a character in Thai, Japanese and Chinese, which do not separate words.
-_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
+# A word; a punctuation mark; a character of a script that does not separate words.
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 _MOST_BARS = 30
 
 # From this percentage on a fault, or a difference in length, is a warning; below it is only in the table. Judges prefer

@@ -242,6 +242,19 @@ class Training(Record):
     log: TrainingLog | None
 
 
+class Overlap(Record):
+    """Of the evaluation's `prompts`, those found in the `rows` of training data; see instruct.data.overlap.
+
+    `exact`: as a whole request, in the same words; `shared`: 13 words in a row of it; `short`: prompts of fewer words.
+    """
+
+    prompts: int
+    rows: int
+    exact: int
+    shared: int
+    short: int
+
+
 class Phase(Record):
     """A step of the run: `minutes` of the attempt that finished, None until it has."""
 
@@ -263,7 +276,8 @@ class Figure(Record):
 class Report(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
-    `usd`: what all replies in the judgement store cost, in US dollars.
+    `usd`: what all replies in the judgement store cost, in US dollars. `overlap` is None if nobody counted it for these
+    prompts and these training rows.
     """
 
     schema_version: int
@@ -277,6 +291,7 @@ class Report(Record):
     not_judged: list[Unjudged]
     systems: list[System]
     trainings: list[Training]
+    overlap: Overlap | None
     figures: list[Figure]
     config: dict[str, str]
     phases: list[Phase]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from instruct.data.overlap import overlap_text
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.model import Comparison, Panel, Report, TallyFigures
 from instruct.reporting.text import POLICIES, number, probability, span
@@ -359,7 +360,8 @@ def _trainings(report: Report) -> Table:
         for each in report.trainings
     ]  # fmt: skip
     header = ["system", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
-    return Table("Training", header, rows, left=2)
+    note = "" if report.overlap is None else f"{overlap_text(report.overlap.model_dump())}."
+    return Table("Training", header, rows, left=2, note=note)
 
 
 def _plain(value: float | None) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from instruct.data.mixture import part_line
+from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.errors import InputError
@@ -28,8 +31,12 @@ BEGIN, END = "⟦", "⟧"
 MOST_TRUNCATED = 0.2
 
 
-def print_preview(config: TrainingOptions, shown: int = 3) -> None:
+def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str] = ()) -> None:
     """Print rows with their mask, counts, lengths, a memory estimate; run one forward and backward pass.
+
+    Args:
+        shown: the number of rows, or blocks, to print.
+        prompts: of the evaluation set, to count how many are in the training data.
 
     Raises:
         InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
@@ -54,6 +61,8 @@ def print_preview(config: TrainingOptions, shown: int = 3) -> None:
         console.print(f"evaluation: {evaluated(data)}", highlight=False)
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
+    if prompts:
+        console.print(f"overlap: {overlap_text(asdict(find_overlap(prompts, rows)))}", highlight=False, soft_wrap=True)
     packs = rows.plain_text and config.train.get("packing", True)
     for index, row in itertools.islice(enumerate(encoded.encoded), 0 if packs else shown):
         console.rule(Text(rows.sources[index]), align="left")

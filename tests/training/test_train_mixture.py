@@ -46,9 +46,10 @@ def test_a_run_on_a_mixture_records_what_each_data_set_contributed(tmp_path, tin
     assert file.stat().st_mtime_ns == before  # trained already, from the same mixture
 
     capsys.readouterr()
-    print_preview(config)
+    print_preview(config, prompts=["Say the number 3.", "Turn 0", "Something else"])
     shown = capsys.readouterr().out
     assert "32 rows read, template alpaca and chat" in shown
+    assert "overlap: 2 of 3 evaluation prompts (66.7 %) are in the training data word for word" in shown
     drawn = results["mixture"][1]["drawn"]
     assert f"chats.jsonl: weight 0.25, {drawn} rows of an epoch" in shown
     assert "note: chats.jsonl: 8 turns follow a chat's last answer: left out" in shown

@@ -1,0 +1,118 @@
+"""How many evaluation prompts are in the training data, as whole texts or by shared 13-grams.
+
+A 13-gram is what Brown et al. 2020 (GPT-3, arXiv 2005.14165, appendix C) search training data for: 13 words in a row,
+in lower case, without punctuation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from instruct.data.formats import alpaca_request
+from instruct.data.rows import RowSet
+
+N = 13
+# Thai, Japanese and Chinese do not separate words.
+UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Evaluation prompts found in training rows.
+
+    Attributes:
+        prompts: the number of evaluation prompts.
+        rows: the number of training rows that were searched.
+        exact: prompts that are a request (a prompt, or a user turn of a chat) or a whole text of the training data, in
+            the same words.
+        shared: prompts that share 13 words in a row with a training row, its answers included; long exact ones count.
+        short: prompts of fewer than 13 words, which can only match exactly.
+        found: of every prompt that matches either way, its number in the evaluation set, from 1, and the place of the
+            first row that it matches.
+    """
+
+    prompts: int
+    rows: int
+    exact: int
+    shared: int
+    short: int
+    found: dict[int, str] = field(default_factory=dict)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, normalized (NFKC) and in lower case, without punctuation and symbols.
+
+    Of scripts that do not separate words, each character.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(text.lower())
+
+
+def find_overlap(prompts: Sequence[str], rows: RowSet) -> Overlap:
+    """Search all training rows for evaluation prompts, in one pass."""
+    whole: dict[tuple[str, ...], list[int]] = {}
+    grams: dict[tuple[str, ...], list[int]] = {}
+    short = 0
+    for number, prompt in enumerate(prompts, start=1):
+        own = tuple(words(prompt))
+        short += len(own) < N
+        if own:
+            whole.setdefault(own, []).append(number)
+        for start in range(len(own) - N + 1):
+            grams.setdefault(own[start : start + N], []).append(number)
+    pairs = {pair for gram in grams for pair in itertools.pairwise(gram)}
+    exact: set[int] = set()
+    shared: set[int] = set()
+    found: dict[int, str] = {}
+    for row, place in zip(rows.rows, rows.sources, strict=True):
+        for is_request, text in _texts(row):
+            of_row = words(text)
+            matches = whole.get(tuple(of_row), ()) if is_request else ()
+            exact.update(matches)
+            shared_here = {number for gram in _candidates(of_row, pairs) for number in grams.get(gram, ())}
+            shared |= shared_here
+            for number in (*matches, *shared_here):
+                found.setdefault(number, place)
+    return Overlap(len(prompts), len(rows.rows), len(exact), len(shared), short, dict(sorted(found.items())))
+
+
+def overlap_text(overlap: Mapping[str, Any]) -> str:
+    """An overlap in words, with shares of the evaluation prompts; `overlap`: the attributes of Overlap."""
+    prompts, exact, shared = overlap["prompts"], overlap["exact"], overlap["shared"]
+    shares = [f"{100 * count / prompts:.1f} %" for count in (exact, shared)]
+    return (
+        f"{exact:,} of {prompts:,} evaluation prompts ({shares[0]}) are in the training data word for word, {shared:,} "
+        f"({shares[1]}) share {N} words in a row with it"
+    )
+
+
+def _candidates(own: Sequence[str], pairs: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+    """The 13-grams of a text that can be among those that `pairs`, their pairs of neighbors, come from.
+
+    A 13-gram has 12 pairs of neighbors, exactly one of which is a 12th pair of the text: only those are looked up.
+    """
+    for middle in range(0, len(own) - 1, N - 1):
+        if (own[middle], own[middle + 1]) in pairs:
+            for start in range(max(0, middle - N + 2), min(middle, len(own) - N) + 1):
+                yield tuple(own[start : start + N])
+
+
+def _texts(row: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """The texts of a training row, each with whether it is a request or a whole text."""
+    if "text" in row:
+        yield True, row["text"]
+        return
+    for name in ("prompt", "completion", "messages"):
+        part = row.get(name, [])
+        if isinstance(part, str):
+            yield name == "prompt", alpaca_request(part) if name == "prompt" else part
+        else:
+            for message in part:
+                yield message["role"] == "user", str(message["content"])

@@ -1,0 +1,107 @@
+"""How many evaluation prompts are in the training data: the normalization, the search, and what it counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.data.formats import alpaca_prompt, alpaca_request
+from instruct.data.overlap import N, Overlap, find_overlap, overlap_text, words
+from instruct.data.rows import RowSet, load_rows
+
+LONG = "What would you say to a friend who has lost a very good job today?"  # 15 words
+
+
+def rowset(*rows: dict[str, Any]) -> RowSet:
+    return RowSet(list(rows), [f"r:{n}" for n in range(1, len(rows) + 1)], {"read": len(rows)}, "")
+
+
+def chat(*turns: str) -> dict[str, Any]:
+    return {"messages": [{"role": ("user", "assistant")[n % 2], "content": turn} for n, turn in enumerate(turns)]}
+
+
+@given(st.text())
+def test_words_are_the_same_when_their_own_text_is_normalized_again(text: str) -> None:
+    assert words(" ".join(words(text))) == words(text)
+
+
+@given(
+    st.lists(st.text(alphabet="abcXYZ019éßΩ語", min_size=1)), st.sampled_from([", ", " - ", "\n\n", '" "', "\t", "_"])
+)
+def test_case_punctuation_and_white_space_do_not_matter(parts: list[str], between: str) -> None:
+    assert words(between.join(parts).upper().lower()) == words(" ".join(parts).lower())
+
+
+def test_compatible_characters_are_the_same_word_and_unspaced_scripts_have_a_word_per_character() -> None:
+    assert words("ﬁnd ＡＢＣ x²") == words("find abc x2")
+    assert words("e\u0301te\u0301") == words("été")
+    assert words("STRASSE") == words("straße")
+    assert words("日本語です") == list("日本語です")
+    assert words("?!") == []
+
+
+WORD = st.sampled_from(["a", "b"])
+
+
+@given(st.lists(st.lists(WORD, max_size=20), max_size=4), st.lists(st.lists(WORD, max_size=60), max_size=4))
+def test_the_search_finds_what_comparing_everything_finds(prompts: list[list[str]], rows: list[list[str]]) -> None:
+    def grams(own: list[str]) -> set[tuple[str, ...]]:
+        return {tuple(own[start : start + N]) for start in range(len(own) - N + 1)}
+
+    found = find_overlap([" ".join(prompt) for prompt in prompts], rowset(*({"text": " ".join(row)} for row in rows)))
+    exact = {n for n, prompt in enumerate(prompts, 1) if prompt and prompt in rows}
+    shared = {n for n, prompt in enumerate(prompts, 1) if any(grams(prompt) & grams(row) for row in rows)}
+    assert (found.exact, found.shared, set(found.found)) == (len(exact), len(shared), exact | shared)
+    assert found.short == sum(len(prompt) < N for prompt in prompts)
+
+
+@given(st.lists(st.integers(0, 50), min_size=N, max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_thirteen_words_are_found_wherever_they_are(numbers: list[int], before: int, after: int) -> None:
+    prompt = " ".join(f"w{n}" for n in numbers)
+    text = " ".join([*(f"x{n}" for n in range(before)), *prompt.split()[:N], *(f"y{n}" for n in range(after))])
+    assert find_overlap([prompt], rowset({"text": text})).found == {1: "r:1"}
+    broken = text.replace(f"w{numbers[N // 2]} ", "z ")
+    assert find_overlap([prompt], rowset({"text": broken})).found == {}
+
+
+def test_requests_are_compared_whole_and_everything_by_thirteen_words() -> None:
+    prompts = ["Say hello!", "It is red.", LONG, "Bonjour"]
+    rows = [
+        chat("Is it red?", "It is red.", "say  HELLO", "Hello."),  # an answer is no request
+        chat("Hm?", f"You: {LONG}"),
+        {"prompt": alpaca_prompt("Bonjour"), "completion": "Salut"},
+    ]  # fmt: skip
+    assert find_overlap(prompts, rowset(*rows)) == Overlap(4, 3, 2, 1, 3, {1: "r:1", 3: "r:2", 4: "r:3"})
+
+
+def test_the_words_of_a_template_do_not_count(write: Any) -> None:
+    rows = [{"instruction": "Add the numbers.", "input": "1, 2", "output": "3"}]
+    file = write("rows.jsonl", rows)
+    for template in ("alpaca", "chat"):
+        found = load_rows(None, files=[file], template=template)  # type: ignore[arg-type]
+        assert find_overlap(["Add the numbers.\n\n1, 2"], found).exact == 1
+        assert find_overlap([alpaca_prompt("Something else entirely.")], found).shared == 0
+
+
+@given(st.text(), st.text())
+def test_alpaca_request_undoes_alpaca_prompt(instruction: str, input: str) -> None:
+    asked = alpaca_request(alpaca_prompt(instruction, input))
+    if "### Input:" not in instruction:
+        assert asked == (f"{instruction}\n\n{input}" if input else instruction)
+    assert alpaca_request("My own prompt:\n\n### Response:") == "My own prompt:\n\n### Response:"
+
+
+def test_the_overlap_in_words_has_counts_and_shares() -> None:
+    found = find_overlap(["Say hello.", LONG, "Two.", "Three."], rowset(chat("say hello", LONG)))
+    assert overlap_text(vars(found)) == (
+        "1 of 4 evaluation prompts (25.0 %) are in the training data word for word, 1 (25.0 %) share 13 words in a row "
+        "with it"
+    )
+
+
+@pytest.mark.parametrize("rows", [[], [{"text": "one"}]])
+def test_nothing_in_common_is_zero(rows: list[dict[str, Any]]) -> None:
+    assert find_overlap([LONG], rowset(*rows)).found == {}
