@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from typing import Any, Literal
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
 from instruct.engines.local import LocalEngine
 from instruct.engines.pickles import unreadable
+from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading
+from instruct.engines.weights import model_identity
 from instruct.errors import InputError, one_line
+from instruct.models import model_path
 
 # Tokens of one forward pass, padding included.
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
@@ -27,14 +31,14 @@ class Text:
 
 
 class RewardEngine(LocalEngine):
-    """A sequence-classification model with one label, in transformers; its logit is the score.
+    """A sequence-classification model with one label, or an adapter of one, in transformers; its logit is the score.
 
     Texts are sorted by length and scored in batches of up to `BATCH_TOKENS`; each batch is yielded when it is done. A
     killed run that is resumed forms the same batches again. The head computes in float32, as in vLLM.
 
     Raises:
-        InputError: when the first request is looked at: the model is no reward model, cannot be loaded, or has no chat
-            template.
+        InputError: `quantization` is set; when the first request is looked at: the model is no reward model, cannot be
+            loaded, or has no chat template.
     """
 
     kind: Literal["vllm", "transformers"] = "transformers"
@@ -42,19 +46,35 @@ class RewardEngine(LocalEngine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
+        if options.quantization:
+            raise InputError(f"{options.subject}: a reward model is not quantized here; leave quantization out")
+        self._adapter = adapter_folder(options.model)
+        self._context = options.context_length
+        self._pad: int | None = None
         self._network: Any = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        return {**super().identity, "score": self.score}
+        found = {**super().identity, "score": self.score}
+        if self._adapter is not None:
+            found["model"] = model_identity(str(self._adapter), None)
+        return found
 
     def check(self) -> None:
+        self._merge()
         super().check()
         self._check_architecture()
+
+    def _merge(self) -> None:
+        """Look at the merged model from now on if an adapter was given."""
+        if self._adapter is not None:
+            folder = merged_folder(self._options.subject, self._adapter)
+            self._options = dataclasses.replace(self._options, model=str(folder))
 
     def _prepare(self) -> None:
         if self._prepared:
             return
+        self._merge()
         self._locate()
         self._check_architecture()
         if not self._tokenizer.chat_template:
@@ -62,6 +82,7 @@ class RewardEngine(LocalEngine):
                 f"{self._options.subject}: the tokenizer of {self._options.model} has no chat template; choose a "
                 "reward model that has one"
             )
+        self._context = min(self._context, self._tokenizer.model_max_length)
         self._prepared = True
 
     def _check_architecture(self) -> None:
@@ -69,11 +90,16 @@ class RewardEngine(LocalEngine):
         from transformers import AutoConfig
 
         options = self._options
-        folder = Path(options.model).expanduser()
-        model, revision = (str(folder), None) if folder.is_dir() else (options.model, options.revision)
+        model = model_path(options.model)
+        revision = None if Path(model).is_dir() else options.revision
         try:
             config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
         except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"{options.subject}: {options.model} needs code from its repository, which is never run; choose a "
+                    "model that transformers knows"
+                ) from None
             raise unreadable(options.model, error) from error
         architectures = config.architectures or ["none"]
         if not architectures[0].endswith("ForSequenceClassification"):
@@ -85,6 +111,9 @@ class RewardEngine(LocalEngine):
             raise InputError(
                 f"{options.subject}: {options.model} has {config.num_labels} labels; a reward model has one"
             )
+        text = config.get_text_config()
+        self._pad = text.pad_token_id
+        self._context = min(options.context_length, getattr(text, "max_position_embeddings", None) or 1 << 30)
 
     def start(self) -> str:
         """Load the model if it is not loaded; returns transformers' version and the device."""
@@ -105,11 +134,18 @@ class RewardEngine(LocalEngine):
             dtype = "float16"
         model, revision = self._safetensors()
         try:
-            network: Any = AutoModelForSequenceClassification.from_pretrained(
-                model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
-            )
+            with quiet_loading():
+                network, loading = AutoModelForSequenceClassification.from_pretrained(
+                    model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
+                    output_loading_info=True,
+                )  # fmt: skip
         except Exception as error:  # a torn file, an unknown architecture, ...
             raise unreadable(self._options.model, error) from error
+        if missing := sorted(loading["missing_keys"]):
+            raise InputError(
+                f"{self._options.subject}: {self._options.model} has no {one_line(missing[0], 60)}, which would be "
+                "random; choose a model that was trained with its head"
+            )
         if hasattr(network, "score"):
             network.score.float()
         return network.to("cuda" if cuda else "cpu").eval()
@@ -123,7 +159,11 @@ class RewardEngine(LocalEngine):
         """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
         self._prepare()
         written = [self._tokenizer.apply_chat_template(prompt, tokenize=False) for prompt in prompts]
-        return [Text(ids) for ids in self._tokenizer(written, add_special_tokens=False)["input_ids"]]
+        texts = [Text(ids) for ids in self._tokenizer(written, add_special_tokens=False)["input_ids"]]
+        for text in texts:  # transformers, and so training, reads the last token that is not padding
+            while len(text.ids) > 1 and text.ids[-1] == self._pad:
+                text.ids.pop()
+        return texts
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. A text that exceeds the context is a failure; nothing is cut."""
@@ -131,7 +171,7 @@ class RewardEngine(LocalEngine):
         if not waiting:
             return
         texts = self._texts([request.prompt for request in waiting])
-        context = self._options.context_length
+        context = self._context
         failed: list[tuple[Request, Reply]] = [
             (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}"))
             for request, text in zip(waiting, texts, strict=True)
@@ -142,8 +182,9 @@ class RewardEngine(LocalEngine):
         fitting = [each for each in zip(waiting, texts, strict=True) if len(each[1].ids) <= context]
         fitting.sort(key=lambda each: len(each[1].ids), reverse=True)
         lengths = [len(text.ids) for _, text in fitting]
-        if fitting:
-            self.start()
+        if not fitting:
+            return
+        self.start()
         for batch in self._batches(lengths):
             scores = self._scores([text for _, text in fitting[batch]])
             yield [
@@ -158,7 +199,7 @@ class RewardEngine(LocalEngine):
         """The score of each text, computed in one batch."""
         import torch
 
-        ids, mask = padded([text.ids for text in texts], self._tokenizer.pad_token_id or 0)
+        ids, mask = padded([text.ids for text in texts], self._pad or 0)
         device = self._network.device
         with torch.inference_mode():
             if not hasattr(self._network, "score"):  # an encoder: attends to both sides, reads its first token

@@ -37,7 +37,11 @@ class VLLMEngine(LocalEngine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
-        refuse_quantization(options)
+        if options.quantization:
+            raise InputError(
+                f"{options.subject}: vLLM cannot quantize a model to {options.quantization} (it dropped bitsandbytes); "
+                "set the engine to transformers"
+            )
         if (beams := options.decoding.beams) > 1:
             self.identity["beams"] = 1
             self.notes.append(GREEDY.format(beams=beams))
@@ -159,15 +163,6 @@ class VLLMEngine(LocalEngine):
         """End vLLM's process."""
         if self._client is not None:
             self._client.close()
-
-
-def refuse_quantization(options: EngineOptions) -> None:
-    """Refuse what vLLM does not support."""
-    if options.quantization:
-        raise InputError(
-            f"{options.subject}: vLLM cannot quantize a model to {options.quantization} (it dropped bitsandbytes); "
-            "set the engine to transformers"
-        )
 
 
 def check_installed(subject: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from instruct.engines.base import EngineOptions
 from instruct.engines.rewards import RewardEngine, Text
-from instruct.engines.vllm import check_installed, refuse_quantization
+from instruct.engines.vllm import check_installed
 
 # Texts that vLLM is given at a time; it batches them itself.
 TEXTS = 256
@@ -16,8 +16,7 @@ class VLLMRewardEngine(RewardEngine):
     """A sequence-classification model with one label in vLLM; its logit, without an activation, is the score.
 
     Raises:
-        InputError: `quantization` is set, which vLLM does not support; otherwise as `RewardEngine`, or vLLM is not
-            installed.
+        InputError: as `RewardEngine`, or vLLM is not installed.
         InstructError: vLLM failed for another reason.
     """
 
@@ -25,7 +24,6 @@ class VLLMRewardEngine(RewardEngine):
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
-        refuse_quantization(options)
         self._client: Any = None
 
     def start(self) -> str:
@@ -41,7 +39,7 @@ class VLLMRewardEngine(RewardEngine):
                 "model": model,
                 "revision": revision,
                 "runner": "pooling",
-                "max_model_len": options.context_length,
+                "max_model_len": self._context,
                 "max_num_seqs": TEXTS,
                 "skip_tokenizer_init": False,  # the pooling runner wants it
             }

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     Qwen3Config,
     Qwen3ForSequenceClassification,
@@ -88,7 +92,7 @@ def scores(engine: Any, chats: list[Any] = CHATS) -> list[float]:
 
 def own_logits(folder: Path) -> list[float]:
     """What the model gives for each chat alone, without padding."""
-    network = Qwen3ForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    network = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = [tokenizer.apply_chat_template(each, tokenize=False) for each in CHATS]
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
@@ -125,6 +129,104 @@ def test_an_encoder_reads_its_classifier_with_a_mask(tmp_path, tiny_model_folder
     assert scores(RewardEngine(options(tmp_path))) == pytest.approx(alone, abs=2e-5)
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_a_model_without_a_padding_token_is_scored_in_batches(family, reward_model, tmp_path):
+    """transformers refuses to score such a batch; other code guesses a token, and reads the wrong one."""
+    tokenizer = AutoTokenizer.from_pretrained(reward_model)
+    tokenizer.pad_token = None
+    tokenizer.padding_side = "left"
+    tokenizer.save_pretrained(tmp_path)
+    torch.manual_seed(1)
+    config = AutoConfig.for_model(
+        family, vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, pad_token_id=None, bos_token_id=None,
+        eos_token_id=1, num_labels=1, initializer_range=0.2,
+    )  # fmt: skip
+    network = AutoModelForSequenceClassification.from_config(config)
+    network.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="Cannot handle batch sizes > 1"):
+        network(input_ids=torch.ones(2, 3, dtype=torch.long))
+    assert scores(RewardEngine(options(tmp_path))) == pytest.approx(own_logits(tmp_path), abs=2e-5)
+
+
+def test_the_token_scored_is_the_one_that_training_reads(reward_model, tmp_path):
+    """A text may end with the padding token, as with Llama's end of a turn; training reads the token before it."""
+    shutil.copytree(reward_model, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(reward_model)
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|end|>{% endfor %}"
+    tokenizer.save_pretrained(tmp_path / "model")
+    network = Qwen3ForSequenceClassification.from_pretrained(reward_model, dtype=torch.float32).eval()
+    network.config.pad_token_id = tokenizer.pad_token_id
+    network.save_pretrained(tmp_path / "model")
+    texts = [tokenizer.apply_chat_template(each, tokenize=False) for each in CHATS]
+    assert all(text.endswith(tokenizer.pad_token) for text in texts)
+    batch = tokenizer(texts, add_special_tokens=False, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        trained = network(**batch).logits[:, 0].tolist()
+    assert scores(RewardEngine(options(tmp_path / "model"))) == pytest.approx(trained, abs=2e-5)
+
+
+def adapter(base: Path, folder: Path, **lora: Any) -> Path:
+    """A reward model as TRL's RewardTrainer saves it: adapter, head and tokenizer. The head is not the base's."""
+    torch.manual_seed(3)
+    network = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1, dtype=torch.float32)
+    lora = {"task_type": "SEQ_CLS", "target_modules": ["q_proj", "up_proj"], "init_lora_weights": False, **lora}
+    model = get_peft_model(network, LoraConfig(r=4, **lora))
+    model.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.save_pretrained(folder)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    model.merge_and_unload().save_pretrained(folder.with_name(folder.name + "_whole"))
+    tokenizer.save_pretrained(folder.with_name(folder.name + "_whole"))
+    return folder
+
+
+def test_an_adapter_is_merged_once_and_scores_as_it_does_with_its_base(
+    tiny_model_folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    folder = adapter(tiny_model_folder, tmp_path / "adapter")
+    engine = RewardEngine(options(folder))
+    name = engine.identity["model"]
+    assert scores(engine) == pytest.approx(own_logits(tmp_path / "adapter_whole"), abs=2e-5)
+    assert "merged with its base model, once" in capsys.readouterr().err
+    again = RewardEngine(options(folder))
+    again.check()
+    assert scores(again) == scores(RewardEngine(options(folder)))
+    assert again.identity["model"] == name
+    assert "merged" not in capsys.readouterr().err
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    settings = json.loads((other / "adapter_config.json").read_text())
+    (other / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 16}))
+    assert RewardEngine(options(other)).identity["model"] != name
+
+
+def test_adapters_that_are_no_reward_models_are_refused(tiny_model_folder, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
+    folder = adapter(tiny_model_folder, tmp_path / "adapter")
+    capfd.readouterr()
+    settings = json.loads((folder / "adapter_config.json").read_text())
+
+    def refusal(**changed: Any) -> str:
+        (folder / "adapter_config.json").write_text(json.dumps({**settings, **changed}))
+        with pytest.raises(InputError) as caught:
+            RewardEngine(options(folder)).check()
+        return str(caught.value)
+
+    assert r"is no reward model (its adapter's task is CAUSAL_LM)" in refusal(task_type="CAUSAL_LM")
+    assert "correct base_model_name_or_path" in refusal(base_model_name_or_path=str(tmp_path / "none"))
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file({n: t for n, t in weights.items() if "score" not in n}, folder / "adapter_model.safetensors")
+    assert "has no score.weight, which its scores need; train it with modules_to_save" in refusal()
+    assert "LOAD REPORT" not in capfd.readouterr().err  # our line says it
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"the adapter has no adapter_model\.safetensors"):
+        RewardEngine(options(folder))
+
+
 def test_batches_hold_the_tokens_they_may_and_every_text_once():
     lengths = sorted((37 * number % 301 + 1 for number in range(500)), reverse=True)
     found = batches(lengths, 2048)
@@ -146,6 +248,17 @@ def test_a_text_that_exceeds_the_context_fails_and_is_not_cut(reward_model):
     assert isinstance(replies["short"], Completion)
 
 
+def test_the_model_s_own_context_is_a_limit_too(reward_model, tmp_path):
+    shutil.copytree(reward_model, tmp_path / "short")
+    config = json.loads((reward_model / "config.json").read_text())
+    (tmp_path / "short" / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 40}))
+    engine = RewardEngine(options(tmp_path / "short"))
+    (portion,) = engine.complete([Request("long", chat("Why?", "x" * 60))])
+    assert portion[0][1] == Failure(
+        f"too long: {engine.tokens(chat('Why?', 'x' * 60))} tokens exceed the context of 40"
+    )
+
+
 def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_folder, tmp_path):
     with pytest.raises(InputError, match=r"is no reward model \(its architecture is LlamaForCausalLM\)"):
         RewardEngine(options(tiny_model_folder)).check()
@@ -162,6 +275,19 @@ def test_models_that_are_no_reward_models_are_refused(reward_model, tiny_model_f
     plain.save_pretrained(tmp_path / "plain")
     with pytest.raises(InputError, match=r"has no chat template; choose a reward model that has one"):
         scores(RewardEngine(options(tmp_path / "plain")))
+    with pytest.raises(InputError, match="a reward model is not quantized here; leave quantization out"):
+        RewardEngine(options(reward_model, quantization="4bit"))
+    shutil.copytree(reward_model, tmp_path / "headless")
+    weights = load_file(reward_model / "model.safetensors")
+    del weights["score.weight"]
+    save_file(weights, tmp_path / "headless" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"has no score\.weight, which would be random"):
+        scores(RewardEngine(options(tmp_path / "headless")))
+    shutil.copytree(reward_model, tmp_path / "remote")
+    remote = {**config, "model_type": "own", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
+    (tmp_path / "remote" / "config.json").write_text(json.dumps(remote))
+    with pytest.raises(InputError, match="needs code from its repository, which is never run"):
+        RewardEngine(options(tmp_path / "remote")).check()
     with pytest.raises(InputError, match=r"a reward model is asked on this machine; leave --base-url"):
         make_engine("server", options(reward_model))
 
