@@ -211,7 +211,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     """
     from accelerate import PartialState
 
-    from instruct.training.evaluation import WriteSamples, evaluation_summary, samples_of
+    from instruct.training.evaluation import WriteSamples, evaluation_summary, find_best_checkpoint, samples_of
 
     system = config.systems[name]
     final = run.adapters / name
@@ -240,7 +240,10 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         begun = run.manifest()["steps"].get(step)
         if begun and begun["inputs"] != inputs:
             shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
-        return False, last_complete_checkpoint(work, processes.num_processes)
+        found = last_complete_checkpoint(work, processes.num_processes)
+        if found:
+            find_best_checkpoint(Path(found))
+        return False, found
 
     done, checkpoint = from_main(progress)
     if done:
@@ -259,8 +262,6 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
                 trainer.train(resume_from_checkpoint=checkpoint)
         finally:
             close_progress_bar(trainer)
-        if arguments.load_best_model_at_end and trainer.state.best_model_checkpoint is None:
-            raise InputError(f"{work}: the best checkpoint is gone; delete {work} and rerun the command")
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)

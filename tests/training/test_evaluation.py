@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from trl import SFTConfig, SFTTrainer
 from instruct import EMOConfig
 from instruct.config import make_config
 from instruct.errors import InputError
-from instruct.training.evaluation import WriteSamples, read_samples
+from instruct.training.evaluation import WriteSamples, find_best_checkpoint, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
 
@@ -148,7 +149,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, tiny_model_folder
 def test_an_interrupted_training_keeps_the_same_best_weights(
     tmp_path, tiny_model_folder, rows, evaluated_on, monkeypatch
 ):
-    """Interrupted in the second evaluation after the best one, whose checkpoint survives."""
+    """Interrupted in the second evaluation after the best one, whose checkpoint survives; resumed in another folder."""
     config = evaluating_config(
         tiny_model_folder, rows, {"eval_files": [evaluated_on], "eval_samples": 1}, eval_on_start=True
     )
@@ -168,13 +169,26 @@ def test_an_interrupted_training_keeps_the_same_best_weights(
             train(tmp_path / "run", config)
     left = {path.name for path in (tmp_path / "run" / "checkpoints" / "emo").glob("checkpoint-*")}
     assert left == {f"checkpoint-{best}", f"checkpoint-{best + 2}"}  # save_total_limit is 1
-    resumed = train(tmp_path / "run", config)
+    shutil.copytree(tmp_path / "run", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    resumed = train(tmp_path / "moved", config)
     ours, theirs = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in (resumed, undisturbed))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert _without_times(evaluations(resumed)) == _without_times(evaluations(undisturbed))
     files = [run.folder / "samples" / "emo.jsonl" for run in (resumed, undisturbed)]
     assert read_samples(files[0]) == read_samples(files[1])
     assert [record["step"] for record in read_samples(files[0])] == [0, 2, 4, 6, 8]
+
+
+def test_a_training_whose_best_checkpoint_is_gone_is_not_resumed(tmp_path):
+    checkpoint = tmp_path / "checkpoint-20"
+    checkpoint.mkdir()
+    file = checkpoint / "trainer_state.json"
+    file.write_text(json.dumps({"best_model_checkpoint": None}))
+    find_best_checkpoint(checkpoint)
+    file.write_text(json.dumps({"best_model_checkpoint": str(tmp_path / "checkpoint-10")}))
+    with pytest.raises(InputError, match=r"checkpoint-10: the best checkpoint so far is gone; restore it, or delete"):
+        find_best_checkpoint(checkpoint)
 
 
 def _without_times(log: list[dict[str, Any]]) -> list[dict[str, Any]]:

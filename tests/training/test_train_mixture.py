@@ -87,5 +87,7 @@ def test_evaluation_files_are_read_like_the_first_data_set_of_a_mixture(tmp_path
     assert len(found.eval_rows.rows) == 24
     assert found.eval_rows.rows == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
     others = chats(tmp_path / "others.jsonl")
-    with pytest.raises(InputError, match=r"others.jsonl, row 1: has the columns messages, but the training rows are of"):
+    with pytest.raises(
+        InputError, match=r"others.jsonl, row 1: has the columns messages, but the training rows are of"
+    ):
         load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [others]}))
