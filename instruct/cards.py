@@ -84,6 +84,39 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (nearest: {', '.join(near)})" if near else f" (known: {', '.join(names)})"
 
 
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, contains itself, or is too deep or too large.
+    """
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # depth leads to a RecursionError, a tag such as !!int to whatever int(…) raises
+        raise yaml.YAMLError(one_line(error) or type(error).__name__) from None
+    if _values_in(value, {}) > _MOST_VALUES:
+        raise yaml.YAMLError(f"has more than {_MOST_VALUES:,} values once its aliases are expanded")
+    return value
+
+
+_MOST_VALUES = 1_000_000
+_MOST_LEVELS = 100
+
+
+def _values_in(value: Any, known: dict[int, int], level: int = 0) -> int:
+    """The number of values with all aliases expanded; each list or mapping is counted once (`known`, by its id)."""
+    if not isinstance(value, dict | list):
+        return 1
+    if level > _MOST_LEVELS:
+        raise yaml.YAMLError(f"contains itself, or is nested more than {_MOST_LEVELS} levels deep")
+    if id(value) not in known:
+        inner = value if isinstance(value, list) else value.values()
+        known[id(value)] = 1 + sum(_values_in(each, known, level + 1) for each in inner)
+    return known[id(value)]
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file.
 
@@ -91,7 +124,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         InputError: the file is missing, is not valid YAML, or is not a mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the path of an existing YAML file") from None
     except IsADirectoryError:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import Field, model_validator
 
-from instruct.cards import packaged_folder, read_yaml, validated
+from instruct.cards import packaged_folder, parse_yaml, read_yaml, validated
 from instruct.errors import InputError, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
@@ -184,7 +184,7 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
             text = flags[index]
         index += 1
         try:
-            pairs.append((key, _number(yaml.safe_load(text))))
+            pairs.append((key, _number(parse_yaml(text))))
         except yaml.YAMLError:
             raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
     return pairs

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from instruct.engines.base import Completion
-from instruct.errors import InputError, InstructError
+from instruct.errors import InputError, InstructError, one_line
 from instruct.judging.comparison import Comparison
 
 VERSION = 3
@@ -108,6 +108,9 @@ def verdict_problem(judgment: Judgment) -> str | None:
     return None
 
 
+_POSITIONS = ("first", "second")
+_VERDICTS = ("first", "second", "tie", "unparsed", "failed")
+_UNREADABLE = object()
 _COLUMNS = ", ".join(field.name for field in fields(Judgment))
 
 
@@ -133,14 +136,13 @@ class JudgmentStore:
         try:
             version = self._migrated()
             self._db.execute("PRAGMA synchronous = FULL")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             self._db.close()
+            if _is_damaged(error):
+                raise InputError(f"{path}: is not a judgment store ({_words(error)}); give another run") from None
             raise InstructError(
-                f"{path}: cannot be opened ({error}); free disk space, or end the process that locks it"
+                f"{path}: cannot be opened ({_words(error)}); free disk space, or end the process that locks it"
             ) from None
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise InputError(f"{path}: is not a judgment store ({error}); give another run") from None
         if version != VERSION:
             self._db.close()
             raise InputError(
@@ -188,13 +190,15 @@ class JudgmentStore:
         """The stored completions among `keys`."""
         found: dict[str, Completion] = {}
         for chunk in _chunks(keys):
-            rows = self._db.execute(
+            rows = self._read(
                 "SELECT key, text, label_logprobs, finish_reason, prompt_tokens, completion_tokens, choice, model "
                 f"FROM completions WHERE key IN ({_marks(chunk)})",
                 chunk,
             )
             for key, text, logprobs, finish, prompt, completion, choice, model in rows:
-                found[key] = Completion(text, _loaded(logprobs), finish, prompt, completion, _loaded(choice), model)
+                odds = self._loaded(logprobs, "label_logprobs", _are_by_label)
+                whole = self._loaded(choice, "choice", lambda value: isinstance(value, dict))
+                found[key] = Completion(text, odds, finish, prompt, completion, whole, model)
         return found
 
     def add_replies(self, judge: str, replies: Iterable[tuple[str, Completion | None, float]]) -> None:
@@ -237,24 +241,62 @@ class JudgmentStore:
 
     def comparisons(self) -> list[Comparison]:
         """The comparisons that have verdicts, sorted by name."""
-        rows = self._db.execute(
+        rows = self._read(
             "SELECT DISTINCT judge, candidate, baseline FROM judgments ORDER BY judge, candidate, baseline"
         )
         return [Comparison(*row) for row in rows]
 
     def judgments(self, comparison: Comparison) -> list[Judgment]:
         """The verdicts on a comparison, ordered by pair and position."""
-        rows = self._db.execute(
+        rows = self._read(
             f"SELECT {_COLUMNS} FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? "
             "ORDER BY pair, position",
             comparison,
         )
-        return [_judgment(row) for row in rows]
+        return [self._judgment(row) for row in rows]
 
     def spent_usd(self, judge: str | None = None) -> float:
         """What the replies in this store cost, in US dollars: all of them, or one judge's."""
         where, values = ("", ()) if judge is None else (" WHERE judge = ?", (judge,))
-        return float(self._db.execute(f"SELECT TOTAL(usd) FROM spending{where}", values).fetchone()[0])
+        return float(self._read(f"SELECT TOTAL(usd) FROM spending{where}", values)[0][0])
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            if _is_damaged(error):
+                raise self._damaged(_words(error)) from None
+            raise InstructError(
+                f"{self.path}: cannot be read ({_words(error)}); end the process that locks it"
+            ) from None
+
+    def _damaged(self, problem: str) -> InputError:
+        return InputError(f"{self.path}: is damaged ({problem}); restore it from a copy, or judge in another run")
+
+    def _judgment(self, row: tuple[Any, ...]) -> Judgment:
+        """A row of judgments, checked: whatever wrote it may have been another program."""
+        values = dict(zip((field.name for field in fields(Judgment)), row, strict=True))
+        ratings = self._loaded(values["ratings"], "ratings", _are_two)
+        judgment = Judgment(
+            **values | {"ratings": tuple(ratings) if ratings else None, "trimmed": bool(values["trimmed"])}
+        )
+        problem = verdict_problem(judgment)
+        if judgment.position not in _POSITIONS or judgment.verdict not in _VERDICTS:
+            problem = "position or verdict: has an unknown value"
+        if problem:
+            raise self._damaged(f"pair {judgment.pair}: {problem}")
+        return judgment
+
+    def _loaded(self, text: str | None, column: str, fits: Callable[[Any], bool]) -> Any:
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = _UNREADABLE
+        if not fits(value):
+            raise self._damaged(f"{column}: is not what was stored there")
+        return value
 
     def _transaction(self, write: Callable[[], object]) -> None:
         try:
@@ -281,14 +323,27 @@ def _judgment_row(judgment: Judgment) -> tuple[Any, ...]:
     return tuple({**vars(judgment), "ratings": ratings, "trimmed": int(judgment.trimmed)}.values())
 
 
-def _judgment(row: tuple[Any, ...]) -> Judgment:
-    values = dict(zip((field.name for field in fields(Judgment)), row, strict=True))
-    ratings = _loaded(values["ratings"])
-    return Judgment(**values | {"ratings": tuple(ratings) if ratings else None, "trimmed": bool(values["trimmed"])})
+def _are_two(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
 
 
-def _loaded(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+def _are_by_label(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    """Whether the file itself is wrong, rather than busy, on a full disk or not accessible."""
+    return not isinstance(error, sqlite3.OperationalError) or (
+        getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
+    )
+
+
+def _words(error: sqlite3.Error) -> str:
+    return one_line(error, 100)
 
 
 def _chunks(keys: Iterable[str]) -> list[list[str]]:

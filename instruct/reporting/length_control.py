@@ -203,6 +203,7 @@ def _difficulties(path: Path, raw: Sequence[RawRow], prompts_file: str | Path | 
         if found.setdefault(instruction, value) != value:
             raise InputError(
                 f"{row.place}: {_DIFFICULTY}: {one_line(instruction, 60)!r} differs from an earlier row; keep one"
+                + ("" if prompts_file is None else f", or correct the prompts in {prompts_file}")
             )
     return found
 
@@ -212,19 +213,19 @@ def _gamed_rows(raw: Sequence[RawRow]) -> pd.DataFrame:
 
     rows = []
     for row in raw:
-        flag = str(row.fields["not_gamed_baseline"])
+        flag = str(row.fields.get("not_gamed_baseline"))
         if flag not in ("True", "False"):
             raise InputError(f"{row.place}: not_gamed_baseline: must be True or False")
         names = ("preference", "std_delta_len", _DIFFICULTY)
-        numbers = {name: math.nan if row.fields[name] == "" else _number(row, name) for name in names}
+        numbers = {name: math.nan if row.fields.get(name) == "" else _number(row, name) for name in names}
         rows.append({**numbers, "not_gamed_baseline": flag == "True"})
     return pd.DataFrame(rows)
 
 
 def _number(row: RawRow, name: str) -> float:
-    value = row.fields[name]
+    value = row.fields.get(name)
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

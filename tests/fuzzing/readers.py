@@ -1,0 +1,389 @@
+"""The readers of files that a user may bring,
+each with valid files and a check that all of a file is accounted for."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from instruct.analysis.outcomes import candidate_is_second
+from instruct.config import load_config
+from instruct.data.cards import load_dataset_card
+from instruct.data.evaluation import load_answers, load_eval_set
+from instruct.data.formats import detect_format, to_row
+from instruct.data.sources import read_file
+from instruct.engines.replay import ReplayEngine
+from instruct.judging.asking import engine_options
+from instruct.judging.cards import load_judge_card
+from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.judging.interchange.exchange import import_into_run
+from instruct.judging.interchange.labels import read_labels
+from instruct.judging.money import price_of
+from instruct.judging.store import JudgmentStore
+from instruct.reporting.human_labels import keep_labels
+from instruct.reporting.length_control import length_controlled_win_rate
+from instruct.reporting.report import build_report
+from instruct.runs import RunDirectory
+from instruct.validation.agreement import measure_agreement
+from instruct.validation.human_sets import load_human_set
+from instruct.validation.published import read_published
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of files.
+
+    Attributes:
+        suffixes: of the files that it reads.
+        valid: the content of valid files: rows, a mapping, or the bytes of a database.
+        read: reads the file at a path, in a folder of its own; asserts that everything is accounted for.
+        other: what an error may name instead, such as a file that the file itself names.
+    """
+
+    suffixes: tuple[str, ...]
+    valid: tuple[Any, ...]
+    read: Callable[[Path], None]
+    other: tuple[str, ...] = ()
+
+
+def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
+    return {
+        "instruction": f"Question {number}?",
+        "dataset": "d",
+        "generator_1": "theirs",
+        "generator_2": "ours",
+        "output_1": f"their answer {number}",
+        "output_2": "our answer" * number,
+        "annotator": "some_judge",
+        "preference": preference,
+        "raw_completion": "m",
+    } | more
+
+
+def line(number: int, position: str = "first", verdict: str = "first", **more: object) -> dict[str, object]:
+    judgment = {
+        "judge": "j", "candidate": "ours", "baseline": "theirs", "pair": number, "instruction": f"Question {number}?",
+        "dataset": "d", "position": position, "key": f"k{number}{position}", "verdict": verdict, "reason": None,
+        "preference": None, "ratings": None, "trimmed": False,
+    }  # fmt: skip
+    reply = {
+        "text": "A", "label_logprobs": {"A": -0.1, "B": -2.0}, "finish_reason": "stop", "prompt_tokens": 5,
+        "completion_tokens": 1, "choice": None, "model": "m",
+    }  # fmt: skip
+    return {"id": None, "judgment": judgment | more, "completions": {f"k{number}{position}": reply}}
+
+
+def rows_in(path: Path) -> int:
+    """The rows of a file that was read without an error, counted in another way than the reader does."""
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return sum(1 for record in csv.reader(file) if record) - 1
+    text = path.read_bytes().decode("utf-8-sig")
+    if path.suffix == ".json":
+        with contextlib.suppress(ValueError):
+            content = json.loads(text)
+            return len(content) if isinstance(content, list) else 1
+    return sum(1 for each in text.split("\n") if each.strip())
+
+
+def accounted(run: RunDirectory) -> Counter[str]:
+    """The verdicts in a run's store; each of its pairs has a result in the report."""
+    report = json.loads(build_report(run.folder).to_json())
+    shown = {
+        (judge["name"], each["candidate"], each["baseline"]): each
+        for judge in report["judges"]
+        for each in judge["comparisons"]
+    }
+    with JudgmentStore(run.store) as store:
+        stored = {comparison: store.judgments(comparison) for comparison in store.comparisons()}
+    assert shown.keys() == set(stored)
+    for comparison, judgments in stored.items():
+        figures = shown[comparison]
+        results = figures["policies"][figures["leading"]]
+        assert sum(results[name] for name in ("win", "tie", "loss", "unparsed", "failed")) == figures["pairs_judged"]
+        assert figures["pairs_expected"] == len({judgment.instruction for judgment in judgments})
+        assert figures["partial"] == (figures["pairs_judged"] < figures["pairs_expected"])
+    return Counter(judgment.verdict for judgments in stored.values() for judgment in judgments)
+
+
+def read_annotations(path: Path) -> None:
+    run = import_into_run(path, path.parent / "run")
+    verdicts = accounted(run)
+    assert verdicts.total() == rows_in(path)
+    with JudgmentStore(run.store) as store:
+        judgments = {j.instruction: j for each in store.comparisons() for j in store.judgments(each)}
+    for row in read_file(path):
+        fields = row.fields
+        judgment = judgments.get(str(fields.get("id"))) or judgments[fields["instruction"]]
+        preference = fields["preference"]
+        ours = "second" if candidate_is_second(fields["instruction"]) else "first"
+        if isinstance(preference, float | int) and preference not in (0, -1, 1.5) and not math.isnan(preference):
+            assert (judgment.verdict == ours) == (preference > 1.5)
+        else:
+            assert judgment.verdict in ("tie", "unparsed", "failed")
+
+
+def read_json_lines(path: Path) -> None:
+    run = import_into_run(path, path.parent / "run")
+    assert accounted(run) == Counter(row.fields["judgment"]["verdict"] for row in read_file(path))
+
+
+def read_outputs(path: Path) -> None:
+    answers = load_answers(path)
+    assert [row["output"] for row in answers] == [row.fields["output"] for row in read_file(path)]
+    assert len(answers) == rows_in(path)
+
+
+def read_eval_set(path: Path) -> None:
+    found = load_eval_set("starter_eval", [str(path)])
+    assert len(found.prompts) == len(found.baseline or found.prompts) == rows_in(path)
+    assert found.sha256
+
+
+def read_training_rows(path: Path) -> None:
+    rows = list(read_file(path))
+    assert len(rows) == rows_in(path)
+    for row in rows:
+        format = detect_format(row)
+        for template in ("chat", "alpaca"):
+            made = to_row(row, format, template)
+            assert made is None or made.keys() <= {"prompt", "completion", "messages", "text", "tools"}
+
+
+def read_judge_card(path: Path) -> None:
+    (path.parent / "prompt.txt").write_text("{instruction} {input} {first} {second} {answer}")
+    card = load_judge_card(str(path))
+    assert card.sha256()
+    assert engine_options(card).model == card.model
+    assert agreement_words(card)
+    agreement_warnings(card)
+
+
+def read_data_card(path: Path) -> None:
+    assert load_dataset_card(str(path)).name
+
+
+PAIRS = [
+    {"instruction": f"Q{n}?", "input": "", "response1": "a" * n, "response2": "b", "label": label}
+    for n, label in enumerate(("first", "second", "tie", "first"))
+]
+
+
+def read_human_card(path: Path) -> None:
+    (path.parent / "pairs.json").write_text(json.dumps(PAIRS))
+    found = load_human_set(str(path))
+    assert len(found.pairs) == len(PAIRS)
+    assert found.sha256
+
+
+def read_human_set(path: Path) -> None:
+    found = load_human_set(str(path))
+    assert len(found.pairs) == rows_in(path)
+    figures = measure_agreement(found, [pair.label for pair in found.pairs])
+    assert figures["listed"]["accuracy"]["count"] == len(found.pairs)
+
+
+def read_replay(path: Path) -> None:
+    pairs = load_human_set(str(_fixed(PAIRS, "set.json"))).pairs
+    found = read_published(path, pairs)
+    assert all(len(verdicts) == len(pairs) for verdicts in found.by_order.values())
+    found.averaged()
+
+
+def read_replies(path: Path) -> None:
+    ReplayEngine(path, {})
+
+
+def _fixed(content: object, name: str) -> Path:
+    """A valid file next to the one that is fuzzed, in the folder above its own."""
+    path = Path(tempfile.gettempdir()) / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+WEIGHTED = [annotation(n, 1 + n / 6) for n in range(6)]
+DIFFICULTIES = [
+    {"index": n, "instruction": f"Question {n}?", "instruction_difficulty": n / 7, "preference": 0.5,
+    "std_delta_len": 0.1,
+     "not_gamed_baseline": "True"} for n in range(6)
+]  # fmt: skip
+
+
+BY_INDEX = [{name: row[name] for name in ("index", "instruction_difficulty")} for row in DIFFICULTIES]
+
+
+def read_difficulty(path: Path) -> None:
+    prompts = _fixed([{"instruction": f"Question {n}?"} for n in range(6)], "prompts.json")
+    found = length_controlled_win_rate(WEIGHTED, path, prompts)
+    assert found.win_rate is None or 0 <= found.win_rate <= 100
+    assert found.note
+
+
+def read_difficulty_prompts(path: Path) -> None:
+    found = length_controlled_win_rate(WEIGHTED, _fixed(BY_INDEX, "difficulty.json"), path)
+    assert found.note
+
+
+def read_human_labels(path: Path) -> None:
+    run = import_into_run(_fixed([annotation(n, 1 + n % 2) for n in range(6)], "annotations.json"), path.parent / "run")
+    try:
+        keep_labels(run, path)
+    except BaseException:
+        assert not run.labels.exists()
+        shutil.rmtree(run.folder)  # of this test
+        raise
+    assert run.labels.read_bytes() == path.read_bytes()
+    labels = read_labels(path)
+    assert 0 < sum(map(len, labels.scores.values())) <= rows_in(path)
+    build_report(run.folder)
+
+
+def read_config(path: Path) -> None:
+    config = load_config(path)
+    assert yaml.safe_dump(config.model_dump(mode="json"))
+
+
+def read_prices(path: Path) -> None:
+    (path.parent / "judges").mkdir()
+    shutil.copyfile(path, path.parent / "judges" / "prices.yaml")
+    try:
+        price = price_of("gpt-4o", "https://api.openai.com/v1")
+    finally:
+        shutil.rmtree(path.parent / "judges")
+    assert price is None or min(price.input, price.output) >= 0
+
+
+def _database() -> bytes:
+    """The store of a run with verdicts in both orders and their replies."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [line(n, position) for n in range(3) for position in ("first", "second")]
+        path = Path(folder) / "lines.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        run = import_into_run(path, Path(folder) / "run")
+        with contextlib.closing(sqlite3.connect(run.store)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            db.execute("PRAGMA journal_mode = DELETE")
+        return run.store.read_bytes()
+
+
+def read_store(path: Path) -> None:
+    run = RunDirectory(path.parent)
+    run.start({"name": "run", "systems": {}, "comparisons": []})
+    try:
+        accounted(run)
+        with JudgmentStore(run.store) as store:
+            keys = {j.key for each in store.comparisons() for j in store.judgments(each)}
+            store.completions(keys)
+    finally:
+        for file in (run.manifest_path, run.folder / "config.yaml"):
+            file.unlink()
+
+
+CARD = yaml.safe_load((ROOT / "judges" / "smollm2_demo" / "judge.yaml").read_text()) | {"prompt": "prompt.txt"}
+SINGLE = {
+    "name": "rater", "description": "d", "model": "m", "protocol": "single", "prompt": "prompt.txt",
+    "prompt_form": "chat",
+    "decoding": {"temperature": 0.0, "max_tokens": 20, "extra": {"seed": 1}}, "order_policy": "one",
+    "licence": "none",
+    "verdict": {"regex": "Score: ([0-9]+)", "rating": {"low": 1, "high": 5}}, "leading_policy": "single",
+    "context_length": 100, "human_agreement": {"s": {"pairs": 3, "accuracy": 50.0}}, "revision": "main",
+}  # fmt: skip
+HUMAN_CARD = {
+    "name": "mine", "description": "d", "file": "pairs.json", "licence": "none", "rows": 4,
+    "columns": {"instruction": "instruction", "first": "response1", "second": "response2", "label": "label"},
+    "labels": {"first": "first", "second": "second", "tie": "tie", 1: "first"},
+}  # fmt: skip
+CONFIG = {
+    "name": "mine", "model": {"name": "m"}, "data": {"card": "starter", "limit": 3}, "lora": {"r": 4},
+    "systems": {"emo": {"objective": "emo"}, "mle": {"objective": "mle"}}, "comparisons": [["emo", "mle"]],
+    "judges": [{"card": "smollm2_demo", "comparisons": [["emo", "baseline"]], "budget_usd": 1.0}],
+    "answers": {"limit": 2, "generation": {"max_new_tokens": 4}},
+}  # fmt: skip
+PRICES = {"prices": [{"model": "gpt-4*", "endpoint": "api.openai.com", "input": 1, "output": 2.5}]}
+TRAINING = (
+    [{"instruction": "I", "input": "x", "output": "O"}, {"instruction": "J", "input": "", "output": "P"}],
+    [{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}] * 2,
+    [{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], "tools": [{"a": 1}]}],
+    [{"prompt": "P", "completion": "C"}, {"prompt": [{"role": "user", "content": "P"}], "completion": "C"}],
+    [{"text": "T"}],
+)
+OWN_REPLAY = [
+    {"judge": "j", "model": "m", "card": "c", "set_sha256": None, "tie_margin": 0.1},
+    *(
+        {"pair": n, "order": order, "verdict": "first", "margin": 0.5}
+        for n in range(4)
+        for order in ("first", "swapped")
+    ),
+]
+LABELS = [
+    {"candidate": "ours", "baseline": "theirs", "instruction": f"Question {n}?", "label": label, "annotator": "me"}
+    for n, label in enumerate(("candidate", "tie", "baseline"))
+]
+ROWS = (".json", ".jsonl")
+READERS = {
+    "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
+    "JSON lines": Reader(
+        (".jsonl",), ([line(n, p) for n in range(2) for p in ("first", "second")], [line(0), line(1)]), read_json_lines
+    ),
+    "outputs": Reader(
+        ROWS, ([{"instruction": f"Q{n}?", "output": "O", "generator": "g"} for n in range(3)],), read_outputs
+    ),
+    "evaluation set": Reader(
+        (*ROWS, ".csv"), ([{"instruction": f"Q{n}?", "output": "O", "dataset": "d"} for n in range(3)],), read_eval_set
+    ),
+    "training rows": Reader((*ROWS, ".csv"), TRAINING, read_training_rows),
+    "judge card": Reader((".yaml",), (CARD, SINGLE), read_judge_card, ("no such prompt file",)),
+    "data card": Reader(
+        (".yaml",),
+        tuple(yaml.safe_load((ROOT / "data" / f"{name}.yaml").read_text()) for name in ("alpaca_gpt4", "alpaca_eval")),
+        read_data_card,
+    ),
+    "human set": Reader((*ROWS, ".csv"), (PAIRS,), read_human_set),
+    "card of a human set": Reader((".yaml",), (HUMAN_CARD,), read_human_card, ("pairs.json", "its file ")),
+    "verdicts to replay": Reader(
+        ROWS,
+        (
+            OWN_REPLAY,
+            [{"idx": n, "m_result": n % 3} for n in range(4)],
+            [{"output": n % 3} for n in range(4)],
+            [
+                {
+                    "instruction": p["instruction"],
+                    "output_1": p["response1"],
+                    "output_2": p["response2"],
+                    "preference": 1,
+                }
+                for p in PAIRS
+            ],
+        ),
+        read_replay,
+    ),
+    "replies to replay": Reader(
+        ROWS, ([{"key": "k", "text": "A"}, {"prompt_sha256": "p", "failure": "f"}, line(0)],), read_replies
+    ),
+    "difficulties": Reader((".csv", *ROWS), (DIFFICULTIES, BY_INDEX), read_difficulty),
+    "prompts of the difficulties": Reader(
+        (*ROWS, ".csv"),
+        ([{"instruction": f"Question {n}?"} for n in range(6)],),
+        read_difficulty_prompts,
+        ("difficulty.json",),
+    ),
+    "human labels": Reader((".jsonl",), (LABELS, [line(n, judge="some_judge") for n in range(3)]), read_human_labels),
+    "config": Reader((".yaml",), (CONFIG,), read_config),
+    "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
+    "store": Reader((".sqlite",), (_database,), read_store),
+}

@@ -1,0 +1,78 @@
+"""Every reader of a file that a user may bring: it accounts for all of it, or one line says what is wrong.
+
+Each reader gets arbitrary bytes, arbitrary JSON, YAML and CSV, and valid files with random changes, and is run as a
+verb runs it. The exit code is 0 or 2; then all rows are accounted for, or one line names the file and nothing is
+written. 25 cases a reader in `make test`, 300 in `make test-slow`, 5,000 in `make test-full`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from odd_files import files
+from readers import READERS, Reader
+
+from instruct.errors import run_guarded
+
+
+@pytest.mark.parametrize(
+    "cases", [25, pytest.param(300, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.full)]
+)
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp_path, monkeypatch):
+    reader = READERS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    # The same cases every time, except in the longest search.
+    @settings(
+        max_examples=cases,
+        derandomize=cases < 5000,
+        database=None,
+        deadline=None,
+        suppress_health_check=HealthCheck,
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(files(reader.suffixes, reader.valid))
+    def check(brought: tuple[str, bytes]) -> None:
+        check_file(reader, *brought, tmp_path)
+
+    check()
+
+
+def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -> int:
+    """Bring a file to a reader, in a new folder below `above`; returns the exit code."""
+    with tempfile.TemporaryDirectory(dir=above) as folder:
+        path = Path(folder, f"judgments{suffix}" if suffix == ".sqlite" else f"brought{suffix}")
+        path.write_bytes(content)
+        with contextlib.chdir(folder):
+            code, error = ending(lambda: reader.read(path))
+        assert code in (0, 2), error
+        if code == 0:
+            assert error == ""
+            return code
+        assert error.count("\n") == 1
+        assert error.endswith("\n")
+        assert error[:-1].isprintable()
+        assert any(name in error for name in (path.name, *reader.other)), error
+        if suffix != ".sqlite":  # SQLite's own files, and a store of an earlier version, may have been changed
+            left = {each.name for each in Path(folder).iterdir()} - {path.name, "prompt.txt", "pairs.json"}
+            assert not left
+            assert path.read_bytes() == content
+        return code
+
+
+def ending(work: Callable[[], None]) -> tuple[int, str]:
+    """The exit code of a command that does this, and what it prints on stderr; a warning is an error."""
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        code = run_guarded(work)
+    return code, error.getvalue()
