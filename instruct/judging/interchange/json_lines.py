@@ -21,7 +21,8 @@ from instruct.judging.store import Judgment, JudgmentStore, verdict_problem
 from instruct.judging.verdicts import Verdict
 from instruct.runs import write_atomically
 
-_VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
+# The values of these fields.
+VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 _MOST = 2**63 - 1  # of an integer in the store
 
 
@@ -100,7 +101,7 @@ def _line(row: RawRow) -> Line:
     check_storable(row, "line", row.fields)
     line = validated(Line, row.fields, row.place)
     judgment = line.judgment
-    for name, known in _VALUES.items():
+    for name, known in VALUES.items():
         if getattr(judgment, name) not in known:
             raise InputError(f"{row.place}: judgment.{name}: must be one of {', '.join(known)}")
     for name in ("judge", "candidate", "baseline", "instruction"):
