@@ -114,10 +114,17 @@ def make_parser() -> argparse.ArgumentParser:
     _add_request_flags(sub)
     _add_length_control_flags(sub)
 
-    sub = verb("validate", "test a judge against human labels")
+    sub = verb("validate", "test a judge against human labels, or against the verdicts of another judge")
     sub.add_argument("--judge", metavar="J", help="a judge: see `instruct list judges`; not needed with --replay")
-    sub.add_argument("--against", required=True, metavar="SET", help="pandalm, autoj, or a file of labeled pairs")
-    sub.add_argument("--replay", metavar="FILE", help="score these verdicts; send no requests")
+    sub.add_argument(
+        "--against",
+        required=True,
+        nargs="+",
+        metavar="SET",
+        help="pandalm, autoj, a file of labeled pairs, or one or several models' annotations.json",
+    )
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+    sub.add_argument("--replay", nargs="+", metavar="FILE", help="score these verdicts; send no requests")
     sub.add_argument("--replay-swapped", metavar="FILE", help="the verdicts with the second answer shown first")
     sub.add_argument("--limit", type=int, metavar="N", help="use only the first N pairs")
     sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")

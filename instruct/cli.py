@@ -175,6 +175,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
     text, stopped = validate_judge(
         _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
+        reference=arguments.reference,
         replay=arguments.replay,
         replay_swapped=arguments.replay_swapped,
         limit=arguments.limit,

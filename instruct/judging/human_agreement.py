@@ -65,19 +65,22 @@ def agreement_warnings(card: Measured) -> list[str]:
     return [warning for name, figures in found.items() if (warning := yardstick_warning(name, figures))]
 
 
-def yardstick_warning(name: str, found: Mapping[str, Any]) -> str | None:
-    """That a judge does not beat the best yardstick on the set `name`, or is not shown to; None if it does."""
+def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") -> str | None:
+    """That a judge does not beat the best yardstick on the set `name`, or is not shown to; None if it does.
+
+    `who` made the labels.
+    """
     if not {"accuracy", "yardstick", "yardstick_accuracy"} <= found.keys():
         return None
     accuracy, yardstick = (share(found[key], found["pairs"]) for key in ("accuracy", "yardstick_accuracy"))
     shares = f"{accuracy} against {yardstick} of {found['pairs']} pairs"
     if found["accuracy"] <= found["yardstick_accuracy"]:
-        return f"agrees with people no better than {found['yardstick']} does: {shares} of {name}{_chance(found)}"
+        return f"agrees with {who} no better than {found['yardstick']} does: {shares} of {name}{_chance(found)}"
     p = found.get("yardstick_p", 1.0)
     if p < SIGNIFICANT:
         return None
     return (
-        f"is not shown to agree with people better than {found['yardstick']} does: {shares} of {name}, "
+        f"is not shown to agree with {who} better than {found['yardstick']} does: {shares} of {name}, "
         f"McNemar's p = {p:.2f}{_chance(found)}"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
@@ -26,7 +26,8 @@ from instruct.validation.rates import (
     macro_f1,
     rate,
 )
-from instruct.validation.yardsticks import Yardsticks, compare_with_yardsticks
+from instruct.validation.win_rates import WinRates, compare_win_rates
+from instruct.validation.yardsticks import LENGTH_YARDSTICKS, Yardsticks, compare_with_yardsticks, yardstick_verdicts
 
 
 class Figures(TypedDict):
@@ -89,7 +90,8 @@ class Agreement(TypedDict):
     listed, swapped: each order alone, the swapped verdicts mapped back. strict: both orders, a disagreement being a
     tie. averaged: both orders, by the mean of their log-odds or ratings. The yardsticks are compared with each of
     these. first_position_rate: verdicts for the answer shown first, of those that are not ties. longer_rate: verdicts
-    for the longer answer, of those that are not ties on answers of different length (characters).
+    for the longer answer, of those that are not ties on answers of different length (characters). win_rates: if a judge
+    made the labels, those of its models.
     """
 
     pairs: int
@@ -104,6 +106,7 @@ class Agreement(TypedDict):
     first_position_rate: Rate | None
     longer_rate: Rate
     groups: list[Group]
+    win_rates: NotRequired[WinRates]
 
 
 def measure_agreement(
@@ -137,13 +140,12 @@ def measure_agreement(
     in_set = [ours] if theirs is None else [ours, theirs]
     shown = [ours] if swapped is None else [ours, codes(swapped)]
     rates = _order_rates(gold, ours, theirs)
-    taken = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
-    return {
+    given = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
+    taken = {name: verdicts for name, verdicts in given.items() if verdicts is not None}
+    found: Agreement = {
         "pairs": len(pairs),
         "people": _people(human, gold),
-        "yardsticks": compare_with_yardsticks(
-            pairs, {name: verdicts for name, verdicts in taken.items() if verdicts is not None}
-        ),
+        "yardsticks": compare_with_yardsticks(pairs, taken),
         "listed": _figures(human, gold, listed),
         "swapped": None if back is None else _figures(human, gold, back),
         "strict": None if both is None else _figures(human, gold, both),
@@ -154,6 +156,10 @@ def measure_agreement(
         "longer_rate": _share_of_decided(in_set, _longer(pairs)),
         "groups": _groups(human, gold, ours, theirs),
     }
+    if not human.by_people:
+        free = {name: some for name, some in yardstick_verdicts(pairs).items() if name in LENGTH_YARDSTICKS}
+        found["win_rates"] = compare_win_rates(pairs, {**taken, **free})
+    return found
 
 
 def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Figures:

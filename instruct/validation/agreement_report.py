@@ -10,6 +10,7 @@ from instruct.reporting.tables import Table
 from instruct.reporting.text import escape_markdown, probability
 from instruct.validation.agreement import Agreement, Figures
 from instruct.validation.rates import CLASSES, Rate
+from instruct.validation.win_rates import ModelRates
 from instruct.validation.yardsticks import COIN, Agreeing, Yardsticks
 
 ORDERS = {
@@ -44,11 +45,13 @@ def _tables(agreement: Agreement) -> list[Table]:
         for key, words in ORDERS.items()
         if agreement[key] is not None  # type: ignore[literal-required]
     }
-    confusions = [_confusion(words, figures) for words, figures in by_order.items()]
+    labels = "label" if "win_rates" in agreement else "human"
+    confusions = [_confusion(words, labels, figures) for words, figures in by_order.items()]
     yardsticks = [_yardsticks(agreement["yardsticks"]), _paired(agreement["yardsticks"])]
     tables = [
         _verdicts(agreement, by_order),
         *yardsticks,
+        *_win_rates(agreement),
         _preferences(agreement),
         _annotators(agreement),
         *confusions,
@@ -78,7 +81,8 @@ def _verdicts(agreement: Agreement, by_order: dict[str, Figures]) -> Table:
             row("failed", lambda f: str(f["failed"])),
             row("best-case accuracy (all of these correct), %", lambda f: f"{f['bounds'][1]:.2f}"),
         ]
-    return Table("Verdicts compared with the annotators' majority", ["order shown", *by_order], rows)
+    labels = "the labels" if "win_rates" in agreement else "the annotators' majority"
+    return Table(f"Verdicts compared with {labels}", ["order shown", *by_order], rows)
 
 
 def _yardsticks(found: Yardsticks) -> Table:
@@ -151,9 +155,48 @@ def _annotators(agreement: Agreement) -> Table:
     return Table("Agreement between annotators", ["", "value"], rows)
 
 
-def _confusion(words: str, figures: Figures) -> Table:
-    rows = [[f"human: {label}", *map(str, row)] for label, row in zip(CLASSES, figures["confusion"], strict=True)]
+def _confusion(words: str, labels: str, figures: Figures) -> Table:
+    rows = [[f"{labels}: {label}", *map(str, row)] for label, row in zip(CLASSES, figures["confusion"], strict=True)]
     return Table(f"Confusion matrix, {words}", ["", *CLASSES, "no verdict"], rows)
+
+
+def _win_rates(agreement: Agreement) -> list[Table]:
+    """The models' win rates, and how alike both sides rank the models; [] if people made the labels."""
+    if "win_rates" not in agreement:
+        return []
+    found = agreement["win_rates"]
+    ways = list(found["models"][0]["verdicts"])
+    names = [ORDERS.get(way, way) for way in ways]
+    labels_by = agreement["people"]["annotators"][0]
+    rates = [
+        [model["model"], str(model["pairs"]), f"{model['labels']:.2f}", *(_rate(model, way) for way in ways)]
+        for model in found["models"]
+    ]
+    correlations = [
+        [
+            ORDERS.get(way, way),
+            f"{_kappa(each['spearman'])}{_span(each['spearman_interval'], 3)}",
+            f"{_kappa(each['kendall'])}{_span(each['kendall_interval'], 3)}",
+            f"{each['difference']:.2f}{_span(each['difference_interval'], 2)}",
+        ]
+        for way, each in found["correlations"].items()
+    ]
+    missing = any(count for model in found["models"] for count in model["no_verdict"].values())
+    note = "Against the baseline, in percent. Pairs without a verdict (their number follows the slash) are left out."
+    return [
+        Table("Win rates of the models", ["model", "pairs", labels_by, *names], rates, note=note if missing else ""),
+        Table(
+            f"Win rates of {len(rates)} models, compared with those by {labels_by}",
+            ["verdicts", "Spearman", "Kendall's tau-b", "mean absolute difference, points"],
+            correlations,
+            note="Parentheses: 95 % bootstrap intervals over models, from five models on.",
+        ),
+    ]
+
+
+def _rate(model: ModelRates, way: str) -> str:
+    rate, missing = model["verdicts"][way], model["no_verdict"][way]
+    return ("-" if rate is None else f"{rate:.2f}") + (f" / {missing}" if missing else "")
 
 
 def _groups(agreement: Agreement) -> Table:

@@ -28,7 +28,8 @@ _AUTOJ = {"0": "first", "1": "second", "2": "tie"}
 class HumanPair:
     """Two answers to one instruction and each annotator's label: `first`, `second` or `tie`.
 
-    `index` is the pair's position in its set, from 0.
+    `index` is the pair's position in its set, from 0. `preference`, if a judge made the label: from 1 (the first
+    answer) to 2 (the second).
     """
 
     index: int
@@ -38,6 +39,7 @@ class HumanPair:
     second: str
     labels: tuple[str, ...]
     group: str | None = None
+    preference: float | None = None
 
     @property
     def label(self) -> str:
@@ -53,9 +55,10 @@ class HumanPair:
 
 @dataclass(frozen=True)
 class HumanSet:
-    """Pairs with human labels and the file they were read from.
+    """Pairs with labels and the file they were read from.
 
     `annotators` are the label columns; `groups` is the order in which tables list the groups, if the card has one.
+    `labels_by`: who made the labels, people or a judge, by its name; `notes`: what has to be said about them.
     """
 
     name: str
@@ -64,6 +67,12 @@ class HumanSet:
     path: Path
     sha256: str
     groups: tuple[str, ...] = ()
+    labels_by: str = "people"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def by_people(self) -> bool:
+        return self.labels_by == "people"
 
 
 def load_human_set(against: str) -> HumanSet:

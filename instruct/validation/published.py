@@ -77,8 +77,8 @@ class Verdicts:
         return verdicts
 
 
-def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first") -> Verdicts:
-    """A file's verdicts on the pairs of a set.
+def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], order: Order = "first") -> Verdicts:
+    """The verdicts of a file, or of several files of annotations, on the pairs of a set.
 
     PandaLM: `[{"idx", "NAME_result": 0 | 1 | 2 | "Tie"}]`. Auto-J: a line `{"output": 0 | 1 | 2}` for each pair, in the
     set's order. AlpacaEval: annotations with `instruction`, `output_1`, `output_2` and `preference`, matched by their
@@ -93,12 +93,19 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
     Raises:
         InputError: unknown layout, not exactly one verdict per pair, or a verdict on an unknown pair.
     """
-    rows = list(read_file(path))
+    paths = [files] if isinstance(files, Path) else files
+    path, rows = paths[0], [row for each in paths for row in read_file(each)]
     made = rows.pop(0).fields if rows[0].fields.keys() >= MADE_BY and len(rows) > 1 else {}
     fields = rows[0].fields
     results = [name for name in fields if name.endswith("_result")]
     verdicts: dict[Order, dict[int, str]]
     own, alpaca_eval = {"pair", "order", "verdict"} <= fields.keys(), "preference" in fields
+    if len(paths) > 1 and not alpaca_eval:
+        raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
+    if len(paths) > 1 and (
+        other := next((row for row in rows if row.fields.get("annotator") != fields.get("annotator")), None)
+    ):
+        raise InputError(f"{other.place}: annotator: is not that of {path}; replay the files of one judge")
     judge = made.get("judge") if own else fields.get("annotator") if alpaca_eval else None
     if own:
         layout, verdicts = "verdicts by pair index", _own(rows, len(pairs))
@@ -129,7 +136,7 @@ def read_published(path: Path, pairs: Sequence[HumanPair], order: Order = "first
             for order in verdicts
         ],
         one_line(judge, 80) if isinstance(judge, str) and judge.strip() else path.stem,
-        f"{path} (read as {layout})",
+        f"{path}{f' and {len(paths) - 1} more files' if len(paths) > 1 else ''} (read as {layout})",
         positions_known=own or not alpaca_eval,
         model=_stated(made, "model"),
         card=_stated(made, "card"),
@@ -213,7 +220,9 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
             raise InputError(f"{row.place}: needs instruction, output_1 and output_2 to be matched with the set")
         question, one, two = map(str, texts)
         verdict = _preference(row)
+        # Two models may have given the same answer to a prompt.
         found = matches.get((question, one, two), [])
+        found = sorted(found, key=lambda match: pairs[match[0]].group != row.fields.get("generator_2"))
         if not found:
             raise InputError(
                 f"{row.place}: its instruction ({one_line(question, 60)!r}) with these two outputs is not a pair of "

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,17 @@ from instruct.runs import RunDirectory, now, write_atomically
 from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
-from instruct.validation.human_sets import HumanSet, load_human_set
+from instruct.validation.human_sets import HumanSet
+from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
 
 
 def validate(
     judge: JudgeOptions | None,
-    against: str,
+    against: str | Sequence[str],
     *,
-    replay: str | None = None,
+    reference: str | None = None,
+    replay: str | Sequence[str] | None = None,
     replay_swapped: str | None = None,
     limit: int | None = None,
     output: str | None = None,
@@ -46,8 +49,11 @@ def validate(
 
     Args:
         judge: which judge, and how it is asked; None for a replay, which names its own judge.
-        against: the name of a set with human labels, or a file of labelled pairs.
-        replay: a file of verdicts to score instead of asking, made with the answers in the set's order.
+        against: the name of a set with human labels, a file of labelled pairs, or AlpacaEval's annotations of one model
+            or several (`judge_labels`).
+        reference: the baseline's answers, for annotations that leave them out.
+        replay: a file of verdicts to score instead of asking, made with the answers in the set's order; of annotations,
+            one or several.
         replay_swapped: the same, made with each pair's second answer shown first.
         limit: use only the first pairs, as a trial.
         output: the folder for the files; None: the run directory.
@@ -71,17 +77,23 @@ def validate(
     if limit is not None and (replay or write_card or limit < 1):
         raise InputError("--limit must be at least 1, and cannot be combined with --replay or --write-card")
     path = writable_card(judge) if judge and write_card else None
-    human = load_human_set(against)
+    human = load_labels([against] if isinstance(against, str) else against, reference)
+    if write_card and not human.by_people:
+        raise InputError(
+            f"--write-card: the labels of {human.name} are a judge's, and a card states agreement with people; leave "
+            "it out"
+        )
     if limit is not None:
         human = replace(human, pairs=human.pairs[:limit])
     stopped: StoppedError | None = None
     if replay:
+        replay = [replay] if isinstance(replay, str) else replay
         found = _replayed(human, replay, replay_swapped)
         card = resolved.card if resolved and resolved.card.sha256() == found.card else None
         if path and card is None:
             raise InputError(
-                f"--write-card: {replay} does not state that {path} in its present form made these verdicts; ask the "
-                "judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
+                f"--write-card: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
+                "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
             )
         if resolved and card is None:
             found.notes.append(f"the file does not state that the card {resolved.card.name} made these verdicts")
@@ -110,21 +122,21 @@ def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
     return Path("runs") / (re.sub(r"[^\w.+@-]+", "_", f"validate-{judge}-{human.name}") + ending)
 
 
-def _replayed(human: HumanSet, replay: str, replay_swapped: str | None) -> Verdicts:
-    files = [read_published(Path(replay).expanduser(), human.pairs)]
+def _replayed(human: HumanSet, replay: Sequence[str], replay_swapped: str | None) -> Verdicts:
+    files = [read_published([Path(each).expanduser() for each in replay], human.pairs)]
     if replay_swapped:
-        files.append(read_published(Path(replay_swapped).expanduser(), human.pairs, "swapped"))
+        files.append(read_published([Path(replay_swapped).expanduser()], human.pairs, "swapped"))
     orders = [order for file in files for order in file.by_order]
     for order in orders:
         if orders.count(order) > 1:
             raise InputError(f"{replay_swapped}: a second set of verdicts for order {order}; replay only one of them")
     if "first" not in orders:
-        raise InputError(f"{replay}: has the swapped order only; give verdicts in the set's own order too")
+        raise InputError(f"{replay[0]}: has the swapped order only; give verdicts in the set's own order too")
     first, *rest = files
     for file in files:
         if file.made_for not in (None, human.sha256):
             raise InputError(
-                f"{replay}: has verdicts on another set (its first line states set_sha256 "
+                f"{replay[0]}: has verdicts on another set (its first line states set_sha256 "
                 f"{one_line(file.made_for, 70)}, but {human.name} has {human.sha256}); give the verdicts on this set"
             )
     rows = sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"]))
@@ -240,17 +252,18 @@ def _head(
     head = [f"WARNING: {card.warning}"] if card and card.warning else []
     model = f" ({found.model})" if found.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
-    head.append(f"Judge {found.judge}{model} vs. human labels on {human.name}: {len(human.pairs)} pairs, {labels}.")
+    whose = "human labels" if human.by_people else f"the verdicts of {human.labels_by}"
+    head.append(f"Judge {found.judge}{model} vs. {whose} on {human.name}: {len(human.pairs)} pairs, {labels}.")
     if limit is not None:
         head.append(f"Only the first {len(human.pairs)} pairs: a trial, not a measurement.")
     head.append(
-        f"Agrees with people on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
+        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
         f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
     )
-    if warning := yardstick_warning(human.name, figures):
+    if warning := yardstick_warning(human.name, figures, human.labels_by):
         head.append(f"WARNING: the judge {warning}.")
     head.append(f"Verdicts: {found.source}. Parentheses: 95 % bootstrap intervals over pairs.")
-    return [*head, *(f"Note: {note}" for note in found.notes)]
+    return [*head, *(f"Note: {note}" for note in (*human.notes, *found.notes))]
 
 
 def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]) -> None:

@@ -20,6 +20,8 @@ from instruct.validation.human_sets import HumanPair
 from instruct.validation.rates import NO_VERDICT, TIE, Rate, accuracy, codes, interval, kappa, ratio
 
 COIN = "a coin"
+# The only ones by which models have different win rates.
+LENGTH_YARDSTICKS = ("the longer answer", "the shorter answer")
 
 
 class Agreeing(TypedDict):

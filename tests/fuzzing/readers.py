@@ -38,6 +38,7 @@ from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import load_human_set
+from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import read_published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -202,6 +203,15 @@ def read_replay(path: Path) -> None:
     found = read_published(path, pairs)
     assert all(len(verdicts) == len(pairs) for verdicts in found.by_order.values())
     found.averaged()
+
+
+def read_judge_labels(path: Path) -> None:
+    """Pairs labeled by a judge: those with a preference."""
+    found = load_labels([str(path)])
+    with_one = [row for row in read_file(path) if row.fields["preference"] not in (None, -1)]
+    assert len(found.pairs) == sum(not math.isnan(row.fields["preference"]) for row in with_one)
+    figures = measure_agreement(found, [pair.label for pair in found.pairs])
+    assert [model["pairs"] for model in figures["win_rates"]["models"]] == [len(found.pairs)]
 
 
 def read_replies(path: Path) -> None:
@@ -371,6 +381,9 @@ READERS = {
             ],
         ),
         read_replay,
+    ),
+    "labels by a judge": Reader(
+        (".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_judge_labels
     ),
     "replies to replay": Reader(
         ROWS, ([{"key": "k", "text": "A"}, {"prompt_sha256": "p", "failure": "f"}, line(0)],), read_replies

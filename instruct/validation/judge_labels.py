@@ -1,0 +1,102 @@
+"""AlpacaEval's annotations as the labels of a set: how well does a judge stand in for the one that made them?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from instruct.data.sources import read_file
+from instruct.errors import InputError, one_line
+from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
+from instruct.runs import sha256_of
+from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
+
+
+def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSet:
+    """The set that a call names: one with human labels, or annotations of one judge for one model or several.
+
+    Args:
+        against: the name, card or file of a set with human labels, or files of annotations.
+        reference: the baseline's answers, for annotations that leave `output_1` out.
+
+    Raises:
+        InputError: as `load_human_set`, or files of annotations that do not belong together.
+    """
+    if all(_is_annotations(Path(each).expanduser()) for each in against):
+        return _annotated([Path(each).expanduser() for each in against], reference)
+    if len(against) > 1 or reference:
+        what = "--reference" if reference else "several files"
+        raise InputError(
+            f"{against[0]}: {what} can only be given with AlpacaEval's annotations; give one set of labels"
+        )
+    return load_human_set(against[0])
+
+
+def _is_annotations(path: Path) -> bool:
+    if path.suffix.lower() != ".json":
+        return False
+    fields = next(iter(read_file(path))).fields
+    return {"preference", "output_2"} <= fields.keys() and not {"label", "annotator1"} & fields.keys()
+
+
+def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
+    """The pairs of all files that have a preference; each model, a `generator_2`, is a group."""
+    files = [read_annotations(path, reference=reference) for path in paths]
+    first = files[0].comparison
+    for file in files:
+        if file.comparison[::2] != first[::2]:  # judge and baseline
+            ours, theirs = (
+                f"{one_line(each.judge, 60)} against {one_line(each.baseline, 60)}" for each in (first, file.comparison)
+            )
+            raise InputError(
+                f"{file.path}: has verdicts of {theirs}, but {files[0].path} has those of {ours}; give files of one "
+                "judge and one baseline"
+            )
+    models = [file.comparison.candidate for file in files]
+    if repeated := next((file for file in files if models.count(file.comparison.candidate) > 1), None):
+        raise InputError(
+            f"{repeated.path}: {one_line(repeated.comparison.candidate, 60)} is in several of the files; give one for "
+            "each model"
+        )
+    pairs = [pair for file in files for pair in _pairs(file)]
+    unlabeled = sum(len(file.rows) for file in files) - len(pairs)
+    if not pairs:
+        raise InputError(f"{files[0].path}: has no preferences; give annotations with verdicts")
+    name = f"{first.judge}-{models[0]}" if len(models) == 1 else f"{first.judge}-{len(models)}-models"
+    used = [*paths, *([Path(reference).expanduser()] if reference else [])]
+    return HumanSet(
+        name,
+        [HumanPair(**vars(pair) | {"index": index}) for index, pair in enumerate(pairs)],
+        (first.judge,),
+        paths[0],
+        hashlib.sha256("".join(map(sha256_of, used)).encode()).hexdigest(),
+        labels_by=first.judge,
+        notes=(f"{unlabeled} rows without a preference are left out",) if unlabeled else (),
+    )
+
+
+def _pairs(file: AnnotationFile) -> list[HumanPair]:
+    pairs = []
+    for number, row in enumerate(file.rows, start=1):
+        if row.output_1 is None or row.output_2 is None:
+            missing = "output_1" if row.output_1 is None else "output_2"
+            raise InputError(
+                f"{file.path}, row {number}: has no {missing}; "
+                + ("give the baseline's answers with --reference" if missing == "output_1" else "add it")
+            )
+        if row.preference is not None:
+            label = "tie" if row.preference == 1.5 else "first" if row.preference < 1.5 else "second"
+            pairs.append(
+                HumanPair(
+                    0,
+                    row.instruction,
+                    "",
+                    row.output_1,
+                    row.output_2,
+                    (label,),
+                    file.comparison.candidate,
+                    row.preference,
+                )
+            )
+    return pairs

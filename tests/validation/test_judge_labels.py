@@ -1,0 +1,193 @@
+"""`instruct validate --against` AlpacaEval's annotations: how well a judge stands in for the one that made them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from instruct.errors import InputError
+from instruct.judging.options import JudgeOptions
+from instruct.validation.human_sets import HumanPair
+from instruct.validation.judge_labels import load_labels
+from instruct.validation.validate import validate
+from instruct.validation.win_rates import compare_win_rates, kendall, spearman
+from instruct.validation.yardsticks import yardstick_verdicts
+
+MODELS = 7
+PROMPTS = 20
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
+
+
+def annotations(judge: str, model: int, noise: float = 0.0, **more: object) -> str:
+    """A file of verdicts on a model that wins about `model` of 7 prompts; `noise` is the share of random verdicts."""
+    draw = random.Random(f"{judge} {model}")
+    rows = []
+    for prompt in range(PROMPTS):
+        wins = random.Random(f"{model} {prompt}").random() < (model + 0.5) / MODELS
+        if draw.random() < noise:
+            wins = draw.random() < 0.5
+        rows.append(
+            {
+                "instruction": f"Question {prompt}?",
+                "generator_1": "davinci",
+                "generator_2": f"model-{model}",
+                "output_1": "An answer of the baseline.",
+                # one answer that every model gives
+                "output_2": "The same." if prompt == 0 else f"Model {model}" + "!" * (prompt % 3 * 20),
+                "annotator": judge,
+                "preference": 2 if wins else 1,
+            }
+            | more
+        )
+    path = Path(f"{judge}-{model}.json")
+    path.write_text(json.dumps(rows))
+    return str(path)
+
+
+def files(judge: str, noise: float = 0.0) -> list[str]:
+    return [annotations(judge, model, noise) for model in range(MODELS)]
+
+
+def rates(paths: list[str]) -> list[float]:
+    return [
+        100 * float(np.mean([row["preference"] - 1 for row in json.loads(Path(path).read_text())])) for path in paths
+    ]
+
+
+def test_published_annotations_are_labels_whose_win_rate_is_the_published_one(shared_data):
+    folder = shared_data / "alpaca_eval"
+    found = load_labels([str(folder / "alpaca-7b.alpaca_eval_gpt4.annotations.json")])
+    assert (found.labels_by, found.name, len(found.pairs)) == ("alpaca_eval_gpt4", "alpaca_eval_gpt4-alpaca-7b", 805)
+    free = yardstick_verdicts(found.pairs)
+    (model,) = compare_win_rates(found.pairs, free)["models"]
+    assert model["labels"] == pytest.approx(26.459627, abs=1e-6)
+    assert model["verdicts"]["the longer answer"] == pytest.approx(47.27, abs=0.01)
+    assert (
+        sum(verdict == pair.label for verdict, pair in zip(free["the longer answer"], found.pairs, strict=True)) == 544
+    )
+
+
+def test_weighted_annotations_keep_their_grades_and_take_the_baseline_from_a_file(shared_data):
+    folder = shared_data / "alpaca_eval"
+    path = str(folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json")
+    with pytest.raises(
+        InputError, match=r"annotations\.json, row 1: has no output_1; give the baseline's .*--reference"
+    ):
+        load_labels([path])
+    found = load_labels([path], str(folder / "reference_gpt4_1106_preview.json"))
+    (model,) = compare_win_rates(found.pairs, {})["models"]
+    assert model["labels"] == pytest.approx(2.591451, abs=1e-6)
+
+
+def test_a_judge_is_compared_with_the_labels_pair_by_pair_and_in_the_rank_of_the_models(instruct):
+    ours, theirs = files("today", noise=0.3), files("gpt4")
+    code, out, error = instruct("validate", "--against", *theirs, "--replay", *ours, "--output", "found")
+    assert (code, error) == (0, "")
+    assert "Judge today vs. the verdicts of gpt4 on gpt4-7-models: 140 pairs, one label each." in out
+    assert "Agrees with gpt4 on " in out
+    assert "people" not in out
+    assert "Win rates of 7 models, compared with those by gpt4" in out
+    content = json.loads(Path("found", "agreement.json").read_text())
+    found = content["win_rates"]
+    labels, judged = rates(theirs), rates(ours)
+    by_model = {model["model"]: model for model in found["models"]}
+    assert [by_model[f"model-{n}"]["labels"] for n in range(MODELS)] == pytest.approx(labels)
+    assert [by_model[f"model-{n}"]["verdicts"]["listed"] for n in range(MODELS)] == pytest.approx(judged)
+    assert found["models"][0]["labels"] == max(labels)
+    correlation = found["correlations"]["listed"]
+    assert correlation["spearman"] == pytest.approx(stats.spearmanr(labels, judged).statistic)
+    assert correlation["kendall"] == pytest.approx(stats.kendalltau(labels, judged).statistic)
+    assert correlation["difference"] == pytest.approx(np.abs(np.subtract(labels, judged)).mean())
+    for name in ("spearman", "kendall", "difference"):
+        low, high = correlation[f"{name}_interval"]
+        assert low <= correlation[name] <= high
+    assert set(found["correlations"]) == {"listed", "the longer answer", "the shorter answer"}
+    agreed = np.equal([preferences(path) for path in ours], [preferences(path) for path in theirs])
+    assert content["listed"]["accuracy"]["count"] == agreed.sum()
+    assert [group["pairs"] for group in content["groups"]] == [PROMPTS] * MODELS
+
+
+def preferences(path: str) -> list[int]:
+    return [row["preference"] for row in json.loads(Path(path).read_text())]
+
+
+def test_a_judge_is_asked_about_the_pairs_of_all_models(fake_server):
+    url, requests = fake_server()
+    against = [annotations("gpt4", model) for model in (1, 2)]
+    text, stopped = validate(JudgeOptions(card="pandalm", base_url=url), against)
+    assert stopped is None
+    assert "Judge pandalm (WeOpenML/PandaLM-7B-v1) vs. the verdicts of gpt4 on gpt4-2-models: 40 pairs" in text
+    content = json.loads(Path("runs/validate-pandalm-gpt4-2-models/agreement.json").read_text())
+    assert {"listed", "swapped", "strict"} <= content["win_rates"]["models"][0]["verdicts"].keys()
+    assert content["win_rates"]["correlations"] == {}  # of two models any two ranks agree or do not
+    assert len(requests()) <= 80
+
+
+def test_rows_without_a_preference_are_left_out_and_counted(instruct):
+    path = annotations("gpt4", 3)
+    rows = json.loads(Path(path).read_text())
+    rows[4]["preference"] = None
+    Path("gpt4-3.json").write_text(json.dumps(rows))
+    code, out, _ = instruct("validate", "--against", path, "--replay", annotations("today", 3))
+    assert code == 2  # the replay has a verdict on a pair that is not in the set
+    del rows[4]
+    Path("replay.json").write_text(json.dumps([row | {"annotator": "today"} for row in rows]))
+    code, out, _ = instruct("validate", "--against", path, "--replay", "replay.json")
+    assert code == 0
+    assert "19 pairs, one label each." in out
+    assert "Note: 1 rows without a preference are left out" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gpt4-1.json", "today-2.json"], "today-2.json: has verdicts of today against davinci, but gpt4-1.json"),
+        (["gpt4-1.json", "gpt4-1.json"], "gpt4-1.json: model-1 is in several of the files; give one for each model"),
+        (["pandalm", "gpt4-1.json"], "pandalm: several files can only be given with AlpacaEval's annotations"),
+        (["pandalm", "--reference", "gpt4-1.json"], "pandalm: --reference can only be given with AlpacaEval's"),
+        (["gpt4-1.json", "--judge", "pandalm", "--write-card"], "the labels of gpt4-model-1 are a judge's"),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_belong_together_are_refused(instruct, arguments, message):
+    replay = annotations("today", 1)
+    annotations("gpt4", 1)
+    annotations("today", 2)
+    code, _, error = instruct("validate", "--replay", replay, "--against", *arguments)
+    assert code == 2
+    assert message in " ".join(error.split())
+
+
+def test_files_of_several_judges_are_not_replayed_as_one(instruct):
+    replay = [annotations("today", 1), annotations("yesterday", 2)]
+    against = [annotations("gpt4", 1), annotations("gpt4", 2)]
+    code, _, error = instruct("validate", "--against", *against, "--replay", *replay)
+    assert code == 2
+    assert "yesterday-2.json, row 1: annotator: is not that of today-1.json; replay the files of one judge" in error
+
+
+def test_rank_correlations_equal_scipys():
+    draw = np.random.default_rng(1)
+    one, other = draw.integers(0, 6, (2, 50, 9)).astype(float)  # with ties
+    expected = [stats.spearmanr(x, y).statistic for x, y in zip(one, other, strict=True)]
+    assert spearman(one, other) == pytest.approx(expected)
+    assert kendall(one, other) == pytest.approx(
+        [stats.kendalltau(x, y).statistic for x, y in zip(one, other, strict=True)]
+    )
+    assert np.isnan(spearman(np.ones(3), np.arange(3.0)))
+    assert np.isnan(kendall(np.ones(3), np.arange(3.0)))
+
+
+def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
+    pairs = [HumanPair(n, "Q", "", "a", "b", ("second",), "m", 2.0) for n in range(4)]
+    (model,) = compare_win_rates(pairs, {"listed": ["second", "first", "unparsed", "failed"]})["models"]
+    assert (model["labels"], model["verdicts"], model["no_verdict"]) == (100.0, {"listed": 50.0}, {"listed": 2})
