@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,7 +92,8 @@ class EMOConfig(SFTConfig):
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
     def __post_init__(self) -> None:
-        if not self.use_cpu and torch.accelerator.current_accelerator() is None:  # type: ignore[has-type]
+        named = "ACCELERATE_TORCH_DEVICE" in os.environ
+        if not (self.use_cpu or named) and torch.accelerator.current_accelerator() is None:  # type: ignore[has-type]
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         self._choose_metric()

@@ -184,6 +184,7 @@ def run_case(name: str, mode: str, folder: Path, processes: int = 1) -> dict[str
         checkpoint = str(folder / "checkpoints" / mode / "checkpoint-1")
         torch.manual_seed(0)
     trainer = make_trainer(case, mode, folder, processes)
+    assert (trainer.is_fsdp_enabled, trainer.is_deepspeed_enabled) == (mode.startswith("fsdp"), mode.startswith("zero"))
     before = saved_weights(trainer, folder / "before" / name) if mode == "one" else {}
     gradients = Gradients()
     trainer.add_callback(gradients)
