@@ -45,12 +45,16 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     sharding = sharding_of(arguments)
     needed = sum(memory_gib(config, shape, arguments, sharding).values())
     available = available_gib()
-    check_memory(config, needed, available, sharding)
     disk = _disk_gib(config, shape)
     existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(existing).free / GIB
-    if disk > free:
-        raise InputError(f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some")
+    # After `accelerate launch` has trained on several GPUs, a single process answers and judges.
+    if not all(any((folder / "adapters" / name).glob("*.safetensors")) for name in config.trained):
+        check_memory(config, needed, available, sharding)
+        if disk > free:
+            raise InputError(
+                f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some"
+            )
 
     lengths = [len(row.input_ids) for row in data.encoded.trainable]
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0

@@ -36,15 +36,23 @@ class Sharding:
         return 1 / self.processes if sharded else 1.0
 
 
+def uses_fsdp() -> bool:
+    """Whether `accelerate launch` asks for FSDP."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+
+
 def sharding_of(arguments: Any) -> Sharding:
     """The sharding that the environment of `accelerate launch` and the trainer's arguments ask for."""
     processes = arguments.world_size
     if arguments.deepspeed_plugin is not None:
         stage = int(arguments.deepspeed_plugin.zero_stage)
         return Sharding(processes, weights=stage >= 3, gradients=stage >= 2, optimizer=stage >= 1)
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+    if uses_fsdp():
         resharded = os.environ.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower() == "true"
-        return Sharding(processes, weights=resharded, gradients=True, optimizer=True)
+        # FSDP2 sums up whole gradients until the last micro-batch, unless it exchanges them after each one.
+        accumulation = arguments.accelerator_config.gradient_accumulation_kwargs or {}
+        exchanged = arguments.gradient_accumulation_steps == 1 or accumulation.get("sync_each_batch", False)
+        return Sharding(processes, weights=resharded, gradients=exchanged, optimizer=True)
     return Sharding(processes)
 
 
@@ -55,7 +63,7 @@ def memory_gib(
 
     Full fine-tuning with Adam takes 16 bytes a parameter, spread over the processes as far as `sharding` says: float32
     weights, gradients and two moments. Narrower computation takes 2 more for the copies that autocast or DeepSpeed
-    make; if the weights are sharded, only two layers and the ends of the model are whole at a time. DDP keeps the
+    make; if the weights are sharded, only a layer or two and the ends of the model are whole at a time. DDP keeps the
     gradients a second time, in its buckets. torchao's optimizers take 1 or 2 bytes for the moments, and leave weights
     and gradients in bfloat16.
 
@@ -72,32 +80,43 @@ def memory_gib(
     sharding = sharding or sharding_of(arguments)
     width = BYTES[compute_dtype(config.model)]
     stored = BYTES.get(weights_dtype(config), width)
-    layer = (shape.parameters - shape.outside) / shape.layers
-    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
+    inside = shape.parameters - shape.outside
     if config.lora:
         # A rank-r pair on each of the seven projections, in float32.
         trained: float = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
         own, head = 4, 0
         of_layers = QUANTIZED_BYTES if config.model.quantization else stored
-        frozen = (shape.parameters - shape.outside) * of_layers + shape.outside * stored
-        weights = (frozen + trained * own) * sharding.part(sharding.weights)
-        whole = 2 * layer * of_layers + shape.outside * stored if sharding.weights else 0.0
+        weights = inside * of_layers + shape.outside * stored + trained * own
+        of_ends: float = stored
     else:
         trained, own, head = shape.parameters, stored, shape.vocabulary * shape.hidden
-        weights = trained * own * sharding.part(sharding.optimizer)
-        if sharding.weights:
-            whole = (2 * layer + shape.outside) * width + (layer + shape.outside) * (width + own)  # with gradients
-        else:
-            whole = trained * width if sharding.optimizer or width < own else 0.0
+        weights, of_layers, of_ends = trained * own, width, width
+    copies = 0.0 if config.lora or sharding.weights or (own == width and not sharding.optimizer) else trained * width
     gradients = trained * own * sharding.part(sharding.gradients)
     if sharding.processes > 1 and not sharding.optimizer:
         gradients *= 2
     moments = trained * MOMENT_BYTES.get(str(getattr(arguments.optim, "value", arguments.optim)), 2 * own)
-    layers_inputs = 4 if own == 4 and not config.lora and not sharding.optimizer else 2
-    per_unit = layers_inputs + 80 / shape.layers if arguments.gradient_checkpointing else 80
+
+    tokens = arguments.per_device_train_batch_size * (arguments.max_length or 2048)
+    units = tokens * shape.hidden
+    inputs = units * shape.layers * (4 if own == 4 and not config.lora and not sharding.optimizer else 2)
+    activations = inputs + 80 * units if arguments.gradient_checkpointing else 80 * units * shape.layers
+    objective = 2 * min(CHUNK_BYTES, tokens * shape.vocabulary * width) + head * (4 + 2 * width)
+    if sharding.weights:
+        # Either the objective runs, next to the last layer, or a layer's backward pass, next to the layer that is
+        # gathered meanwhile. A layer's gradients are whole in both dtypes, while they are exchanged.
+        layer = inside / shape.layers
+        copies = shape.outside * of_ends + layer * of_layers
+        exchanged = 0 if config.lora else layer * (width + own) + head * width
+        at_objective = objective + (inputs if arguments.gradient_checkpointing else activations)
+        if layer * of_layers + exchanged + activations > at_objective:
+            copies, gradients, objective = copies + layer * of_layers, gradients + exchanged, 0
+        else:
+            activations = at_objective - objective
+    held = sharding.weights or (sharding.optimizer and not config.lora)
     return {
-        "weights": (weights + whole) / GIB,
+        "weights": (weights * sharding.part(held) + copies) / GIB,
         "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
-        "activations": tokens * shape.layers * shape.hidden * per_unit / GIB,
-        "objective": (2 * min(CHUNK_BYTES, tokens * shape.vocabulary * width) + head * (4 + 2 * width)) / GIB,
+        "activations": activations / GIB,
+        "objective": objective / GIB,
     }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.errors import InputError
 from instruct.models import ModelOptions, checkpoint_dtype
 from instruct.training.options import TrainingOptions
 
@@ -52,6 +54,19 @@ def rounds_stochastically(optimizer: Any, arguments: str | None) -> bool:
     options = dict(item.strip().partition("=")[::2] for item in (arguments or "").split(","))
     name = getattr(optimizer, "value", optimizer)
     return name in STOCHASTIC_OPTIMIZERS and options.get("bf16_stochastic_round", "").lower() in ("true", "1")
+
+
+def check_optimizer(options: dict[str, Any]) -> None:
+    """Refuse an optimizer of torchao if it is not installed, before the weights are read.
+
+    Args:
+        options: the `train` section.
+
+    Raises:
+        InputError: it is not.
+    """
+    if options.get("optim") in STOCHASTIC_OPTIMIZERS and not importlib.util.find_spec("torchao"):
+        raise InputError(f"train.optim: {options['optim']} needs torchao, which is missing; run `pip install torchao`")
 
 
 def check_trained_weights(model: nn.Module, args: EMOConfig, sharded: bool, fsdp: bool) -> None:

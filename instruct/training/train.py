@@ -15,9 +15,10 @@ from instruct.errors import InputError, one_line
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.training import packing
+from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainingOptions
-from instruct.training.precision import compute_dtype, round_saved_weights, weights_dtype
+from instruct.training.precision import check_optimizer, compute_dtype, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
 from instruct.training.trackers import run_of_its_own
@@ -54,6 +55,8 @@ def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str
         "save_total_limit": 1,
         "report_to": "tensorboard",
         "disable_tqdm": False,
+        # Otherwise FSDP2 keeps whole gradients on every GPU until the last micro-batch.
+        **({"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}} if uses_fsdp() else {}),
         **(packing.DEFAULTS if plain_text else {}),
         **(_evaluation_options(config) if config.data.evaluates else {}),
         **config.train,
@@ -99,6 +102,7 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
         for key in ("patience", "eval_strategy", "eval_on_start", "load_best_model_at_end"):
             if config.train.get(key) not in (None, False, "no"):
                 raise InputError(f"train.{key}: needs evaluation data; set data.eval_files or data.eval_fraction")
+    check_optimizer(config.train)
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     if system.seed is not None:
         options["seed"] = system.seed

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers.training_args
 from datasets import Dataset
+from peak import estimated_and_measured
 from peft import LoraConfig
 from safetensors.torch import load_file
 from tiny import VOCABULARY, tiny_model, tiny_tokenizer
@@ -89,6 +91,7 @@ REFUSED = {
     "average_tokens_across_devices": Case(arguments={"average_tokens_across_devices": False}),
     "trainable_token_indices": Case(tied=True, lora={**LORA, "trainable_token_indices": [3, 5]}),
 }
+MEMORY = ("memory_full", "memory_lora")
 
 
 def save_models(folder: Path) -> None:
@@ -208,6 +211,7 @@ def shard_on_the_cpu() -> None:
         return native(self, cpu, *args, **kwargs) if cpu else ("gloo", DistributedType.MULTI_GPU)
 
     PartialState._prepare_backend = prepare_backend
+    transformers.training_args.is_torch_bf16_gpu_available = lambda: True
 
 
 def refusal(case: Case, mode: str, folder: Path) -> str:
@@ -224,8 +228,15 @@ def main(folder: Path, wanted: list[str]) -> None:
     for mode, _, names in (entry.partition(":") for entry in wanted):
         os.environ.update(MODES[mode])
         for name in names.split(","):
-            if name in REFUSED:
-                found: Any = refusal(REFUSED[name], mode, folder)
+            if name in MEMORY:
+                found: Any = estimated_and_measured(
+                    folder / "model",
+                    folder / f"{mode}-{name}-{os.environ['RANK']}",
+                    name == "memory_lora",
+                    mode == "ddp",
+                )
+            elif name in REFUSED:
+                found = refusal(REFUSED[name], mode, folder)
             else:
                 found = run_case(name, mode, folder, processes=2)
             if os.environ["RANK"] == "0":

@@ -18,9 +18,10 @@ import pytest
 import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
-from distributed_worker import CASES, run_case, save_models
+from distributed_worker import CASES, MEMORY, run_case, save_models
+from peak import save_model
 from safetensors.torch import load_file
-from test_train import tiny_config, train, write_rows
+from train_configs import tiny_config, train, write_rows
 
 from instruct.training.train import last_complete_checkpoint
 
@@ -79,12 +80,14 @@ def one_process(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def two_processes(tmp_path_factory, one_process) -> Path:
+def two_processes(tmp_path_factory, one_process, tiny_model_folder) -> Path:
     """A folder with what two processes gave, MODE-CASE.pt."""
     folder = tmp_path_factory.mktemp("two")
     save_models(folder)
+    save_model(folder / "model", tiny_model_folder)
+    memory = [f"{mode}:{','.join(MEMORY)}" for mode in ("ddp", "fsdp2")]
     refused = ["ddp:average_tokens_across_devices", "fsdp2:trainable_token_indices", "fsdp2_bf16:full"]
-    process = start_workers(folder, *list_of(PARITY), *refused)
+    process = start_workers(folder, *list_of(PARITY), *refused, *memory)
     for name in CASES:  # meanwhile
         one_process(name)
     finish(process, folder)
@@ -137,6 +140,15 @@ def test_two_processes_train_like_one(one_process, two_processes, mode, name):
 def test_deepspeed_trains_like_one_process(one_process, two_deepspeed_processes, mode, name):
     found = torch.load(two_deepspeed_processes / f"{mode}-{name}.pt")
     assert_the_same(found, one_process(name), CASES[name].resumed)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
+@pytest.mark.parametrize("name", MEMORY)
+@pytest.mark.parametrize("mode", ["ddp", "fsdp2"])
+def test_the_estimated_memory_is_near_the_measured_peak_of_a_process(two_processes, mode, name):
+    estimated, measured = torch.load(two_processes / f"{mode}-{name}.pt")
+    assert estimated == pytest.approx(measured, rel=0.15)
 
 
 @pytest.mark.slow
@@ -200,7 +212,8 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
         )
         whole = distance({name: torch.zeros(()) for name in theirs}, theirs)
         assert distance(ours, theirs) <= 1e-4 * whole  # AdamW divides small gradients by small numbers
-    steps = json.loads((run / "manifest.json").read_text())["steps"]
+    recorded = json.loads((run / "manifest.json").read_text())["steps"]
+    steps = {step: record for step, record in recorded.items() if step.startswith("train/")}
     assert {step: record["results"]["processes"] for step, record in steps.items()} == {"train/mle": 2, "train/emo": 2}
     assert [record["attempts"] for record in steps.values()] == [1, 1]
     assert not list(run.rglob("*.making"))

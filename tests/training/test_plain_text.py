@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from test_train import tiny_config, train
 from tiny import VOCABULARY, assert_like_trl, make_trainer, tiny_model, tiny_tokenizer
+from train_configs import tiny_config, train
 from trl import SFTTrainer
 
 from instruct.errors import InputError

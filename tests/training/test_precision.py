@@ -9,8 +9,8 @@ import pytest
 import torch
 from peft import LoraConfig
 from safetensors.torch import load_file
-from test_train import tiny_config, train, write_rows
 from tiny import make_trainer, tiny_model
+from train_configs import tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, TrainingArguments
 
 from instruct.errors import InputError
@@ -68,6 +68,13 @@ def test_stochastic_rounding_moves_bfloat16_weights(tmp_path, tiny_model_folder,
     share, dtype = moved(config, tmp_path / "a")
     assert dtype == torch.bfloat16
     assert share > 0.5 * moved(nearest, tmp_path / "b")[0]
+
+
+def test_an_optimizer_that_is_not_installed_is_refused(tmp_path, tiny_model_folder, rows, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
+    config = full_config(tiny_model_folder, rows, **STOCHASTIC)
+    with pytest.raises(InputError, match=r"train\.optim: adamw_torch_8bit needs torchao, .* run `pip install torchao`"):
+        trainer_arguments(config, config.systems["emo"], tmp_path)
 
 
 def test_full_fine_tuning_saves_the_models_own_dtype(tmp_path, tiny_model_folder, rows):
