@@ -9,7 +9,7 @@ import pytest
 
 from instruct.analysis import results as schema_statistics
 from instruct.analysis.lengths import LEAST_PAIRS, MODEL
-from instruct.analysis.statistics import LEAST_PAIRS as LEAST_VERDICTS
+from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.reporting import model
 from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
 from instruct.reporting.model import Comparison, Panel, TallyFigures
@@ -40,8 +40,8 @@ def test_every_part_of_a_figure_is_explained(name):
 
 def test_the_numbers_are_those_of_the_code():
     assert f"below {LEAST_PAIRS} pairs" in TEXT
-    assert LEAST_VERDICTS == 6
-    assert "fewer\nthan six verdicts" in TEXT
+    assert LEAST_DECIDED == 6
+    assert "fewer\nthan six decided pairs" in TEXT
     assert "HC0" in MODEL
     assert "HC0" in TEXT
     assert f"at least {FAULTY_PERCENT} %" in TEXT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,12 @@ MODEL = (
     "baseline's, a tie 1/2; the rate is at d = 0, its interval by the delta method from the robust (HC0) covariance"
 )
 LEAST_PAIRS = 20
+# Below this share of pairs on one side of equal length, the rate at equal length is an extrapolation.
+LEAST_SHARE = 0.1
+# Verdicts follow length if the win rate differs by this many points between the first and the last fifth.
+LEAST_TREND = 30.0
+_SIGNIFICANT = 0.01
+_SEPARATED = "the length difference separates wins from losses completely"
 _BINS = 5
 _MOST_STEPS = 100
 
@@ -76,21 +84,36 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
         term = np.tanh(difference / difference.std(ddof=1))
         fit = _fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
         if fit is not None:
-            level, error = fit
+            level, error, slope_p = fit
             rate = float(_logistic(np.array(level)))
             spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
             return LengthAdjusted(
                 win_rate=round(100 * rate, 6),
                 interval=rounded_interval([100 * max(0.0, rate - spread), 100 * min(1.0, rate + spread)]),
+                slope_p=round(slope_p, 6),
                 model=MODEL,
                 note=_extrapolated(difference),
             )
         note = "the regression does not converge"
-    return LengthAdjusted(win_rate=None, interval=None, model=MODEL, note=note)
+    return LengthAdjusted(win_rate=None, interval=None, slope_p=None, model=MODEL, note=note)
 
 
-def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float] | None:
-    """The first coefficient of a fractional logistic regression and its robust (HC0) standard error.
+def length_warning(figures: LengthFigures) -> str | None:
+    """That the verdicts follow the answers' lengths, which a judge may reward by themselves; None if they do not."""
+    bins, adjusted = figures.by_difference, figures.adjusted
+    shortest, longest = bins[0], bins[-1]
+    sure = adjusted.note == _SEPARATED or (adjusted.slope_p is not None and adjusted.slope_p < _SIGNIFICANT)
+    if not sure or abs(longest.win_rate - shortest.win_rate) < LEAST_TREND:
+        return None
+    return (
+        f"the verdicts follow length: the candidate's win rate is {shortest.win_rate:.1f} % where its answer is "
+        f"shortest ({shortest.low} to {shortest.high} characters longer than the baseline's) and "
+        f"{longest.win_rate:.1f} % where it is longest ({longest.low} to {longest.high})"
+    )
+
+
+def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float, float] | None:
+    """The first coefficient of a fractional logistic regression, its robust (HC0) error, and the last one's p-value.
 
     Iteratively reweighted least squares, which for the logit link is Newton's method. None if it does not converge.
 
@@ -113,7 +136,8 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
         if np.abs(step).max() < 1e-10:
             residuals = x * (scores - mean)[:, None]
             covariance = inverse @ (residuals.T @ residuals) @ inverse
-            return float(beta[0]), float(np.sqrt(covariance[0, 0]))
+            errors = np.sqrt(np.diag(covariance))
+            return float(beta[0]), float(errors[0]), math.erfc(abs(beta[-1]) / errors[-1] / math.sqrt(2))
     return None
 
 
@@ -134,12 +158,14 @@ def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | 
         return "all verdicts are the same"
     # With one term a maximum exists only if wins and losses overlap in length (Albert, Anderson 1984).
     if won.max() <= lost.min() or lost.max() <= won.min():
-        return "the length difference separates wins from losses completely"
+        return _SEPARATED
     return None
 
 
 def _extrapolated(difference: NDArray[np.int64]) -> str | None:
-    if difference.min() <= 0 <= difference.max():
+    """That few pairs are on one side of equal length."""
+    longer, shorter = int((difference >= 0).sum()), int((difference <= 0).sum())
+    if min(longer, shorter) >= LEAST_SHARE * len(difference):
         return None
-    side = "longer" if difference.min() > 0 else "shorter"
-    return f"extrapolated: every answer of the candidate is {side} than the baseline's"
+    few, side = (longer, "long") if longer < shorter else (shorter, "short")
+    return f"extrapolated: only {few} of {len(difference)} answers of the candidate are as {side} as the baseline's"

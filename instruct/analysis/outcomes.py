@@ -11,6 +11,8 @@ from typing import Literal, Protocol, cast, get_args
 
 Policy = Literal["single", "strict", "upstream", "averaged"]
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
+# Why a pair is a tie: the judge called it one, its verdict changed with the order, or both answers are the same.
+TieKind = Literal["called", "contradicted", "identical"]
 
 # AlpacaEval's coding of a verdict, in the order shown.
 PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
@@ -69,7 +71,7 @@ def outcomes(judgments: Iterable[ShownVerdict], policy: Policy, judge_rule: str 
 
     `single`: one order per pair, drawn from a seed. `strict`: both orders; a tie if they disagree. `upstream`: what the
     judge's authors do (`judge_rule`, the parser's name): PandaLM takes the first order's verdict unless the swap shows
-    that it preferred a position; for all other judges `upstream` is `strict` if both orders were asked. `averaged` goes
+    that it preferred a position; for all other judges `upstream` is `strict`. `averaged` goes
     by margins instead of verdicts: see pair_results.
 
     A missing verdict is never a tie: `failed` before `unparsed`.
@@ -157,14 +159,14 @@ class PairResult:
     """The result of one pair under a policy.
 
     `score`: 1 the candidate is better, 0 the baseline, 1/2 a tie, and a weighted judge's grades in between; None
-    without a verdict. `identical`: a tie because both answers are the same.
+    without a verdict. `tie`: why the pair is a tie; None if it is none.
     """
 
     instruction: str
     dataset: str
     outcome: Outcome
     score: float | None
-    identical: bool = False
+    tie: TieKind | None = None
 
 
 def is_weighted(judgments: Sequence[ShownVerdict]) -> bool:
@@ -178,7 +180,8 @@ def results_by_policy(
     """Each pair's result under every policy that the judgments allow.
 
     Without a pair shown in both orders this is `single` alone. Under a policy for both orders, pairs shown in only one
-    are left out. `averaged` needs a margin of every readable verdict.
+    are left out. `upstream` is for judges whose authors have a rule that is not `strict`; `averaged` needs a margin of
+    every readable verdict.
 
     Args:
         judge_rule: as in outcomes.
@@ -189,8 +192,9 @@ def results_by_policy(
     found: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule)}
     if max(times.values(), default=0) > 1:
         both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
+        further = {"strict": True, "upstream": judge_rule == "pandalm", "averaged": _have_margins(both, margins)}
         for policy in get_args(Policy):
-            if policy != "single" and (policy != "averaged" or _have_margins(both, margins)):
+            if further.get(policy):
                 found[policy] = pair_results(both, policy, judge_rule, margins)
     return found
 
@@ -202,6 +206,8 @@ def _have_margins(judgments: Sequence[ShownVerdict], margins: Margins) -> bool:
 
 def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
     """The policy whose figures lead: the one wanted, if the pairs were shown in the orders it needs."""
+    if wanted == "upstream" and wanted not in by_policy:
+        wanted = "strict"  # which it is for a judge whose authors have no other rule
     return wanted if wanted in by_policy else "single"
 
 
@@ -226,19 +232,25 @@ def pair_results(
     found = []
     for instruction, outcome in outcomes(judgments, policy, judge_rule).items():
         orders = pairs[instruction]
+        if policy == "single" and len(orders) == 2:
+            orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
         score = _POINTS.get(outcome)
         if policy == "averaged" and score is not None:
             mean = _mean_margin(orders, margins or Margins())
             outcome = outcome_of_margin(mean, 0.0 if weighted else (margins or Margins()).tie)
             score = _logistic(mean) if weighted else _POINTS[outcome]
         elif weighted and score is not None:
-            if policy == "single" and len(orders) == 2:
-                orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
             score = sum(map(_score, orders.values())) / len(orders)
             outcome = "tie" if score == 0.5 else "win" if score > 0.5 else "loss"
-        same = all(map(is_identical, orders.values()))
-        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, same))
+        tie = _tie_kind(orders.values()) if outcome == "tie" else None
+        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie))
     return found
+
+
+def _tie_kind(orders: Collection[ShownVerdict]) -> TieKind:
+    if all(map(is_identical, orders)):
+        return "identical"
+    return "called" if len(set(map(outcome_of, orders))) == 1 else "contradicted"
 
 
 def _mean_margin(orders: Mapping[str, ShownVerdict], margins: Margins) -> float:

@@ -47,10 +47,14 @@ class LengthBin(Record):
 
 
 class LengthAdjusted(Record):
-    """The win rate at equal length, estimated by `model`. `note`: why there is none, or a caveat."""
+    """The win rate at equal length, estimated by `model`. `note`: why there is none, or a caveat.
+
+    `slope_p`: the p-value of the hypothesis that the verdicts do not depend on the difference in length.
+    """
 
     win_rate: float | None
     interval: list[float] | None
+    slope_p: float | None
     model: str
     note: str | None
 

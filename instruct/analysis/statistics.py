@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from instruct.analysis.inference import bootstrap_interval, win_rate_interval
 from instruct.analysis.outcomes import PairResult, ShownVerdict, is_identical
 
-# Six coin tosses all agree in 2 of 64 cases: with fewer than six pairs no result is significant at 5 %.
-LEAST_PAIRS = 6
+# Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
+LEAST_DECIDED = 6
 
 Finding = Literal["candidate", "baseline", "no difference", "too few"]
 IntervalMethod = Literal["wilson", "standard error"]
@@ -26,13 +26,14 @@ IntervalMethod = Literal["wilson", "standard error"]
 class Tally:
     """Outcomes of one comparison for its candidate, in pairs. `unparsed` and `failed` pairs have no verdict.
 
-    `identical` of the ties have two identical answers, which no judge was asked about.
+    `contradicted` of the ties are pairs on which the verdict changed with the order, `identical` of them have two
+    identical answers, which no judge was asked about; the judge called the other ties.
 
     `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
     1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
 
     Raises:
-        ValueError: another number of scores than of verdicts, or more identical pairs than ties.
+        ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
     """
 
     win: int = 0
@@ -41,13 +42,14 @@ class Tally:
     unparsed: int = 0
     failed: int = 0
     scores: tuple[float, ...] | None = None
+    contradicted: int = 0
     identical: int = 0
 
     def __post_init__(self) -> None:
         if self.scores is not None and len(self.scores) != self.n_judged:
             raise ValueError(f"{len(self.scores)} scores for {self.n_judged} verdicts")
-        if self.identical > self.tie:
-            raise ValueError(f"{self.identical} identical pairs among {self.tie} ties")
+        if self.contradicted + self.identical > self.tie:
+            raise ValueError(f"{self.contradicted} contradicted and {self.identical} identical among {self.tie} ties")
 
     @property
     def n(self) -> int:
@@ -128,8 +130,8 @@ class Tally:
 
     @property
     def finding(self) -> Finding:
-        """Which side is better, by whether the interval includes 50; `too few` with fewer than six verdicts."""
-        return "too few" if self.n_judged < LEAST_PAIRS else finding_of(self.interval)
+        """Which side is better, by whether the interval includes 50; `too few` with fewer than six wins and losses."""
+        return "too few" if self.win + self.loss < LEAST_DECIDED else finding_of(self.interval)
 
     @property
     def reversible(self) -> bool:
@@ -145,17 +147,21 @@ def finding_of(interval: Sequence[float] | None) -> Finding:
     return "candidate" if low > 50 else "baseline" if high < 50 else "no difference"
 
 
-def tally(outcomes: Iterable[str], scores: Iterable[float] | None = None, identical: int = 0) -> Tally:
+def tally(
+    outcomes: Iterable[str], scores: Iterable[float] | None = None, contradicted: int = 0, identical: int = 0
+) -> Tally:
     """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores`: a weighted judge's, of the pairs with a verdict.
 
     Raises:
-        ValueError: another word, another number of scores than of verdicts, or more identical pairs than ties.
+        ValueError: another word, another number of scores than of verdicts, or more ties of a kind than ties.
     """
     counts = Counter(str(outcome) for outcome in outcomes)
     unknown = counts.keys() - {"win", "tie", "loss", "unparsed", "failed"}
     if unknown:
         raise ValueError(f"unknown outcome {min(unknown)!r}")
-    return Tally(**counts, scores=None if scores is None else tuple(scores), identical=identical)
+    return Tally(
+        **counts, scores=None if scores is None else tuple(scores), contradicted=contradicted, identical=identical
+    )
 
 
 @dataclass(frozen=True)
@@ -210,5 +216,6 @@ def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     return tally(
         (pair.outcome for pair in pairs),
         scores if any(score not in (0, 0.5, 1) for score in scores) else None,
-        identical=sum(pair.identical for pair in pairs),
+        contradicted=sum(pair.tie == "contradicted" for pair in pairs),
+        identical=sum(pair.tie == "identical" for pair in pairs),
     )

@@ -11,6 +11,8 @@ from typing_extensions import TypedDict
 
 # Above this p-value a difference between a judge and a yardstick may be chance.
 SIGNIFICANT = 0.05
+# An accuracy over fewer pairs is uncertain by 10 points and more.
+LEAST_PAIRS = 100
 
 
 def _date_as_text(value: Any) -> Any:
@@ -56,13 +58,18 @@ def agreement_words(card: Measured) -> str:
     """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
     if not card.human_agreement:
         return "not measured"
-    return ", ".join(_words(card, name, found) for name, found in card.human_agreement.items())
+    return "; ".join(_words(card, name, found) for name, found in card.human_agreement.items())
 
 
 def agreement_warnings(card: Measured) -> list[str]:
-    """One sentence for each set on which the card's judge does not beat the best yardstick."""
+    """One sentence for each set that is small, or on which the card's judge does not beat the best yardstick."""
     found = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
-    return [warning for name, figures in found.items() if (warning := yardstick_warning(name, figures))]
+    small = [
+        f"was validated on {figures['pairs']} pairs of {name} only; a figure takes at least {LEAST_PAIRS}"
+        for name, figures in found.items()
+        if figures["pairs"] < LEAST_PAIRS
+    ]
+    return small + [warning for name, figures in found.items() if (warning := yardstick_warning(name, figures))]
 
 
 def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") -> str | None:
@@ -93,22 +100,39 @@ def share(percent: float, pairs: int) -> str:
 
 
 def _words(card: Measured, name: str, found: HumanAgreement) -> str:
+    """One set: Cohen's kappa first, because the accuracy of chance depends on the labels."""
     pairs = found["pairs"]
-    words = f"{share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else f"{pairs} pairs"
-    asides = []
+    accuracy = f"accuracy {share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else f"{pairs} pairs"
+    few = pairs < LEAST_PAIRS
+    if few and "accuracy_interval" in found:
+        accuracy += f", 95 % CI {'–'.join(f'{end:.1f}' for end in found['accuracy_interval'])}"
+    asides = [accuracy]
     if "yardstick" in found and "yardstick_accuracy" in found:
-        asides.append(f"{found['yardstick']}: {share(found['yardstick_accuracy'], pairs)}")
+        always = "always " * found["yardstick"].startswith("the ")
+        asides.append(f"{always}{found['yardstick']}: {share(found['yardstick_accuracy'], pairs)}")
     asides += [f"{share(found['both_orders'], pairs)} right in both orders"] if "both_orders" in found else []
-    asides += [f"kappa {round(found['kappa'], 2) + 0:.2f}"] if "kappa" in found else []
     asides += [found["verdicts"]] if "verdicts" in found else []
     asides += ["measured with another prompt or decoding"] if _outdated(card, found) else []
-    return f"{name} {words}" + (f" ({', '.join(asides)})" if asides else "")
+    if "kappa" not in found:
+        words = f"{name}: {accuracy}" + (f" ({'; '.join(asides[1:])})" if asides[1:] else "")
+    elif is_chance(found):
+        words = f"{name}: no better than chance (κ {_kappa(found)}; {'; '.join(asides)})"
+    else:
+        words = f"{name}: κ {_kappa(found)} ({'; '.join(asides)})"
+    return f"{words}, too few pairs to rely on" if few else words
+
+
+def is_chance(found: Mapping[str, Any]) -> bool:
+    """Whether the interval of Cohen's kappa includes 0, which is chance."""
+    return bool(found.get("kappa_interval", (1.0, 1.0))[0] <= 0)
+
+
+def _kappa(found: Mapping[str, Any]) -> str:
+    return f"{round(found['kappa'], 2) + 0:.2f}"
 
 
 def _chance(found: Mapping[str, Any]) -> str:
-    """Chance is a kappa of 0."""
-    low = found.get("kappa_interval", (1.0, 1.0))[0]
-    return "" if low > 0 else f"; no better than chance (kappa {round(found['kappa'], 2) + 0:.2f})"
+    return f"; no better than chance (κ {_kappa(found)})" if is_chance(found) else ""
 
 
 def _outdated(card: Measured, found: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         name = outcomes.judged.key.judge
         judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
         judge.comparisons.append(_comparison(contents, outcomes, systems, difficulty))
+    if difficulty:
+        _check_difficulty_used(difficulty, judges.values())
     seeds = seeds_of(config)
     report = Report(
         schema_version=SCHEMA_VERSION,
@@ -101,12 +103,13 @@ def _comparison(
     ours, theirs = sides
     lengths = [{identity(row): len(str(row["output"])) for row in side.rows} for side in sides if side]
     prompts = {identity(row) for row in ours.rows} if ours else None
+    length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
         outcomes,
         prompts or None,
         (lengths[0], lengths[1]) if ours and theirs else None,
-        _length_control(contents, outcomes, difficulty),
-        lineage_warnings(contents.run, contents.manifest, judged.card, judged.step),
+        length_control,
+        [*lineage_warnings(contents.run, contents.manifest, judged.card, judged.step), *doubts],
     )
     figures.warnings += _identical_warnings(outcomes, ours, theirs)
     if contents.labels:
@@ -163,16 +166,18 @@ def _judge(judged: Judged, usd: float) -> Judge:
     )
 
 
-def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Difficulty | None) -> LengthControl | None:
-    """AlpacaEval's rate, for the weighted judges that it is defined for."""
+def _length_control(
+    contents: RunContents, outcomes: Outcomes, difficulty: Difficulty | None
+) -> tuple[LengthControl | None, list[str]]:
+    """AlpacaEval's rate, for the weighted judges that it is defined for, and warnings about it."""
     single = outcomes.by_policy["single"]
     if not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
-        return None
+        return None, []
     _, *names = outcomes.judged.key
     missing = [name for name in names if name not in contents.answers]
     if difficulty is None or missing:
         why = f"the answers of {missing[0]} are missing" if missing else "no instruction-difficulty file was given"
-        return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
+        return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}"), []
     ours, theirs = ({identity(row): row for row in contents.answers[name].rows} for name in names)
     rows = [
         {
@@ -190,10 +195,26 @@ def _length_control(contents: RunContents, outcomes: Outcomes, difficulty: Diffi
             raise
         # A later judge may have been asked about other prompts than those that the kept files are about.
         note = f"no length-controlled rate: {one_line(error, 200)}"
-        return LengthControl(win_rate=None, standard_error=None, note=note)
-    return LengthControl(
+        return LengthControl(win_rate=None, standard_error=None, note=note), []
+    rate = LengthControl(
         win_rate=rounded(found.win_rate), standard_error=rounded(found.standard_error), note=found.note
     )
+    return rate, [found.warning] if found.warning else []
+
+
+def _check_difficulty_used(difficulty: Difficulty, judges: Iterable[Judge]) -> None:
+    """A file that was given must lead to a rate.
+
+    Raises:
+        InputError: no comparison has one.
+    """
+    rates = [each.length_control for judge in judges for each in judge.comparisons if each.length_control]
+    if difficulty.kept or any(rate.win_rate is not None for rate in rates):
+        return
+    why = (
+        rates[0].note if rates else "no judge of this run grades its preferences, so there is no length-controlled rate"
+    )
+    raise InputError(f"{difficulty.file}: has no use here: {why}; drop --instruction-difficulty")
 
 
 def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
@@ -211,7 +232,7 @@ def _panels(found: Sequence[Outcomes]) -> list[Panel]:
     for (candidate, baseline), each in members.items():
         if len(each) > 1:
             judges = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in each}
-            identical = {pair.instruction for one in each for pair in one.pairs if pair.identical}
+            identical = {pair.instruction for one in each for pair in one.pairs if pair.tie == "identical"}
             panels.append(
                 Panel(
                     candidate=candidate,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from instruct.analysis.inference import power, rounded_interval, sign_flip_test, sign_test
-from instruct.analysis.lengths import length_figures
+from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.outcomes import PairResult, Policy, leading_policy, results_by_policy
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, sequential
@@ -98,6 +98,9 @@ def comparison_figures(
     own += _policy_warning(card, outcomes.leading) if not alone else []
     if trimmed:
         own.append(f"the answers of {trimmed} of {len(times)} pairs were trimmed to fit the judge's context")
+    length = _length(outcomes.pairs, *lengths) if lengths else None
+    if length and (warning := length_warning(length)):
+        own.append(warning)
     from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
     return Comparison(
         candidate=judged.key.candidate,
@@ -117,7 +120,7 @@ def comparison_figures(
         reasons=_reasons(judgments),
         trimmed=trimmed,
         significance=_significance(counts),
-        length=_length(outcomes.pairs, *lengths) if lengths else None,
+        length=length,
         length_control=length_control,
         parts=_parts(outcomes.pairs),
         power=power(counts.values),
@@ -151,6 +154,7 @@ def tally_figures(counts: Tally) -> TallyFigures:
         n_judged=counts.n_judged,
         win=counts.win,
         tie=counts.tie,
+        contradicted=counts.contradicted,
         identical=counts.identical,
         loss=counts.loss,
         unparsed=counts.unparsed,

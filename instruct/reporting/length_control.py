@@ -21,6 +21,7 @@ from instruct.runs import RunDirectory, write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEAST_TO_CORRELATE = 100
 _DIFFICULTY = "instruction_difficulty"
 _GAMED = ("preference", "std_delta_len", "not_gamed_baseline")
 _INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them not at all
@@ -30,12 +31,13 @@ _INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them 
 class LengthControlled:
     """The rate in percent and its standard error in percentage points, None if undefined.
 
-    `note` says what it was computed from, or why it is undefined.
+    `note` says what it was computed from, or why it is undefined; `warning`: that the difficulties are implausible.
     """
 
     win_rate: float | None
     standard_error: float | None
     note: str
+    warning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,29 @@ def length_controlled_win_rate(
         else "alpaca-eval's length_controlled_noreg, as the file has no gamed answers: not the leaderboard's figure"
     )
     return LengthControlled(
-        float(probabilities.mean()) * 100, float(probabilities.sem()) * 100, f"{how}; {len(rows)} prompts; {source}"
+        float(probabilities.mean()) * 100,
+        float(probabilities.sem()) * 100,
+        f"{how}; {len(rows)} prompts; {source}",
+        _implausible([row["preference"] for row in ordered], [difficulties[row["instruction"]] for row in ordered]),
+    )
+
+
+def _implausible(preferences: Sequence[float | None], difficulties: Sequence[float]) -> str | None:
+    """That difficulties are not what AlpacaEval calls so: a good part of why one prompt is won and another lost."""
+    import numpy as np
+
+    found = [(p, d) for p, d in zip(preferences, difficulties, strict=True) if p is not None]
+    graded, given = np.array(found).T
+    if graded.std() == 0 or given.std() == 0:
+        correlation = 0.0
+    else:
+        correlation = float(np.corrcoef(graded, given)[0, 1])
+    # Fisher's transformation: without any relation |r| is below this in 95 of 100 cases.
+    if len(found) < _LEAST_TO_CORRELATE or abs(correlation) > math.tanh(1.96 / math.sqrt(len(found) - 3)):
+        return None
+    return (
+        f"the instruction difficulties do not relate to the verdicts (correlation {correlation + 0:.2f}): check that "
+        "the file has AlpacaEval's difficulties of these prompts"
     )
 
 

@@ -81,8 +81,9 @@ class TallyFigures(Record):
     `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
     come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
     `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, which the finding
-    follows; `second_interval`, the bootstrap's, is given only if it would lead to another finding. `identical` of the
-    ties have two identical answers, which the judge was not asked about.
+    follows; `second_interval`, the bootstrap's, is given only if it would lead to another finding. The ties:
+    `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
+    about, and ties that the judge called.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class TallyFigures(Record):
     n_judged: int
     win: int
     tie: int
+    contradicted: int
     identical: int
     loss: int
     unparsed: int

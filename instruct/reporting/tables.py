@@ -45,7 +45,7 @@ def shown(value: Value) -> str:
     return str(value) if isinstance(value, str | int) else span(value)
 
 
-_COUNTS = ("n", "win", "tie", "identical", "loss", "unparsed", "failed")
+_COUNTS = ("n", "win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
 _RATES = (
     "The win rate is over the pairs with a verdict; a tie counts as half a win. Bounds: worst- and best-case win rate, "
     "with every unparsed and failed pair lost or won."
@@ -57,6 +57,7 @@ _WEIGHTED = (
 _IDENTICAL = (
     " Identical: the ties between two identical answers, which the judge was not asked about; they are among the ties."
 )
+_CONTRADICTED = " Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties."
 _SECOND = " Second interval: the bootstrap's, given where it would lead to another finding."
 _ORDERS = (
     "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: share of "
@@ -118,6 +119,7 @@ class _Shape(NamedTuple):
 
     weighted: bool
     second_interval: bool
+    contradicted: bool
     identical: bool
 
 
@@ -125,12 +127,14 @@ def _shape(every: Sequence[TallyFigures]) -> _Shape:
     return _Shape(
         weighted=any(each.kind == "weighted" for each in every),
         second_interval=any(each.second_interval for each in every),
+        contradicted=any(each.contradicted for each in every),
         identical=any(each.identical for each in every),
     )
 
 
 def _shape_note(shape: _Shape) -> str:
-    return _IDENTICAL * shape.identical + _WEIGHTED * shape.weighted + _SECOND * shape.second_interval
+    ties = _CONTRADICTED * shape.contradicted + _IDENTICAL * shape.identical
+    return ties + _WEIGHTED * shape.weighted + _SECOND * shape.second_interval
 
 
 def _tally_header(shape: _Shape) -> list[str]:
@@ -153,7 +157,8 @@ def _tally(figures: TallyFigures, shape: _Shape) -> list[Value]:
 
 
 def _counts(shape: _Shape) -> list[str]:
-    return [name for name in _COUNTS if name != "identical" or shape.identical]
+    left_out = {name for name in ("contradicted", "identical") if not getattr(shape, name)}
+    return [name for name in _COUNTS if name not in left_out]
 
 
 def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from instruct.analysis.results import PairAgreement
+from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.errors import one_line
 from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
 
@@ -40,7 +41,17 @@ def escape_terminal(text: object, limit: int = 300) -> str:
 def headline(judge: Judge, comparison: Comparison, escape: Escape) -> str:
     """Which system is better under the leading policy, with win rate, interval and number of pairs."""
     names = (escape(comparison.candidate), escape(comparison.baseline))
-    return _sentence(escape(judge.name), comparison.leading_figures, *names)
+    said = _sentence(escape(judge.name), comparison.leading_figures, *names)
+    ties = largest_tie(comparison.leading_figures)
+    return f"{said}. {ties}" if ties else said
+
+
+def largest_tie(figures: TallyFigures) -> str | None:
+    """The more frequent kind of tie that the judge made, without a full stop; None without such ties."""
+    called = figures.tie - figures.contradicted - figures.identical
+    kinds = [(figures.contradicted, "the judge contradicted itself"), (called, "the judge called a tie")]
+    count, words = max(kinds, key=lambda kind: kind[0])
+    return f"{count} of {figures.n_judged} pairs: {words}" if count else None
 
 
 def majority_headline(panel: Panel, escape: Escape) -> str:
@@ -73,7 +84,7 @@ def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, 
         rate, discrete = 100 - rate, None if discrete is None else 100 - discrete
         interval = [100 - end for end in reversed(interval)] if interval else None
     weighted = figures.kind == "weighted"
-    found = [f"{interval_name(figures)} {span(interval)}"] if interval and figures.finding != "too few" else []
+    found = [f"{interval_name(figures)} {span(interval)}"] if interval else []
     found += [f"discrete {number(discrete)} %"] if weighted else []
     found.append(f"n = {figures.n_judged}")
     found += [f"{figures.identical} identical"] if figures.identical else []
@@ -94,13 +105,12 @@ def evidence(comparison: Comparison) -> str | None:
         if comparison.leading_figures.kind == "weighted":
             found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
         elif tests.sign_test.p is not None:
-            pairs = "1 pair" if tests.sign_test.n == 1 else f"{tests.sign_test.n} pairs"
-            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({pairs} without ties).")
+            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({_pairs(tests.sign_test.n)} without ties).")
     if length is not None and length.adjusted.win_rate is not None:
         adjusted = length.adjusted
         found.append(
             f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
-            f"(95 % CI {span(adjusted.interval)})."
+            f"(95 % CI {span(adjusted.interval)}{f'; {adjusted.note}' if adjusted.note else ''})."
         )
     if people := comparison.with_labels:
         found.append(
@@ -138,7 +148,8 @@ def cautions(judge: Judge, comparison: Comparison) -> list[str]:
     figures = comparison.leading_figures
     found = judge_warnings(judge)
     if figures.finding == "too few":
-        found.append(f"too few: {figures.n_judged} pairs with a verdict are not enough for a finding")
+        pairs = _pairs(figures.win + figures.loss)
+        found.append(f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}")
     if figures.second_interval:
         found.append(
             f"uncertain: the bootstrap interval ({span(figures.second_interval)} %) would lead to another finding"
@@ -217,6 +228,10 @@ def unjudged(report: Report, escape: Escape) -> list[str]:
         + (f" ({escape(each.stopped)})" if each.stopped else "")
         for each in report.not_judged
     ]
+
+
+def _pairs(n: int) -> str:
+    return "1 pair" if n == 1 else f"{n} pairs"
 
 
 def unread(figures: TallyFigures) -> str:

@@ -123,7 +123,7 @@ def test_identical_answers_are_a_tie_under_every_policy():
     same = {"verdict": "tie", "reason": IDENTICAL}
     judgments = [*pair(0, same, same), *pair(1, read(2.0), read(-2.0))]
     found = results_by_policy(judgments, None, Margins(shown(1, 2.0, -2.0)))["averaged"]
-    assert [(each.outcome, each.identical) for each in found] == [("tie", True), ("win", False)]
+    assert [(each.outcome, each.tie) for each in found] == [("tie", "identical"), ("win", None)]
     assert "averaged" not in results_by_policy(judgments[:2])
 
 

@@ -14,7 +14,7 @@ from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
 from instruct.analysis.inference import wilson_interval
-from instruct.analysis.lengths import by_difference, length_adjusted, length_figures
+from instruct.analysis.lengths import by_difference, length_adjusted, length_figures, length_warning
 
 
 def sample(n: int, seed: int, slope: float = 1.0, level: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -110,8 +110,33 @@ def test_one_pair_against_the_trend_is_enough_for_an_estimate():
 def test_an_extrapolated_rate_is_marked():
     scores, _ = sample(60, 1)
     difference = np.random.default_rng(1).integers(1, 500, size=60)
-    assert "every answer of the candidate is longer" in length_adjusted(scores, difference).note
-    assert "every answer of the candidate is shorter" in length_adjusted(scores, -difference).note
+    note = "extrapolated: only 0 of 60 answers of the candidate are as {} as the baseline's"
+    assert length_adjusted(scores, difference).note == note.format("short")
+    assert length_adjusted(scores, -difference).note == note.format("long")
+    difference[:6] = -3
+    assert length_adjusted(scores, difference).note is None
+
+
+def test_verdicts_that_follow_length_are_warned_about():
+    rng = np.random.default_rng(3)
+    baseline = np.full(200, 1000)
+    candidate = baseline + rng.integers(-500, 500, size=200)
+    by_length = (candidate - baseline + rng.normal(0, 150, 200) > 0).astype(float)
+    warning = length_warning(length_figures(by_length, candidate, baseline))
+    assert warning.startswith(
+        "the verdicts follow length: the candidate's win rate is 2.5 % where its answer is shortest"
+    )
+    by_chance = rng.integers(0, 2, size=200).astype(float)
+    assert length_warning(length_figures(by_chance, candidate, baseline)) is None
+    separated = (candidate > baseline).astype(float)
+    assert "100.0 % where it is longest" in length_warning(length_figures(separated, candidate, baseline))
+
+
+def test_the_slope_has_the_p_value_of_statsmodels():
+    scores, difference = sample(200, 5, slope=0.4)
+    x = np.column_stack([np.ones(200), np.tanh(difference / difference.std(ddof=1))])
+    theirs = GLM(scores, x, family=Binomial()).fit(cov_type="HC0")
+    assert length_adjusted(scores, difference).slope_p == pytest.approx(theirs.pvalues[1], abs=1e-5)
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.integers(-30, 30)), min_size=1, max_size=60))

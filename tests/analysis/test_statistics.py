@@ -113,7 +113,9 @@ def test_swapping_the_sides_mirrors_every_figure(counts):
         (Tally(loss=6), "baseline", False),
         (Tally(win=55, loss=45), "no difference", False),
         (Tally(win=70, loss=30), "candidate", False),
-        (Tally(tie=100), "no difference", False),
+        (Tally(tie=100), "too few", False),
+        (Tally(win=3, loss=2, tie=100), "too few", False),
+        (Tally(win=4, loss=2, tie=100), "no difference", False),
         (Tally(win=70, loss=30, failed=39), "candidate", False),
         (Tally(win=70, loss=30, failed=20, unparsed=20), "candidate", True),
         (Tally(unparsed=10), "too few", True),
@@ -235,9 +237,9 @@ def test_identical_pairs_are_ties_and_say_nothing_about_positions():
     ]
     judged = judgments([("first", "second"), ("tie", "tie"), ("first", "first")])
     counts = tally_pairs(pair_results([*judged, *same], "strict"))
-    assert (counts.win, counts.tie, counts.identical, counts.n_judged) == (1, 3, 1, 4)
+    assert (counts.win, counts.tie, counts.contradicted, counts.identical, counts.n_judged) == (1, 3, 1, 1, 4)
     assert position_statistics([*judged, *same]) == position_statistics(judged)
-    with pytest.raises(ValueError, match="2 identical pairs among 1 ties"):
+    with pytest.raises(ValueError, match="0 contradicted and 2 identical among 1 ties"):
         tally(["tie"], identical=2)
 
 

@@ -257,8 +257,8 @@ def test_agreement_with_human_labels_as_text(folder):
     old = {"pairs": 1392, "accuracy": 30.0, "judge": "0" * 12}
     card = load_judge_card(folder(human_agreement={"pandalm": figures, "autoj": old, "mine": {"pairs": 3}}))
     assert agreement_words(card) == (
-        "pandalm 37.2 % of 999 (kappa 0.04), autoj 30.0 % of 1392 (measured with another prompt or decoding), "
-        "mine 3 pairs"
+        "pandalm: κ 0.04 (accuracy 37.2 % of 999); autoj: accuracy 30.0 % of 1392 (measured with another prompt or "
+        "decoding); mine: 3 pairs, too few pairs to rely on"
     )
     assert json.loads(json.dumps(card.human_agreement))["pandalm"] == figures | {"measured": "2026-11-21"}
 
@@ -270,13 +270,13 @@ def test_agreement_is_shown_next_to_the_best_yardstick(folder):
     beaten = {**LONGER, "yardstick_p": 0.004, "kappa": 0.44, "verdicts": "verdicts published by the authors"}
     card = load_judge_card(folder(human_agreement={"pandalm": beaten}))
     assert agreement_words(card) == (
-        "pandalm 66.8 % of 999 (the longer answer: 61.1 %, kappa 0.44, verdicts published by the authors)"
+        "pandalm: κ 0.44 (accuracy 66.8 % of 999; always the longer answer: 61.1 %; verdicts published by the authors)"
     )
     assert agreement_warnings(card) == []
     # 737 of 1,392 are 52.945 %: 52.9 %, though the card's 52.95 alone would round up
     autoj = {**LONGER, "pairs": 1392, "accuracy": 59.99, "yardstick_accuracy": 52.95}
     assert agreement_words(load_judge_card(folder(human_agreement={"autoj": autoj}))) == (
-        "autoj 60.0 % of 1392 (the longer answer: 52.9 %)"
+        "autoj: accuracy 60.0 % of 1392 (always the longer answer: 52.9 %)"
     )
 
 
@@ -284,7 +284,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_has_a_warning(folder):
     worse = {**LONGER, "accuracy": 42.24, "kappa": -0.001, "kappa_interval": [-0.04, 0.04]}
     assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": worse}))) == [
         "agrees with people no better than the longer answer does: 42.2 % against 61.1 % of 999 pairs of pandalm; "
-        "no better than chance (kappa 0.00)"
+        "no better than chance (κ 0.00)"
     ]
     unclear = {**LONGER, "accuracy": 62.46, "yardstick_p": 0.4, "kappa": 0.3, "kappa_interval": [0.2, 0.4]}
     assert agreement_warnings(load_judge_card(folder(human_agreement={"pandalm": unclear}))) == [
@@ -354,7 +354,7 @@ def test_list_judges_shows_models_and_agreement_with_human_labels(folder, capsys
     print_listing("judges")
     listed = capsys.readouterr().out
     assert (
-        "mine\n  model m · pairwise, both orders · agreement with people: pandalm 66.8 % of 999 (kappa 0.50) · "
+        "mine\n  model m · pairwise, both orders · agreement with people: pandalm: κ 0.50 (accuracy 66.8 % of 999) · "
         "licence: none · judges/mine/judge.yaml\n"
     ) in listed
     assert "broken\n  judges/broken/judge.yaml: " in listed

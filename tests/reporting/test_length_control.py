@@ -70,6 +70,26 @@ def write(path, rows):
     return path
 
 
+def test_difficulties_that_do_not_relate_to_the_verdicts_are_warned_about(tmp_path):
+    draw = random.Random(2)
+    prompts = [f"Prompt {number}" for number in range(200)]
+    hard = [draw.gauss(0, 1) for _ in prompts]
+    rows = [
+        {
+            "instruction": prompt, "output_1": "x" * draw.randrange(20, 900), "output_2": "y" * draw.randrange(20, 900),
+            "preference": 1 + 1 / (1 + 2.718 ** difficulty),
+        }
+        for prompt, difficulty in zip(prompts, hard, strict=True)
+    ]  # fmt: skip
+
+    def warned(difficulties):
+        table = [{"instruction": p, "instruction_difficulty": d} for p, d in zip(prompts, difficulties, strict=True)]
+        return length_controlled_win_rate(rows, write(tmp_path / "difficulty.csv", table)).warning
+
+    assert warned(hard) is None
+    assert "do not relate to the verdicts" in warned([draw.random() for _ in prompts])
+
+
 @pytest.fixture
 def hub_cache(tmp_path, monkeypatch, gamed):
     """An offline hub cache with the file where the package looks for it."""

@@ -196,7 +196,7 @@ def test_the_same_run_gives_the_same_page(judged):
 @pytest.mark.parametrize(
     ("verdicts", "opening", "warning"),
     [
-        ([("first", "second")] * 3, "Too few pairs to compare", "Too few: 3 pairs with a verdict"),
+        ([("first", "second")] * 3, "Too few pairs to compare", "Too few: 3 pairs with a winner of 3 judged"),
         ([("unparsed", "failed")] * 3, "No verdict on", "3 of 3 pairs have no verdict (0 unparsed, 3 failed)"),
         ([("first", "second"), ("second", "first")] * 9, "No difference shown between", None),
     ],
@@ -228,7 +228,8 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
     for judge in report.judges:
         for comparison in judge.comparisons:
             for figures in comparison.policies.values():
-                counts = [getattr(figures, key) for key in ("n", "win", "tie", "loss", "unparsed", "failed")]
+                kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
+                counts = [getattr(figures, key) for key in kinds]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
             found = list(rates({k: v for k, v in comparison.model_dump().items() if k != "significance"}))
             assert len(found) > 40

@@ -44,7 +44,7 @@ def only_comparison(run):
 
 def test_the_counts_of_every_policy_add_up(judged):
     comparison = only_comparison(judged)
-    assert list(comparison.policies) == ["strict", "single", "upstream"]
+    assert list(comparison.policies) == ["strict", "single"]
     assert comparison.leading == "strict"
     for figures in comparison.policies.values():
         outcomes = [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed", "failed")]
@@ -69,6 +69,14 @@ def test_a_card_can_count_verdicts_as_its_authors_do(run, card, write_answers, j
     assert next(iter(policies)) == "upstream"
     assert [getattr(policies["upstream"], key) for key in ("win", "tie", "loss")] == [1, 1, 0]
     assert [getattr(policies["strict"], key) for key in ("win", "tie", "loss")] == [0, 2, 0]
+
+
+def test_the_authors_rule_of_a_judge_without_one_is_strict(run, card, write_answers, judge_pairs):
+    card("j", leading_policy="upstream")
+    write_answers("emo", 2)
+    judge_pairs([("first", "tie"), ("tie", "second")])
+    comparison = only_comparison(run)
+    assert (comparison.leading, list(comparison.policies)) == ("strict", ["strict", "single"])
 
 
 def test_policies_that_need_both_orders_are_left_out_with_a_warning(run, card, write_answers, judge_pairs):
@@ -244,7 +252,7 @@ def test_agreement_with_human_labels_or_its_absence_is_reported(run, card, write
         judge_pairs([WIN], judge=judge)
     text = write_report(run.folder).path.read_text(encoding="utf-8")
     assert "Judge plain (nobody/judge-1b); agreement with people: not measured." in text
-    assert "Judge measured (nobody/judge-1b); agreement with people: pandalm 66.8 % of 999 (kappa 0.41)." in text
+    assert "Judge measured (nobody/judge-1b); agreement with people: pandalm: κ 0.41 (accuracy 66.8 % of 999)." in text
 
 
 def test_judges_whose_names_give_the_same_file_name_keep_separate_figures(run, card, write_answers, judge_pairs):

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from instruct.engines.base import Completion
+from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
+from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Unjudged
 from instruct.reporting.render.terminal import render_summary
@@ -189,9 +191,19 @@ def test_length_control_needs_the_answers_of_both_sides(run, card, write_answers
     card("j", order_policy="one", leading_policy="single")
     write_answers("emo", 1)
     judge_showings({"verdict": "first", "preference": 1.2})
-    (judge,) = build_report(run.folder, Difficulty(tmp_path / "never read.csv")).judges
+    (judge,) = build_report(run.folder).judges
     note = judge.comparisons[0].length_control.note
     assert note == "no length-controlled rate: the answers of mle are missing"
+    with pytest.raises(InputError, match=r"d.csv: has no use here: no length-controlled rate: the answers of mle are"):
+        build_report(run.folder, Difficulty("d.csv"))
+
+
+def test_difficulties_that_no_judge_uses_are_refused(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 2)
+    judge_pairs([WIN] * 2)
+    with pytest.raises(InputError, match=r"d.csv: has no use here: no judge of this run grades its preferences"):
+        build_report(run.folder, Difficulty("d.csv"))
 
 
 def test_a_difficulty_file_gives_a_length_controlled_rate(run, card, judge_showings, tmp_path):
@@ -234,6 +246,51 @@ def test_a_different_model_with_the_same_prompt_is_a_separate_judge(
     assert (run.report / "figures" / "j-org-other-model.png").is_file()
 
 
+def test_a_judge_that_contradicts_itself_is_said_to(run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 32)
+    judge_pairs([("first", "second")] * 3 + [("first", "first")] * 28 + [("tie", "tie")])
+    comparison = only_comparison(run)
+    figures = comparison.leading_figures
+    assert (figures.win, figures.tie, figures.contradicted, figures.identical, figures.loss) == (3, 29, 28, 0, 0)
+    assert (figures.finding, [round(end, 1) for end in figures.interval]) == ("too few", [37.9, 70.5])
+    markdown, terminal = texts(run)
+    for text in (markdown, terminal):
+        assert "too few pairs to compare emo with mle: win rate 54.7 % (95 % CI 37.9–70.5, n = 32)" in text
+        assert "28 of 32 pairs: the judge contradicted itself" in text
+    page = (run.report / "report.html").read_text(encoding="utf-8")
+    assert "Too few: 3 pairs with a winner of 32 judged; a finding takes 6" in page
+    assert '<i class="tie"></i>tie called by the judge <b>1</b>' in page
+    assert '<i class="split"></i>judge contradicted itself <b>28</b>' in page
+    assert "judge contradicted itself" in (run.report / "figures" / "j.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (
+            {"accuracy": 42.24, "kappa": -0.001, "kappa_interval": [-0.04, 0.04], "yardstick": "the longer answer",
+             "yardstick_accuracy": 61.06},
+            "s: no better than chance (κ 0.00; accuracy 42.2 % of 999; always the longer answer: 61.1 %)",
+        ),
+        (
+            {"accuracy": 66.77, "kappa": 0.4354, "kappa_interval": [0.39, 0.48], "both_orders": 54.95},
+            "s: κ 0.44 (accuracy 66.8 % of 999; 55.0 % right in both orders)",
+        ),
+        (
+            {"pairs": 40, "accuracy": 75.0, "accuracy_interval": [59.8, 85.8], "kappa": 0.5},
+            "s: κ 0.50 (accuracy 75.0 % of 40, 95 % CI 59.8–85.8), too few pairs to rely on",
+        ),
+    ],
+)  # fmt: skip
+def test_trust_names_kappa_first(card, figures, words):
+    card("j", human_agreement={"s": {"pairs": 999} | figures})
+    found = load_judge_card("j")
+    assert agreement_words(found) == words
+    small = figures.get("pairs") == 40
+    assert any("was validated on 40 pairs of s only" in text for text in agreement_warnings(found)) == small
+
+
 def test_agreement_with_human_labels_is_reported_as_measured(run, card, write_answers, judge_pairs, tmp_path):
     write_atomically(tmp_path / "judges" / "j" / "prompt.txt", PROMPT)
     card("j")
@@ -244,7 +301,7 @@ def test_agreement_with_human_labels_is_reported_as_measured(run, card, write_an
     judge_pairs([WIN] * 2)
     report = build_report(run.folder)
     assert report.judges[0].human_agreement["pandalm"] == measured
-    words = "agreement with people: autoj 1392 pairs, pandalm 37.2 % of 999 (kappa 0.04)."
+    words = "agreement with people: autoj: 1392 pairs; pandalm: κ 0.04 (accuracy 37.2 % of 999)."
     for text in texts(run):
         assert words in text
 
@@ -259,7 +316,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about_in_every_
     warning = "judge agrees with people no better than the longer answer does: 42.2 % against 61.1 % of 999 pairs"
     for text in texts(run):
         assert warning in text
-        assert "pandalm 42.2 % of 999 (the longer answer: 61.1 %)" in text
+        assert "pandalm: accuracy 42.2 % of 999 (always the longer answer: 61.1 %)" in text
 
 
 def test_log_odds_of_both_orders_are_averaged_next_to_strict(run, card, write_answers):
@@ -280,7 +337,7 @@ def test_log_odds_of_both_orders_are_averaged_next_to_strict(run, card, write_an
             for number, position in odds
         )
     comparison = build_report(run.folder).judges[0].comparisons[0]
-    assert list(comparison.policies) == ["averaged", "single", "strict", "upstream"]
+    assert list(comparison.policies) == ["averaged", "single", "strict"]
     leading, strict = comparison.leading_figures, comparison.policies["strict"]
     assert (leading.win, leading.tie, leading.loss) == (1, 0, 1)
     assert (strict.win, strict.tie, strict.loss) == (0, 2, 0)
@@ -333,14 +390,16 @@ def test_identical_answers_are_counted_apart(run, card, write_answers, judge_sho
     assert (figures.win, figures.tie, figures.identical, figures.loss, figures.win_rate) == (5, 4, 3, 1, 70.0)
     markdown, terminal = texts(run)
     assert "win rate 70.0 %" in terminal
-    assert "n = 10, 3 identical)" in terminal
+    assert "n = 10, 3 identical). 1 of 10 pairs: the judge called a tie" in terminal
     assert "| policy | n | win | tie | identical | loss |" in markdown.replace("candidate | baseline | ", "")
     assert "the judge was not asked about" in markdown
     page = (run.report / "report.html").read_text(encoding="utf-8")
-    assert '<i class="tie"></i>tie <b>1</b>' in page
+    assert '<i class="tie"></i>tie called by the judge <b>1</b>' in page
     assert '<i class="same"></i>identical answers <b>3</b>' in page
     assert "identical answers" in (run.report / "figures" / "j.svg").read_text(encoding="utf-8")
-    assert ",win,tie,identical,loss," in (run.report / "exports" / "figures.csv").read_text(encoding="utf-8")
+    assert ",win,tie,contradicted,identical,loss," in (run.report / "exports" / "figures.csv").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_stored_winners_of_identical_answers_are_warned_about(run, card, write_answers, judge_showings):

@@ -9,7 +9,7 @@ from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.tables import Table, Value, table_of
 from instruct.reporting.text import judge_warnings, number
 
-_COUNTS = ("win", "tie", "identical", "loss", "unparsed", "failed")
+_COUNTS = ("win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
 _ENDS = ("low", "high")
 
 

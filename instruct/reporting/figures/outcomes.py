@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PARTS = {
     "first named wins": (BLUE, "white"),
     "tie": ("#DDDDDD", INK),
+    "judge contradicted itself": ("#B5A687", INK),
     "identical answers": ("#F2F0EA", INK),
     "first named loses": (ORANGE, INK),
     "no verdict": ("#777777", "white"),
@@ -73,9 +74,9 @@ def _draw(data: dict[str, Any]) -> Picture:
             0.23 / WIDTH, 1 - 0.86 / height, "\n".join(warning), va="top", size=8.5, color=ALERT, weight="bold",
             linespacing=1.35, bbox=style,
         )  # fmt: skip
-    identical = any(row["figures"]["identical"] for row in rows)
-    parts = {part: colour for part, (colour, _) in _PARTS.items() if identical or part != "identical answers"}
-    handles = [Patch(color=colour, label=part) for part, colour in parts.items()]
+    kinds = {"judge contradicted itself": "contradicted", "identical answers": "identical"}
+    absent = {part for part, kind in kinds.items() if not any(row["figures"][kind] for row in rows)}
+    handles = [Patch(color=colour, label=part) for part, (colour, _) in _PARTS.items() if part not in absent]
     picture.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.02), ncols=len(handles), frameon=False,
         fontsize=8, handlelength=1, handleheight=1, columnspacing=1.5, handletextpad=0.5, borderaxespad=0,
@@ -86,8 +87,9 @@ def _draw(data: dict[str, Any]) -> Picture:
 def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:
     """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
     figures = row["figures"]
-    called, unread = figures["tie"] - figures["identical"], figures["unparsed"] + figures["failed"]
-    counts = (figures["win"], called, figures["identical"], figures["loss"], unread)
+    contradicted, identical = figures["contradicted"], figures["identical"]
+    called, unread = figures["tie"] - contradicted - identical, figures["unparsed"] + figures["failed"]
+    counts = (figures["win"], called, contradicted, identical, figures["loss"], unread)
     start = 0.0
     narrow: list[tuple[float, str]] = []
     for count, (colour, ink) in zip(counts, _PARTS.values(), strict=True):

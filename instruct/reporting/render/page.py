@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from instruct.errors import one_line
+from instruct.judging.human_agreement import is_chance
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
@@ -17,6 +18,7 @@ from instruct.reporting.text import (
     evidence,
     interval_name,
     kappas,
+    largest_tie,
     length_control,
     majority_headline,
     number,
@@ -142,7 +144,8 @@ def _view(judge: Judge, comparison: Comparison) -> View:
 def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     counts = {
         "win": (f"{candidate} better", figures.win),
-        "tie": ("tie", figures.tie - figures.identical),
+        "tie": ("tie called by the judge", figures.tie - figures.contradicted - figures.identical),
+        "split": ("judge contradicted itself", figures.contradicted),
         "same": ("identical answers", figures.identical),
         "loss": (f"{baseline} better", figures.loss),
         "none": ("no verdict", figures.unparsed + figures.failed),
@@ -150,7 +153,7 @@ def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     parts, x = [], 0.0
     for name, (label, count) in counts.items():
         width = 100 * count / figures.n if figures.n else 0.0
-        if count or name not in ("same", "none"):
+        if count or name in ("win", "loss"):
             parts.append(Part(name, label, count, x, width))
         x += width
     return parts
@@ -158,7 +161,8 @@ def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
 
 def _figures_of(figures: TallyFigures, candidate: str, baseline: str) -> str:
     _, found = verdict(figures, candidate, baseline)
-    return f"{capital(found)}." if found else ""
+    ties = largest_tie(figures)
+    return " ".join(f"{capital(each)}." for each in (found, ties) if each)
 
 
 def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[tuple[str, str, str]]:
@@ -172,11 +176,13 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
     if comparison.consistency is not None:
         first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
         facts.append(("Same verdict in both orders", f"{comparison.consistency:.1f} %", first))
-    found = next((each for each in (judge.human_agreement or {}).values() if "accuracy" in each), None)
-    trusted = f"{found['accuracy']:.1f} %" if found else "not measured"
-    detail = clean(judge.agreement, 300) if judge.human_agreement else "how often this judge decides as people do"
-    if not found and judge.agreement != "not measured":
-        trusted, detail = "unknown", clean(judge.agreement, 300)
+    measured = [each for each in (judge.human_agreement or {}).values() if "kappa" in each]
+    trusted = f"κ {round(measured[0]['kappa'], 2) + 0:.2f}" if measured else "not measured"
+    if measured and is_chance(measured[0]):
+        trusted = "no better than chance"
+    detail = clean(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
+    if not measured and judge.agreement != "not measured":
+        trusted, detail = "unknown", clean(judge.agreement, 400)
     return [*facts, ("Agreement with people", trusted, detail)]
 
 

@@ -82,7 +82,7 @@ def _comparison(outcomes: Outcomes, rows: dict[str, dict[str, dict[str, Any]]], 
             pair["s"] = round(result.score or 0.0, 4)
         if _inconsistent(judgments):
             pair["x"] = 1
-        if result and result.identical:
+        if result and result.tie == "identical":
             pair["i"] = 1
         if any(judgment.trimmed for judgment in judgments):
             pair["t"] = 1
