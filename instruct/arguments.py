@@ -12,7 +12,10 @@ from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
 SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "judges", "comparisons")
-OVERRIDES = "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32."
+OVERRIDES = (
+    "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
+    "A list is YAML: --data.files '[a.txt, b.txt]'."
+)
 PHASES = ("train", "answer", "judge", "report")
 RUN = "a run directory (default: the newest with {})"
 

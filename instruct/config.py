@@ -109,7 +109,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
 def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
     """The content of a config file merged over that of the file that it extends; `files` collects those read."""
     files.append(path)
-    content = read_yaml(path)
+    try:
+        content = read_yaml(path)
+    except InputError as error:
+        if path.suffix.lower() in (".yaml", ".yml"):
+            raise
+        raise InputError(
+            f"{error}, or give several data files as --data.files '[a{path.suffix}, b{path.suffix}]'"
+        ) from None
     base = content.pop("extends", None)
     if base is None:
         return content

@@ -169,6 +169,17 @@ def test_a_file_that_is_not_a_config_is_refused(tmp_path, text, message):
         load_config(path)
 
 
+def test_a_second_data_file_that_is_taken_for_the_config_says_how_to_give_both(tmp_path, instruct, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text("A plain text.\n")
+    code, _, errors = instruct("preview", "--model", "smollm2-135m-instruct", "--data.files", "one.txt", "two.txt")
+    assert code == 2
+    assert "two.txt: is not a mapping; " in errors
+    assert errors.rstrip().endswith("or give several data files as --data.files '[a.txt, b.txt]'")
+    assert dict(parse_overrides(["--data.files", "[one.txt, two.txt]"])) == {"data.files": ["one.txt", "two.txt"]}
+
+
 def test_the_resolved_config_loads_as_itself():
     config = load_config("demo")
     dumped = yaml.safe_dump(config.model_dump(mode="json"))
