@@ -212,6 +212,8 @@ class EMOTrainer(SFTTrainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
             self._table.check(checkpoint)
+            counted = [entry["num_tokens"] for entry in self.state.log_history if "num_tokens" in entry]
+            self._total_train_tokens = counted[-1] if counted else 0  # SFTTrainer would count from 0 again
         super()._load_optimizer_and_scheduler(checkpoint)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
