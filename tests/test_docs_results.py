@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.report import build_report
 
-PUBLISHED = Path(__file__).resolve().parent.parent / "docs" / "results" / "alpaca_7b"
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
+PUBLISHED = RESULTS / "alpaca_7b"
+CONTINUED = RESULTS / "wikitext103_smollm2"
 # From AlpacaEval's leaderboards: wins, draws, losses, win rate, standard error, discrete win rate.
 FIGURES = {
     "alpaca_eval_gpt4": (205, 16, 584, 26.459627, 1.535711, 26.459627),
@@ -65,3 +70,29 @@ def test_no_prompt_or_answer_is_included(shared_data):
     long = {text for text in texts if len(text) > 25}
     assert len(long) > 2000
     assert [text for text in long if text in shown] == []
+
+
+def test_the_perplexities_of_continued_training_are_those_of_its_evaluations():
+    with (CONTINUED / "evaluations.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["system"], int(row["step"])) for row in rows] == [
+        (system, step) for system in ("mle", "emo") for step in (0, 50, 100, 150, 200)
+    ]
+    assert all(float(row["perplexity"]) == pytest.approx(math.exp(float(row["cross_entropy"]))) for row in rows)
+    readme = (CONTINUED / "README.md").read_text(encoding="utf-8")
+    by_step = {step: [row for row in rows if row["step"] == step] for step in ("0", "50", "100", "150", "200")}
+    for step, both in by_step.items():
+        cells = [f"{float(row['perplexity']):.2f}" for row in both]
+        cells += [f"{float(row['token_accuracy']):.2%}".replace("%", " %") for row in both]
+        assert f"| {step} | {' | '.join(cells)} |" in readme
+    mle, emo = (float(row["cross_entropy"]) for row in by_step["200"])
+    assert f"{emo - mle:.3f} nats per\ntoken" in readme
+
+
+def test_no_text_of_the_continued_training_is_included(shared_data):
+    files = [path for path in CONTINUED.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".md", ".csv", ".png", ".svg"}
+    shown = " ".join(path.read_text(encoding="utf-8") for path in files if path.suffix != ".png")
+    for name in ("wiki.train.first-2816KiB.tokens.gz", "wiki.valid.tokens.gz"):
+        with gzip.open(shared_data / "lm" / "wikitext103" / name, "rt", encoding="utf-8") as file:
+            assert not [line for line in file if len(line) > 40 and line.strip()[:40] in shown]

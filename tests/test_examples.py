@@ -61,3 +61,31 @@ def test_the_training_loop_shifts_masks_and_flattens_like_the_model(tiny_model_f
         total, tokens = total + loss.item() * len(after), tokens + len(after)
     assert printed[0].endswith(f"{tokens} tokens")
     assert ces[0] == pytest.approx(total / tokens, abs=1e-3)
+
+
+def test_the_curve_of_several_runs_is_written_as_a_table_and_a_figure(tmp_path):
+    import json
+    import subprocess
+    import sys
+
+    for system, perplexities in (("mle", (40.0, 20.0)), ("emo", (40.0, 21.0))):
+        folder = tmp_path / f"run-{system}" / "adapters" / system
+        folder.mkdir(parents=True)
+        log = [
+            {"step": step, "eval_ce": 3.0, "eval_perplexity": value, "eval_mean_token_accuracy": 0.5}
+            for step, value in enumerate(perplexities)
+        ]
+        (folder / "training_log.json").write_text(json.dumps([*log, {"step": 1, "loss": 3.0}]))
+    command = [sys.executable, str(EXAMPLES / "evaluation_curve.py"), "out", "run-mle", "run-emo"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert (tmp_path / "out" / "evaluations.csv").read_text().splitlines() == [
+        "system,step,cross_entropy,perplexity,token_accuracy",
+        "mle,0,3.0,40.0,0.5",
+        "mle,1,3.0,20.0,0.5",
+        "emo,0,3.0,40.0,0.5",
+        "emo,1,3.0,21.0,0.5",
+    ]
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {"perplexity.svg", "perplexity.png"}
+    nothing = subprocess.run([*command[:2], "out", "no-run"], cwd=tmp_path, capture_output=True, text=True)
+    assert nothing.returncode == 1
+    assert nothing.stderr.startswith("no evaluations in these runs; train with --data.eval_fraction")
