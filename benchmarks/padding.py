@@ -34,7 +34,7 @@ def padded_per_real_token(config_name: str, data: str, strategy: str) -> float:
     rows = load_training_rows(config)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trainer_arguments(config, next(iter(config.systems.values())), Path(folder))
-        loader = make_trainer(config, arguments, rows.tokenizer, rows.encoded).get_train_dataloader()
+        loader = make_trainer(config, arguments, rows.tokenizer, rows.training_set(arguments)).get_train_dataloader()
         padded = real = 0
         for batch in loader:
             padded += batch["attention_mask"].numel()

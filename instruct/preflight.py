@@ -9,6 +9,7 @@ from typing import Any
 from instruct.config import ExperimentConfig
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
+from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
 from instruct.errors import InputError
 from instruct.generation.prompts import evaluation_set
@@ -67,7 +68,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
         form = f"{sum(lengths):,} tokens of text"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
-    print(f"data      {data_label(config.data.model_dump())}: {_counts(data.encoded.counts)}; {form}")
+    streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
+    print(f"data      {data_label(config.data.model_dump())}: {streamed}{_counts(data.encoded.counts)}; {form}")
     for part in data.rows.parts:
         print(f"  {part['data']}: {part_line(part)}")
     if data.eval_rows:

@@ -57,6 +57,9 @@ class DataOptions(SourceOptions):
     To evaluate while training, give `eval_files` (read like the training files, of a mixture like its first data set;
     `eval_limit` rows at most) or hold out `eval_fraction` of the rows of every data set; `eval_samples` rows are
     answered at each evaluation (default: 2).
+
+    `streaming` reads the rows while training, for data sets that do not fit into memory; `shuffle_buffer` rows of each
+    data set are shuffled among themselves (default: 10,000).
     """
 
     mixture: list[MixedSource] | None = Field(default=None, min_length=1)
@@ -66,6 +69,8 @@ class DataOptions(SourceOptions):
     eval_limit: int | None = Field(default=None, ge=1)
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     eval_samples: int | None = Field(default=None, ge=0)
+    streaming: bool | None = None
+    shuffle_buffer: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _is_one_or_several(self) -> DataOptions:
@@ -99,6 +104,20 @@ class DataOptions(SourceOptions):
             raise ValueError("eval_limit requires eval_files; lower eval_fraction instead")
         if self.eval_samples and not self.evaluates:
             raise ValueError("eval_samples requires eval_files or eval_fraction")
+        return self
+
+    @model_validator(mode="after")
+    def _can_stream(self) -> DataOptions:
+        if not self.streaming:
+            if self.shuffle_buffer is not None:
+                raise ValueError("shuffle_buffer requires streaming: true; add it or remove shuffle_buffer")
+            return self
+        if self.eval_fraction:
+            raise ValueError("streaming cannot hold out eval_fraction of unknown rows; give eval_files instead")
+        if self.stopping_strategy:
+            raise ValueError("a stream ends with train.max_steps; remove stopping_strategy")
+        if self.mixture and self.mixture[0].weight is None:
+            raise ValueError("streaming mixes by weight, because sizes are unknown; give every data set a weight")
         return self
 
     @property

@@ -83,35 +83,20 @@ def load_rows(
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
             names the file, the row, the field and the remedy.
     """
-    if card is None and not files:
-        raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
-    if card is not None:
-        check_purpose(card, "train")
-    expected = format
-    format = format or (card.format if card else None)
     rows: list[dict[str, Any]] = []
     sources: list[str] = []
     turns: Counter[str] = Counter()
     read = 0
     origin = ""
-    for raw in _raw_rows(card, files, documents, encoding):
+    how = {"files": files, "template": template, "documents": documents, "encoding": encoding, "train_on": train_on}
+    for raw, found, row in iterate_rows(card, **how, format=format, turns=turns):  # type: ignore[arg-type]
         if limit is not None and len(rows) == limit:
             break
         read += 1
-        if expected and not origin and not all(key in raw.fields for key in KEYS[expected]):
-            raise InputError(
-                f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
-                f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
-            )
-        origin = origin or raw.origin
-        format = format or detect_format(raw)
-        if format == "text" and template:
-            raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
-        row = to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
-        if row is None:
-            continue
-        rows.append(row)
-        sources.append(f"{raw.origin}:{raw.row}")
+        origin, format = origin or raw.origin, found
+        if row is not None:
+            rows.append(row)
+            sources.append(f"{raw.origin}:{raw.row}")
     if not rows:
         what = "texts are blank" if format == "text" else "responses are empty"
         raise InputError(f"{origin}: all {read} {what}; fill them in or give other files")
@@ -121,6 +106,47 @@ def load_rows(
         notes.append(f"card {card.name} expects {card.rows} rows, its source has {read}: the data set has changed")
     notes += turn_notes(turns, train_on)
     return RowSet(rows, sources, counts, _sha256(rows), notes, format, dict(turns))
+
+
+def iterate_rows(
+    card: DatasetCard | None,
+    *,
+    files: list[str] | None,
+    template: Template | None,
+    documents: Documents | None,
+    encoding: str | None,
+    train_on: TrainOn,
+    format: Format | None = None,
+    turns: Counter[str] | None = None,
+    streaming: bool = False,
+) -> Iterator[tuple[RawRow, Format, dict[str, Any] | None]]:
+    """Each row of a source with its format and as TRL has it (None: it has nothing to learn), one at a time.
+
+    Args:
+        turns: counts the turns of chats, see `chat_row`.
+        streaming: read a data set of the hub without downloading all of it.
+
+    Raises:
+        InputError: as `load_rows`, at the row that is wrong.
+    """
+    if card is None and not files:
+        raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
+    if card is not None:
+        check_purpose(card, "train")
+    expected = format
+    format = format or (card.format if card else None)
+    first = True
+    for raw in _raw_rows(card, files, documents, encoding, streaming):
+        if expected and first and not all(key in raw.fields for key in KEYS[expected]):
+            raise InputError(
+                f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
+                f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
+            )
+        first = False
+        format = format or detect_format(raw)
+        if format == "text" and template:
+            raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
+        yield raw, format, to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
 
 
 def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
@@ -173,7 +199,11 @@ def _sha256(rows: list[dict[str, Any]]) -> str:
 
 
 def _raw_rows(
-    card: DatasetCard | None, files: list[str] | None, documents: Documents | None, encoding: str | None
+    card: DatasetCard | None,
+    files: list[str] | None,
+    documents: Documents | None,
+    encoding: str | None,
+    streaming: bool,
 ) -> Iterator[RawRow]:
     def read(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         if is_text_file(Path(origin or path)):
@@ -189,7 +219,7 @@ def _raw_rows(
         raw_rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
     else:
         assert card is not None
-        raw_rows = read_source(card.source, card.folder, read)
+        raw_rows = read_source(card.source, card.folder, read, streaming)
     for raw in raw_rows:
         # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):

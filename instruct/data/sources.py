@@ -32,9 +32,14 @@ class RawRow:
 
 
 def read_source(
-    source: Source, folder: Path, read: Callable[[Path, str | None], Iterator[RawRow]] | None = None
+    source: Source,
+    folder: Path,
+    read: Callable[[Path, str | None], Iterator[RawRow]] | None = None,
+    streaming: bool = False,
 ) -> Iterator[RawRow]:
     """The rows of a card's source; `folder` is that of the card, and `read` reads a file (default: `read_file`).
+
+    `streaming` reads a data set of the hub without downloading all of it; a source's `file` is always downloaded.
 
     Raises:
         InputError: an unreadable file, or a data set that cannot be downloaded.
@@ -46,7 +51,7 @@ def read_source(
     elif source.file is not None:
         yield from read(_download(source), f"{source.hub}/{source.file}")
     else:
-        yield from _read_hub(source)
+        yield from _read_hub(source, streaming)
 
 
 def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
@@ -177,16 +182,18 @@ def _download(source: Source) -> Path:
         raise _unreachable(source, error) from None
 
 
-def _read_hub(source: Source) -> Iterator[RawRow]:
+def _read_hub(source: Source, streaming: bool) -> Iterator[RawRow]:
     import datasets
 
     assert source.hub is not None
     try:
-        rows = datasets.load_dataset(source.hub, source.subset, revision=source.revision, split=source.split)
-    except Exception as error:  # as above, and any error of a builder
+        rows = datasets.load_dataset(
+            source.hub, source.subset, revision=source.revision, split=source.split, streaming=streaming
+        )
+        for number, fields in enumerate(rows, start=1):
+            yield RawRow(source.hub, number, fields)
+    except Exception as error:  # as above, and any error of a builder or, of a stream, while it is read
         raise _unreachable(source, error) from None
-    for number, fields in enumerate(rows, start=1):
-        yield RawRow(source.hub, number, fields)
 
 
 def _unreachable(source: Source, error: Exception) -> InputError:

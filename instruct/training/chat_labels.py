@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 def has_chats(dataset: Any, args: Any) -> bool:
     """Whether the rows are chats whose mask `train_on` decides, and not TRL's own flags or a `labels` column."""
+    if "input_ids" in (dataset.column_names or ()):  # of a stream, the first row may be slow to read
+        return False
     first = maybe_convert_to_chatml(dict(next(iter(dataset))))
     if "input_ids" in first or not is_conversational(first):
         return False
@@ -100,7 +102,7 @@ def mask_pictures(args: Any, dataset: Any) -> None:
     Raises:
         ValueError: `train_on="last_turn"`, which TRL's collator does not know.
     """
-    if dataset is None or args.assistant_only_loss is not None:
+    if dataset is None or args.assistant_only_loss is not None or "input_ids" in (dataset.column_names or ()):
         return
     first = next(iter(dataset))
     if "messages" in first and ("image" in first or "images" in first):

@@ -92,6 +92,8 @@ def model_card(
             f"{counts['kept']} complete rows and {counts['truncated']} truncated ones. Left out: {counts['empty']} "
             f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
         )
+    if config.data.streaming:
+        rows += "\nStreamed: a row counts as often as it was read."
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
+from instruct.data.stream import SAMPLE
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.errors import InputError
@@ -45,7 +46,8 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
     form = "plain text" if rows.plain_text else f"template {data.template}"
-    console.print(f"[bold]{rows.counts['read']} rows read[/], {form}:", highlight=False)
+    streamed = f" (the first {SAMPLE:,} of each data set at most; training reads on)" if data.stream else ""
+    console.print(f"[bold]{rows.counts['read']} rows read[/]{streamed}, {form}:", highlight=False)
     found = encoded.counts
     if rows.plain_text:
         found = {"texts": found["kept"], "blank": found["empty"]}
@@ -75,7 +77,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     system = first_trained(config)
     with tempfile.TemporaryDirectory() as folder:
         arguments = trainer_arguments(config, system, Path(folder), rows.plain_text)
-        trainer = make_trainer(config, arguments, data.tokenizer, encoded, data.eval_encoded)
+        trainer = make_trainer(config, arguments, data.tokenizer, encoded.dataset(), data.eval_encoded)
         if packs:
             print_blocks(console, trainer, data, shown)
         parts = memory_gib(config, model_shape(config), arguments)

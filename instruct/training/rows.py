@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import Format, load_dataset_card
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
+from instruct.data.stream import SAMPLE, RowStream, stream_sha256
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.errors import InputError, one_line
 from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import splits_texts
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+    from trl import SFTConfig
 
 # SFTConfig's default is 1024; Stanford Alpaca's recipe, and the paper's, uses 512.
 DEFAULT_MAX_LENGTH = 512
@@ -30,6 +36,8 @@ class TrainingRows:
         template: the template that the prompts were rendered with; `none` for plain text.
         encoded: the same rows as token ids with labels, in the same order.
         eval_rows, eval_encoded: those to evaluate on while training; None without.
+        stream: the rows to train on, if they are read while training; `rows` and `encoded` are then the first of each
+            data set.
     """
 
     tokenizer: Any
@@ -38,6 +46,13 @@ class TrainingRows:
     encoded: EncodedRows
     eval_rows: RowSet | None = None
     eval_encoded: EncodedRows | None = None
+    stream: RowStream | None = None
+
+    def training_set(self, arguments: SFTConfig) -> Dataset | IterableDataset:
+        """The rows to train on, with the columns `input_ids` and `labels`."""
+        if self.stream is None:
+            return self.encoded.dataset()
+        return self.stream.dataset(arguments.seed if arguments.data_seed is None else arguments.data_seed)
 
 
 def load_training_rows(config: TrainingOptions) -> TrainingRows:
@@ -54,7 +69,9 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
     tokenizer = load_tokenizer(config)
     data = config.data
-    sets = [_load_source(source, train_on) for source in data.parts]
+    if data.streaming:
+        _check_streaming(config)
+    sets = [_load_source(source, train_on) for source in (_sampled(data.parts) if data.streaming else data.parts)]
     held_out: list[RowSet] = []
     if data.eval_fraction:
         sets, held_out = (
@@ -77,9 +94,39 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
                 f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or fix "
                 "the data"
             )
+    stream = None
+    if data.streaming:
+        stream = RowStream(data, tokenizer, None if splits else max_length, train_on)
+        notes = [f"in the first {SAMPLE:,} rows: {note}" for note in rows.notes]
+        rows = replace(rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
     shown = " and ".join(dict.fromkeys(templates)) or "none"
-    return TrainingRows(tokenizer, rows, shown, encoded, eval_rows, eval_encoded)
+    return TrainingRows(tokenizer, rows, shown, encoded, eval_rows, eval_encoded, stream)
+
+
+def _check_streaming(config: TrainingOptions) -> None:
+    """Refuse what needs all rows, or their number.
+
+    Raises:
+        InputError: no `max_steps`, a sampler, epochs, or worker processes.
+    """
+    train = config.train
+    if not train.get("max_steps") or train["max_steps"] < 1:
+        raise InputError("data.streaming: the number of rows is unknown; set train.max_steps")
+    if train.get("train_sampling_strategy", "random") != "random":
+        raise InputError(
+            f"train.train_sampling_strategy {train['train_sampling_strategy']}: needs all rows; remove it, or set "
+            "data.streaming to false (data.shuffle_buffer 1 keeps the order of the rows)"
+        )
+    for key in ("save_strategy", "eval_strategy"):
+        if train.get(key) == "epoch":
+            raise InputError(f"train.{key} epoch: a stream has no epochs; set it to steps")
+    if train.get("dataloader_num_workers"):
+        raise InputError("train.dataloader_num_workers: a stream is read by the training process; set it to 0")
+
+
+def _sampled(parts: Sequence[SourceOptions]) -> list[SourceOptions]:
+    return [part.model_copy(update={"limit": min(part.limit or SAMPLE, SAMPLE)}) for part in parts]
 
 
 def evaluated(data: TrainingRows) -> str:

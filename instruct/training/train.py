@@ -146,9 +146,9 @@ def quantization_arguments(config: TrainingOptions) -> dict[str, Any]:
 
 
 def make_trainer(
-    config: TrainingOptions, arguments: Any, tokenizer: Any, rows: EncodedRows, evaluation: EncodedRows | None = None
+    config: TrainingOptions, arguments: Any, tokenizer: Any, rows: Any, evaluation: EncodedRows | None = None
 ) -> Any:
-    """An EMOTrainer over encoded rows. Checkpoints and TensorBoard files go to the arguments' `output_dir`."""
+    """An EMOTrainer over a data set of encoded rows, whose checkpoints go to the arguments' `output_dir`."""
     import torch
 
     from instruct.training.emo_trainer import EMOTrainer
@@ -177,7 +177,7 @@ def make_trainer(
         return EMOTrainer(
             model_path(config.model.name),
             arguments,
-            train_dataset=rows.dataset(),
+            train_dataset=rows,
             eval_dataset=evaluation.dataset() if evaluation else None,
             processing_class=tokenizer,
             peft_config=peft_config,
@@ -257,7 +257,9 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     with recorded as results:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
         arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
-        trainer = make_trainer(config, arguments, data.tokenizer, data.encoded, data.eval_encoded)
+        trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
+        if data.stream:
+            data.stream.restart_counts()
         if data.eval_rows and data.eval_encoded:
             samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
             trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
@@ -274,9 +276,11 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             if not config.lora:
                 round_saved_weights(making, compute_dtype(config.model))
             evaluation = evaluation_summary(trainer.state, data) if data.eval_rows else None
-            rows = {**data.rows.counts, **data.encoded.counts}
+            rows = data.stream.counts if data.stream else {**data.rows.counts, **data.encoded.counts}
+            parts = data.stream.parts if data.stream else data.rows.parts
             if data.rows.plain_text:
-                rows["tokens"] = sum(len(row.input_ids) for row in data.encoded.encoded)
+                encoded = data.encoded.encoded
+                rows["tokens"] = data.stream.tokens if data.stream else sum(len(row.input_ids) for row in encoded)
             write_atomically(making / "README.md", model_card(config, name, rows, train, evaluation=evaluation))
             name_base_model(config, making)
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
@@ -286,10 +290,10 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             history = [entry for entry in trainer.state.log_history if "loss" in entry]
             results |= {
                 "rows": rows,
-                **({"turns": data.rows.turns} if data.rows.turns else {}),
-                **({"mixture": data.rows.parts} if data.rows.parts else {}),
+                **({"turns": data.rows.turns} if data.rows.turns and not data.stream else {}),
+                **({"mixture": parts} if parts else {}),
                 "steps": trainer.state.global_step,
-                "epochs": round(trainer.state.epoch or 0.0, 4),
+                "epochs": None if data.stream else round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,
                 "first": history[0] if history else None,
                 "last": history[-1] if history else None,

@@ -97,6 +97,38 @@ def test_a_pinned_revision_and_a_split_are_requested(hub: Any, tmp_path: Path) -
     )
 
 
+STREAM = """
+import itertools, json
+from pathlib import Path
+from instruct.data.cards import load_dataset_card
+from instruct.data.rows import iterate_rows
+from instruct.errors import InputError
+how = dict(files=None, template=None, documents=None, encoding=None, train_on="assistant_turns")
+try:
+    found = iterate_rows(load_dataset_card({card!r}), **how, streaming=True)
+    print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, _, row in itertools.islice(found, 4)]))
+except InputError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+@pytest.mark.parametrize(("name", "content"), [("train.jsonl", jsonl(ROWS)), ("data.parquet", parquet(ROWS))])
+def test_a_streamed_data_set_has_the_same_rows(hub: Any, tmp_path: Path, name: str, content: bytes) -> None:
+    hub.repositories["me/rows"] = {name: content}
+    expected, *_ = load(hub, tmp_path, TRAIN.format(more=""))
+    hub.run(
+        "import datasets; from pathlib import Path; import shutil; shutil.rmtree(datasets.config.HF_DATASETS_CACHE)"
+    )
+    code = STREAM.format(card=str(tmp_path / "card.yaml"))
+    rows = json.loads(hub.run(code).splitlines()[-1])
+    assert [row for _, row in rows if row] == expected
+    assert [place for place, _ in rows] == ["me/rows:1", "me/rows:2", "me/rows:3"]
+    assert not list(hub.home.rglob("*.arrow"))  # nothing was built on disk
+
+    (tmp_path / "card.yaml").write_text("name: mine\nlicence: none\n" + TRAIN.format(more="").replace("rows", "gone"))
+    assert json.loads(hub.run(code).splitlines()[-1]).startswith("data set me/gone: not found at revision 'main'")
+
+
 EVAL = "purpose: eval\nformat: alpaca\nsource: {hub: me/eval, file: questions.json}\n"
 
 

@@ -39,6 +39,7 @@ class Case:
     masked: bool = False  # no row of the second process has a response token
     micro_batches: int = 1
     resumed: bool = False  # stopped after the first step, and taken up again by another trainer
+    streamed: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -54,6 +55,7 @@ CASES = {
     "masked": Case(masked=True),
     "masked_lora": Case(masked=True, lora=LORA),
     "accumulated": Case(masked=True, micro_batches=2),
+    "streamed": Case(streamed=True),
     "checkpointing": Case(arguments={"gradient_checkpointing": True}),
     "resumed": Case(resumed=True, arguments={"optim": "adamw_torch", "adam_epsilon": 1e-3}),
 }
@@ -156,10 +158,11 @@ def make_trainer(case: Case, mode: str, folder: Path, processes: int, **argument
     named = {
         key: value.format(folder=folder) if isinstance(value, str) else value for key, value in case.arguments.items()
     }
+    dataset = rows(BATCH * STEPS, case.masked)
     return EMOTrainer(
         str(folder / ("tied" if case.tied else "untied")),
         EMOConfig(str(folder / "checkpoints" / mode), **{**defaults, **named, **arguments}),
-        train_dataset=rows(BATCH * STEPS, case.masked),
+        train_dataset=dataset.to_iterable_dataset() if case.streamed else dataset,
         eval_dataset=rows(BATCH + 3),
         processing_class=tiny_tokenizer(),
         peft_config=LoraConfig(**case.lora) if case.lora else None,

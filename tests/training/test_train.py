@@ -141,7 +141,15 @@ def test_a_merged_model_answers_like_its_adapter(tmp_path, tiny_model_folder, ro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [["--lora.r", "4", "--lora.dropout", "0.1"], ["--lora", "null"]], ids=["lora", "full"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["--lora.r", "4", "--lora.dropout", "0.1"],
+        ["--lora", "null"],
+        ["--data.streaming", "true", "--data.shuffle_buffer", "8"],
+    ],
+    ids=["lora", "full", "stream"],
+)
 def test_a_killed_training_ends_like_an_undisturbed_one(
     tmp_path, tiny_model_folder, rows, run_and_kill, instruct, monkeypatch, way
 ):

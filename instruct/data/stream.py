@@ -1,0 +1,167 @@
+"""Rows read while training, for data sets that do not fit into memory.
+
+A stream has no end: a data set that is read to its end is read again. Rows are shuffled in a buffer, and encoded when
+they leave it. The order depends on nothing but the rows, the options and the seed, so that a resumed training skips the
+rows that it has seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.data.cards import load_dataset_card
+from instruct.data.chats import TrainOn
+from instruct.data.mixture import DEFAULT_SEED
+from instruct.data.options import DataOptions, SourceOptions
+from instruct.data.rows import RowSet, iterate_rows
+from instruct.data.tokens import encode_rows
+
+if TYPE_CHECKING:
+    from datasets import IterableDataset
+    from transformers import PreTrainedTokenizerBase
+
+# Rows of each data set that are read before training, for the preview, the plan and the checks.
+SAMPLE = 1000
+BUFFER = 10_000
+# Rows that are encoded together. They are counted then, so a count may be ahead of the training by as many.
+_BATCH = 64
+_END = 2**20
+
+
+class RowStream:
+    """The rows of a config, encoded as training reads them.
+
+    Args:
+        options: the data sets.
+        tokenizer: the base model's.
+        max_length: rows are truncated to this many tokens (None: not truncated).
+        train_on: see `load_rows`.
+    """
+
+    def __init__(
+        self, options: DataOptions, tokenizer: PreTrainedTokenizerBase, max_length: int | None, train_on: TrainOn
+    ) -> None:
+        self._options, self._tokenizer, self._max_length, self._train_on = options, tokenizer, max_length, train_on
+        self._counts: list[Counter[str]] = [Counter() for _ in options.parts]
+
+    def dataset(self, seed: int) -> IterableDataset:
+        """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`."""
+        from datasets import Features, IterableDataset, List, Value, interleave_datasets
+
+        encoded = Features({"input_ids": List(Value("int32")), "labels": List(Value("int64"))})
+        parts = []
+        for source, counts in zip(self._options.parts, self._counts, strict=True):
+            rows = IterableDataset.from_generator(
+                _endless,
+                features=Features({"row": Value("string"), "place": Value("string")}),
+                gen_kwargs={"source": source, "train_on": self._train_on},
+            )
+            shuffled = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER)
+            encode = self._encoder(counts)
+            parts.append(
+                shuffled.map(encode, batched=True, batch_size=_BATCH, remove_columns=["row", "place"], features=encoded)
+            )
+        if len(parts) == 1:
+            return parts[0]
+        weights = [source.weight for source in self._options.mixture or []]
+        mixing_seed = DEFAULT_SEED if self._options.seed is None else self._options.seed
+        return interleave_datasets(parts, probabilities=weights, seed=mixing_seed)
+
+    def _encoder(self, counts: Counter[str]) -> Callable[[dict[str, list[str]]], dict[str, list[list[int]]]]:
+        # A function in a function: `datasets` copies everything else, and the counts with it.
+        def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+            found = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
+            empty = len(batch["row"]) - len(found)
+            rows = RowSet([row for row, _ in found], [place for _, place in found], {"empty": empty}, sha256="")
+            encoded = encode_rows(self._tokenizer, rows, self._max_length, self._train_on)
+            trainable = encoded.trainable
+            counts.update(encoded.counts)
+            counts.update(read=len(batch["row"]), tokens=sum(len(row.input_ids) for row in trainable))
+            return {
+                "input_ids": [row.input_ids for row in trainable],
+                "labels": [row.labels for row in trainable],
+            }
+
+        return encode
+
+    def restart_counts(self) -> None:
+        """Count from here on; a trainer looks at a few rows before it trains."""
+        for counts in self._counts:
+            counts.clear()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of rows read, and of those encoded by status, since the last restart."""
+        names = ("read", "kept", "truncated", "empty", "fully_masked")
+        return {name: sum(counts[name] for counts in self._counts) for name in names}
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the rows that are trained on, since the last restart."""
+        return sum(counts["tokens"] for counts in self._counts)
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Of a mixture, what each data set contributed, as `RowSet.parts`."""
+        names = ("read", "kept", "truncated", "empty", "fully_masked")
+        return [
+            {
+                "data": source.label,
+                "weight": source.weight,
+                **{name: counts[name] for name in names},
+                "drawn": counts["kept"] + counts["truncated"],
+                "tokens": counts["tokens"],
+            }
+            for source, counts in zip(self._options.mixture or [], self._counts, strict=False)
+        ]
+
+
+def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
+    """What identifies a stream: its options, the first rows of each data set, and its local files.
+
+    A file is identified by its size, its beginning and its end, because reading all of it takes too long.
+    """
+    made_from = options.model_dump(mode="json", exclude={"eval_files", "eval_limit", "eval_fraction", "eval_samples"})
+    files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
+    identity = [made_from, [rows.sha256 for rows in samples], files]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str]]:
+    """The rows of a data set as JSON, again and again, each with its place; a row with nothing to learn is empty."""
+    while True:
+        kept = 0
+        for raw, _, row in iterate_rows(
+            load_dataset_card(source.card) if source.card else None,
+            files=source.files,
+            template=source.template,
+            documents=source.documents,
+            encoding=source.encoding,
+            train_on=train_on,
+            streaming=True,
+        ):
+            if kept == source.limit:
+                break
+            kept += row is not None
+            yield {"row": "" if row is None else json.dumps(row), "place": f"{raw.origin}:{raw.row}"}
+
+
+def _local_files(source: SourceOptions) -> list[Path]:
+    if source.files:
+        return [Path(file).expanduser() for file in source.files]
+    card = load_dataset_card(str(source.card))
+    return [card.folder / Path(file).expanduser() for file in card.source.files or []]
+
+
+def _file_identity(path: Path) -> list[int | str]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.sha256(file.read(_END))
+        file.seek(max(0, size - _END))
+        digest.update(file.read())
+    return [size, digest.hexdigest()]
