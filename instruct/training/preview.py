@@ -51,6 +51,8 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     found = encoded.counts
     if rows.plain_text:
         found = {"texts": found["kept"], "blank": found["empty"]}
+    if "held_out" in rows.counts:
+        found = {**found, "held_out": rows.counts["held_out"]}
     counts = Table(*(name.replace("_", " ") for name in found))
     counts.add_row(*(f"{number:,}" for number in found.values()))
     console.print(counts)

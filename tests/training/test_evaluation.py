@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -366,6 +367,8 @@ def test_the_plan_and_the_preview_say_what_is_evaluated(instruct, tmp_path, tiny
     code, shown, _ = instruct("preview", *flags, "--train.max_length", 256)
     assert code == 0
     assert "evaluation: 6 rows, " in shown
+    assert re.search(r"│ kept +│ truncated +│ empty +│ fully masked +│ held out +│".replace("│", "[│┃]"), shown)
+    assert re.search(r"│ 18 +│ 0 +│ 0 +│ 0 +│ 6 +│", shown)
     code, shown, _ = instruct("train", *flags, "--train.max_steps", 2, "--train.eval_steps", 1, "--objective", "mle")
     assert code == 0
     assert "evaluate  6 rows, " in shown
