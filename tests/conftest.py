@@ -114,6 +114,35 @@ def tiny_model_folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
+    """Qwen3, Skywork-Reward-V2's architecture, with one label and the tiny tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForSequenceClassification
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=1024,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        num_labels=1,
+        initializer_range=0.2,
+    )
+    folder = tmp_path_factory.mktemp("reward") / "model"
+    Qwen3ForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def tiny_experiment(tmp_path, tiny_model_folder, monkeypatch) -> dict[str, Any]:
     """A config in the current folder: one system that is trained for a step, and a judge, both with a tiny model."""

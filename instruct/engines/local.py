@@ -193,7 +193,7 @@ def _located(options: EngineOptions) -> tuple[str, bool]:
         needs = options.needs or "its weights"
         raise InputError(
             f"{options.subject}: {model} is not here and the hub does not give it ({one_line(type(error).__name__)}); "
-            f"it needs {needs}, or --base-url of a server that serves it"
+            f"it needs {needs}{'' if options.reward else ', or --base-url of a server that serves it'}"
         ) from None
     try:
         files = list_repo_files(model, revision=options.revision)

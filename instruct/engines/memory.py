@@ -34,6 +34,13 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def elsewhere(options: EngineOptions) -> str:
+    """What to do about a model that cannot be loaded on this machine."""
+    if options.reward:
+        return "choose a smaller one with --judge-model"
+    return "give --base-url of a server that serves it"
+
+
 def check_memory(options: EngineOptions) -> None:
     """Refuse a model that does not fit; nothing is looked up on the hub.
 
@@ -43,7 +50,7 @@ def check_memory(options: EngineOptions) -> None:
     Raises:
         InputError: no GPU or too small a one, or too little memory; the message says what is needed.
     """
-    server = "give --base-url of a server that serves it"
+    server = elsewhere(options)
     folder = Path(options.model).expanduser()
     if folder.is_dir():
         sizes = [path.stat().st_size for pattern in _WEIGHTS for path in folder.glob(pattern)]

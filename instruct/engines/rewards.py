@@ -158,7 +158,7 @@ class RewardEngine(LocalEngine):
     def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
         """Chats as the model's chat template writes them; all at once, which fast tokenizers do in parallel."""
         self._prepare()
-        written = [self._tokenizer.apply_chat_template(prompt, tokenize=False) for prompt in prompts]
+        written = self._tokenizer.apply_chat_template(list(prompts), tokenize=False)
         texts = [Text(ids) for ids in self._tokenizer(written, add_special_tokens=False)["input_ids"]]
         for text in texts:  # transformers, and so training, reads the last token that is not padding
             while len(text.ids) > 1 and text.ids[-1] == self._pad:

@@ -275,7 +275,8 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     Args:
         by_path: whether the name may be a path; False for a name that a file of verdicts gives.
         model: the model to ask with the card's prompt, instead of the card's own. That is a different judge: its name
-            shows the model, and the card's measured agreement and needs do not apply to it.
+            shows the model, and the card's measured agreement and needs do not apply to it, nor what a reward model's
+            card says about its model.
 
     Raises:
         InputError: no such card (the message lists the nearest names), or an invalid card.
@@ -283,7 +284,10 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     card = _card(name, by_path)
     if model is None or model == card.model:
         return card
-    unknown = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
+    unknown: dict[str, Any] = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
+    if card.protocol == "reward":  # without a prompt there is nothing left of the card's judge
+        unknown |= {"description": "a reward model that scores each answer alone", "licence": "the model's own"}
+        unknown |= dict.fromkeys(("citation", "notes"))
     return card.model_copy(update={"name": f"{card.name}@{model}", "model": model, **unknown})
 
 

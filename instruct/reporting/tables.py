@@ -109,7 +109,8 @@ def policy_table(comparisons: Sequence[Comparison], named: bool = True) -> Table
         for policy, figures in each.policies.items()
     ]
     used = dict.fromkeys(policy for each in comparisons for policy in each.policies)
-    meanings = "; ".join(f"{policy}: {POLICIES.get(policy, policy)}" for policy in used)
+    known = POLICIES | {"single": "each answer judged alone"} if _judged_alone(comparisons) else POLICIES
+    meanings = "; ".join(f"{policy}: {known.get(policy, policy)}" for policy in used)
     note = f"Policies: {meanings}. {_RATES}{_shape_note(shape)}"
     return _table("Verdicts by policy", rows, ["policy", *_tally_header(shape)], named, left=1, note=note)
 
@@ -177,7 +178,19 @@ def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Significance and power", rows, header, named, note=note)
 
 
+def _judged_alone(comparisons: Sequence[Comparison]) -> bool:
+    """Whether the judge saw one answer at a time, so that a pair has no order."""
+    return all(each.orders == "alone" for each in comparisons)
+
+
 def _orders(comparisons: Sequence[Comparison], named: bool) -> Table:
+    if _judged_alone(comparisons):
+        done: list[tuple[Comparison, Sequence[Value]]] = [
+            (each, [f"{each.pairs_judged} of {each.pairs_expected}", each.trimmed, each.requests])
+            for each in comparisons
+        ]
+        note = "Each answer was judged alone, so there is no order that could make a difference."
+        return _table("Pairs judged", done, ["pairs judged", "trimmed", "requests"], named, note=note)
     rows: list[tuple[Comparison, Sequence[Value]]] = [
         (
             each,

@@ -16,7 +16,6 @@ from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    Qwen3Config,
     Qwen3ForSequenceClassification,
     RobertaConfig,
     RobertaForSequenceClassification,
@@ -44,32 +43,6 @@ leading_policy: single
 context_length: 512
 licence: none
 """
-
-
-@pytest.fixture(scope="module")
-def reward_model(tmp_path_factory, tiny_model_folder) -> Path:
-    """Qwen3, Skywork-Reward-V2's architecture, with one label and the tiny tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model_folder)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=1024,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        num_labels=1,
-        initializer_range=0.2,
-    )
-    folder = tmp_path_factory.mktemp("reward") / "model"
-    Qwen3ForSequenceClassification(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def chat(instruction: str, answer: str) -> list[dict[str, str]]:

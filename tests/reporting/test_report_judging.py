@@ -146,7 +146,10 @@ def test_single_ratings_have_means_and_no_position_statistics(run, card, write_a
     assert (comparison.consistency_n, comparison.first_position_n, comparison.warnings) == (0, 0, [])
     figures = comparison.policies["single"]
     assert [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
-    assert "| emo | mle | 7.00 | 5.00 | 3 |" in texts(run)[0]
+    markdown = texts(run)[0]
+    assert "| emo | mle | 7.00 | 5.00 | 3 |" in markdown
+    assert "| candidate | baseline | pairs judged | trimmed | requests |" in markdown
+    assert "first position" not in markdown
 
 
 def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answers, judge_showings):
