@@ -104,17 +104,20 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     """`runs/NAME/`, created or continued.
 
     Raises:
-        InputError: the directory holds a run with a different config.
+        InputError: the directory holds a run with a different config, or is not shared by all nodes of a training.
     """
-    from accelerate import PartialState
-
     from instruct.hub import configured_repositories, create_repositories
+    from instruct.training.processes import from_main
 
     run = RunDirectory(run_folder(config))
-    with PartialState().main_process_first():  # the other training processes find it there
-        if PartialState().is_main_process:  # a token without write access is found out before training
-            create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
+
+    def start() -> str:
+        # A token without write access is found out before training.
+        create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
         run.start(config.model_dump(mode="json"))
+        return str(run.manifest()["created"])
+
+    run.join(from_main(start))
     return run
 
 

@@ -71,6 +71,25 @@ class RunDirectory:
                 {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
             )
 
+    def join(self, created: str, patience: float = 90) -> None:
+        """Wait until the run that a process started, maybe on another node, is visible to this one.
+
+        Args:
+            created: what the run's manifest says.
+            patience: in seconds; a network file system may show a new file only after a minute.
+
+        Raises:
+            InputError: it does not become visible.
+        """
+        latest = time.monotonic() + patience
+        while not self.manifest_path.is_file() or self.manifest()["created"] != created:
+            if time.monotonic() > latest:
+                raise InputError(
+                    f"{self.folder.resolve()}: the first node's run is not visible on this node; train in a folder "
+                    "that all nodes share"
+                )
+            time.sleep(1)
+
     def answers_path(self, name: str) -> Path:
         """The file of a system's answers; a name that ends in .json is already a path."""
         return Path(name) if name.endswith(".json") else self.outputs / f"{name}.json"

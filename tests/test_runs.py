@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -55,6 +56,28 @@ def test_a_different_config_in_the_same_directory_is_refused(run):
         run.start({"name": "one", "train": {"learning_rate": 0.2}, "judges": [{"card": "a"}]})
     with pytest.raises(InputError, match=r"a different judges\.0\.card"):
         run.start({"name": "one", "train": {"learning_rate": 0.1}, "judges": [{"card": "b"}]})
+
+
+def test_a_run_that_another_process_started_is_joined_when_it_is_visible(tmp_path):
+    """As on a node whose file system shows the new run late."""
+    run, other = RunDirectory(tmp_path / "shared"), RunDirectory(tmp_path / "elsewhere")
+    other.start({"name": "mine"})
+    other._write({**other.manifest(), "created": "2026-01-01T00:00:00+00:00"})
+    created = other.manifest()["created"]
+    mover = threading.Timer(0.2, lambda: other.folder.rename(run.folder))
+    mover.start()
+    run.join(created)
+    mover.join()
+    assert run.manifest()["created"] == created
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["nothing", "another run"])
+def test_a_node_that_does_not_share_the_run_directory_is_refused(tmp_path, there):
+    run = RunDirectory(tmp_path / "mine")
+    if there:
+        run.start({"name": "mine"})
+    with pytest.raises(InputError, match="is not visible on this node; train in a folder that all nodes share"):
+        run.join("2026-01-01T00:00:00+00:00", patience=0)
 
 
 def test_the_newest_run_is_the_newest_that_has_what_is_needed(tmp_path):

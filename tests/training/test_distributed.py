@@ -182,31 +182,42 @@ def test_every_accelerate_config_is_read_and_opens_with_its_command(path):
     assert load_config_from_file(str(path)).num_machines == 1
 
 
-@pytest.mark.slow
-def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_folder):
-    """As a user calls it: the adapters are those of one process, and one process has written them."""
-    rows = write_rows(tmp_path / "rows.jsonl")
+RECIPE = str(ROOT / "recipes" / "alpaca_emo.py")
+SYSTEMS = ("mle", "emo")
+
+
+def recipe_config(folder: Path, model: Path, batch: int):
+    """A config of two systems, with `batch` rows per process."""
+    rows = write_rows(folder / "rows.jsonl")
     arguments = {"max_steps": 4, "save_steps": 2, "logging_steps": 1, "max_length": 256, "learning_rate": 1e-2}
-    systems = {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}
-    judged = {"judges": [], "comparisons": []}
+    return tiny_config(
+        model,
+        rows,
+        train={**arguments, "per_device_train_batch_size": batch},
+        systems={name: {"objective": name} for name in SYSTEMS},
+        judges=[],
+        comparisons=[],
+    )
 
-    def config(batch: int):
-        per_device = {**arguments, "per_device_train_batch_size": batch}
-        return tiny_config(tiny_model_folder, rows, train=per_device, systems=systems, **judged)
 
-    file = tmp_path / "tiny.yaml"
-    file.write_text(yaml.safe_dump(config(2).model_dump(mode="json")))
-    recipe = str(ROOT / "recipes" / "alpaca_emo.py")
-    process = start(
-        tmp_path, "accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2",
-        recipe, "--config", str(file), "--name", "two",
-    )  # fmt: skip
-    alone = train(tmp_path / "one", config(4), "mle")
-    train(tmp_path / "one", config(4), "emo")
-    finish(process, tmp_path)
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory, tiny_model_folder) -> Path:
+    """A folder with tiny.yaml, which one launcher trained with two processes: runs/two."""
+    folder = tmp_path_factory.mktemp("launched")
+    config = recipe_config(folder, tiny_model_folder, 2)
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    launch = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
+    finish(start(folder, *launch, RECIPE, "--config", "tiny.yaml", "--name", "two"), folder)
+    return folder
 
-    run = tmp_path / "runs" / "two"
-    for name in systems:
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
+def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_folder, launched):
+    """As a user calls it: the adapters are those of one process, and one process has written them."""
+    run = launched / "runs" / "two"
+    for name in SYSTEMS:
+        alone = train(tmp_path / "one", recipe_config(tmp_path, tiny_model_folder, 4), name)
         ours, theirs = (
             load_file(folder / "adapters" / name / "adapter_model.safetensors") for folder in (run, alone.folder)
         )
@@ -218,9 +229,53 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     assert [record["attempts"] for record in steps.values()] == [1, 1]
     assert not list(run.rglob("*.making"))
     assert not (run / "outputs").exists()
-    log = (tmp_path / "log").read_text()
+    log = (launched / "log").read_text()
     assert log.count("estimated") == 1
     assert "continue without `accelerate launch`: python" in log
+
+
+# What the script calls of SLURM, for two nodes that are this machine.
+SRUN = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+for node in 0 1; do
+  SLURM_NODEID=$node "$@" & eval "launcher$node=$!"
+done
+wait $launcher0 && wait $launcher1
+"""
+SCONTROL = "#!/bin/sh\nprintf '127.0.0.1\\n127.0.0.2\\n'\n"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
+def test_the_slurm_script_on_two_nodes_trains_what_one_launcher_with_two_processes_does(tmp_path, launched):
+    for name, text in {"srun": SRUN, "scontrol": SCONTROL}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    environment = {
+        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "ACCELERATE_CONFIG": "recipes/configs/accelerate/ddp.yaml",
+        "SLURM_NNODES": "2",
+        "SLURM_GPUS_ON_NODE": "1",
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_JOB_NODELIST": "node[1-2]",
+    }
+    script = ["bash", "recipes/slurm/train.sbatch", str(launched / "tiny.yaml"), "--name", "nodes"]
+    with (tmp_path / "log").open("wb") as log:
+        job = subprocess.Popen(
+            script, cwd=tmp_path, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True
+        )
+    finish(job, tmp_path)
+    ours, theirs = tmp_path / "runs" / "nodes", launched / "runs" / "two"
+    for name in SYSTEMS:
+        nodes, processes = (
+            [(entry["step"], entry["loss"]) for entry in json.loads(file.read_text()) if "loss" in entry]
+            for file in (folder / "adapters" / name / "training_log.json" for folder in (ours, theirs))
+        )
+        assert len(nodes) == 4
+        assert nodes == processes
+        for file in (theirs / "adapters" / name).glob("*.safetensors"):
+            assert file.read_bytes() == (ours / "adapters" / name / file.name).read_bytes()
 
 
 def test_a_checkpoint_of_a_different_number_of_processes_is_discarded(tmp_path):
