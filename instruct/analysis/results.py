@@ -114,6 +114,7 @@ class SeedSpread(Record):
 
     `win_rates` in the order of `seeds`, and the `standard_deviation` between them. `interval_seeds` covers other seeds
     on these prompts; `interval_both` covers other seeds and other prompts like the `n` with a verdict for every seed.
+    Without any variation there is nothing to estimate them from, and they are null.
     """
 
     judge: str
@@ -124,7 +125,7 @@ class SeedSpread(Record):
     win_rates: list[float]
     mean: float
     standard_deviation: float
-    interval_seeds: list[float]
+    interval_seeds: list[float] | None
     n: int
     interval_both: list[float] | None
 

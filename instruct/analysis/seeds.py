@@ -15,12 +15,13 @@ class Spread:
     """Win rates of several seeds, in percent, with 95 % intervals of their mean, cut to 0..100.
 
     `interval_seeds` is over seeds alone, for these prompts; `interval_both` over seeds and prompts, from the `n`
-    prompts that have a verdict for every seed (None with fewer than two).
+    prompts that have a verdict for every seed (None with fewer than two). Both are None without any variation to
+    estimate them from: equal win rates of a few seeds do not show that other seeds would give the same.
     """
 
     mean: float
     standard_deviation: float
-    interval_seeds: list[float]
+    interval_seeds: list[float] | None
     n: int
     interval_both: list[float] | None
 
@@ -49,8 +50,8 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     return Spread(mean, deviation, over_seeds, len(shared), both)
 
 
-def _crossed_interval(scores: np.ndarray) -> list[float]:
-    """The interval of 100 times the mean of `scores`, (seeds, prompts), over both."""
+def _crossed_interval(scores: np.ndarray) -> list[float] | None:
+    """The interval of 100 times the mean of `scores`, (seeds, prompts), over both; None if all are equal."""
     seeds, prompts = scores.shape
     mean = float(scores.mean())
     by_seed, by_prompt = scores.mean(axis=1, keepdims=True), scores.mean(axis=0, keepdims=True)
@@ -66,10 +67,13 @@ def _crossed_interval(scores: np.ndarray) -> list[float]:
     if total < max(of_seeds, of_prompts):
         total = max(of_seeds, of_prompts)
         parts = [parts[0] if of_seeds >= of_prompts else parts[1]]
-    degrees = total**2 / sum(parts) if total else math.inf
-    return _interval(100 * mean, 100 * math.sqrt(total / (seeds * prompts)), degrees)
+    if not total:
+        return None
+    return _interval(100 * mean, 100 * math.sqrt(total / (seeds * prompts)), total**2 / sum(parts))
 
 
-def _interval(mean: float, error: float, freedom: float) -> list[float]:
+def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
+    if not error:
+        return None
     half = float(stats.t.ppf(0.975, freedom)) * error
     return [max(0.0, mean - half), min(100.0, mean + half)]

@@ -8,7 +8,7 @@ from typing import Any
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes
-from instruct.reporting.model import Judge
+from instruct.reporting.model import Comparison, Judge, Report
 from instruct.training.options import seed_name
 
 
@@ -65,7 +65,23 @@ def _spread(
         win_rates=rates,
         mean=round(spread.mean, 6),
         standard_deviation=round(spread.standard_deviation, 6),
-        interval_seeds=[round(end, 6) for end in spread.interval_seeds],
+        interval_seeds=_rounded(spread.interval_seeds),
         n=spread.n,
-        interval_both=None if spread.interval_both is None else [round(end, 6) for end in spread.interval_both],
+        interval_both=_rounded(spread.interval_both),
     )
+
+
+def _rounded(interval: list[float] | None) -> list[float] | None:
+    return None if interval is None else [round(end, 6) for end in interval]
+
+
+def spread_with(report: Report, judge: Judge, comparison: Comparison) -> SeedSpread | None:
+    """The spread that a comparison is one seed of; None if it was made with one seed."""
+    for each in report.seeds:
+        if judge.name == each.judge and any(
+            comparison.candidate in (each.candidate, seed_name(each.candidate, seed))
+            and comparison.baseline in (each.baseline, seed_name(each.baseline, seed))
+            for seed in each.seeds
+        ):
+            return each
+    return None

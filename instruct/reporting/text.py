@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from instruct.analysis.results import PairAgreement
+from instruct.analysis.results import PairAgreement, SeedSpread
 from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.errors import one_line
 from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
@@ -58,6 +58,22 @@ def majority_headline(panel: Panel, escape: Escape) -> str:
     """The same for the majority of a panel."""
     names = (escape(panel.candidate), escape(panel.baseline))
     return _sentence(f"majority of {len(panel.policies)} judges", panel.majority, *names)
+
+
+def seeds_headline(spread: SeedSpread, escape: Escape) -> str:
+    """A comparison over all its training seeds: the mean win rate, and how certain that is."""
+    judge, candidate, baseline = (escape(name) for name in (spread.judge, spread.candidate, spread.baseline))
+    return f"{judge}: {candidate} against {baseline}, {len(spread.seeds)} training seeds: {over_seeds(spread)}"
+
+
+def over_seeds(spread: SeedSpread) -> str:
+    """The mean win rate of several training seeds, their standard deviation and the intervals."""
+    found = [f"standard deviation {spread.standard_deviation:.1f}"]
+    if spread.interval_seeds:
+        found.append(f"95 % CI over seeds {span(spread.interval_seeds)}")
+    if spread.interval_both:
+        found.append(f"95 % CI over seeds and prompts {span(spread.interval_both)}")
+    return f"mean win rate {spread.mean:.1f} % ({'; '.join(found)})"
 
 
 def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> str:

@@ -68,9 +68,16 @@ def test_without_an_effect_of_the_seed_the_prompts_decide():
     row = np.random.default_rng(2).integers(0, 2, 200).astype(float)
     found = spread_of(np.stack([row, row, row]))
     assert found.standard_deviation == 0
-    assert found.interval_seeds == [found.mean, found.mean]
+    assert found.interval_seeds is None  # equal rates of three seeds do not show that no other would differ
     expected = stats.t.interval(0.95, 199, 100 * row.mean(), 100 * stats.sem(row))
     assert found.interval_both == pytest.approx(expected)
+
+
+def test_without_any_variation_there_is_no_interval():
+    found = spread_of(np.full((3, 24), 0.5))
+    assert (found.mean, found.standard_deviation) == (50.0, 0.0)
+    assert found.interval_seeds is None
+    assert found.interval_both is None
 
 
 def test_only_prompts_with_a_verdict_for_every_seed_count_over_both():

@@ -52,9 +52,27 @@ def test_the_spread_is_in_the_report_and_in_the_terminal(judged):
     )
     assert "covers other trainings, answering these prompts" in text
     assert "Training seeds" in path.with_suffix(".html").read_text()
-    assert "j: emo against mle, 3 seeds: mean win rate 60.0 % (standard deviation 10.0; 95 % CI over seeds" in (
-        render_summary(report)
+    line = (
+        "j: emo against mle, 3 training seeds: mean win rate 60.0 % (standard deviation 10.0; 95 % CI over seeds 35.2"
     )
+    assert line in render_summary(report)
+    assert f"- **{line}" in text
+    assert f"<li>{line}" in path.with_suffix(".html").read_text()
+
+
+def test_the_headline_of_one_seed_is_shown_with_the_figures_of_all(judged):
+    """A reader who stops at the top of the page would quote one training of three."""
+    page = write_report(judged.folder)[1].with_suffix(".html").read_text()
+    assert page.count("One of 3 training seeds; over all of them: mean win rate 60.0 % (standard deviation 10.0;") == 3
+    assert page.count("One of 2 training seeds; over all of them: mean win rate 75.0 % (standard deviation 0.0;") == 2
+    assert page.count("training seeds; over all of them") == 5  # not that of emo-seed1 with mle-seed2
+
+
+def test_equal_win_rates_of_a_few_seeds_are_given_no_interval_over_seeds(judged):
+    second, _ = build_report(judged.folder).seeds
+    assert second.win_rates == [75.0, 75.0]
+    assert second.interval_seeds is None
+    assert second.interval_both[0] < 75 < second.interval_both[1]  # the prompts differ
 
 
 def test_a_run_without_seeds_has_no_spread(run, card, judge_pairs):

@@ -16,6 +16,7 @@ from instruct.reporting.text import (
     kappas,
     length_control,
     majority_headline,
+    seeds_headline,
     spent,
     trust,
     unjudged,
@@ -35,6 +36,8 @@ def render_markdown(report: Report) -> str:
     for panel in report.panels:
         lines += [f"- **{majority_headline(panel, escape_markdown)}**"]
         lines += [*(f"  - {kappas(each, escape_markdown)}" for each in panel.agreements), ""]
+    seeds = [f"- **{seeds_headline(each, escape_markdown)}**" for each in report.seeds]
+    lines += [*seeds, ""] if seeds else []
     missing = [f"- {line}" for line in unjudged(report, escape_markdown)]
     if missing:
         lines += ["Not judged yet:", "", *missing, ""]

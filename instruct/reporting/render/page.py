@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from instruct.analysis.results import SeedSpread
 from instruct.errors import one_line
 from instruct.judging.human_agreement import is_chance
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
+from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.reporting.text import (
     capital,
@@ -22,6 +24,8 @@ from instruct.reporting.text import (
     length_control,
     majority_headline,
     number,
+    over_seeds,
+    seeds_headline,
     span,
     spent,
     unjudged,
@@ -84,7 +88,11 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         figures: a figure's title to its SVG file; shown as an image, in which nothing can run.
         pairs: what page_pairs.packed_pairs made, in the order of the report's comparisons; None: a page without them.
     """
-    views = [_view(judge, comparison) for judge in report.judges for comparison in judge.comparisons]
+    views = [
+        _view(judge, comparison, spread_with(report, judge, comparison))
+        for judge in report.judges
+        for comparison in judge.comparisons
+    ]
     return render(
         "report.html.jinja",
         "report.css",
@@ -96,6 +104,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
             (capital(majority_headline(panel, clean)), [kappas(each, clean) for each in panel.agreements])
             for panel in report.panels
         ],
+        seeds=[seeds_headline(each, clean) for each in report.seeds],
         unjudged=unjudged(report, clean),
         spent=spent(report, clean),
         judges=[judge for judge in report.judges if judge.description or judge.notes],
@@ -115,7 +124,7 @@ def page_figures(report: Report, folder: Path) -> dict[str, Path]:
     return {title: path for title, path in found.items() if path.is_file()}
 
 
-def _view(judge: Judge, comparison: Comparison) -> View:
+def _view(judge: Judge, comparison: Comparison, spread: SeedSpread | None) -> View:
     figures = comparison.leading_figures
     candidate, baseline = clean(comparison.candidate, 80), clean(comparison.baseline, 80)
     names = {"\ue000": candidate, "\ue001": baseline}  # placeholders: `clean` leaves neither in a name
@@ -123,13 +132,14 @@ def _view(judge: Judge, comparison: Comparison) -> View:
     # A sentence begins with a capital, a name as its owner writes it.
     claim = claim if claim[0] in names else capital(claim)
     controlled = length_control(comparison)
+    seeds = f"One of {len(spread.seeds)} training seeds; over all of them: {over_seeds(spread)}." if spread else None
     return View(
         judge=clean(judge.name, 80),
         model=clean(judge.model, 80),
         candidate=candidate,
         baseline=baseline,
         claim=[names.get(piece, piece) for piece in re.split("([\ue000\ue001])", claim)],
-        evidence=" ".join(filter(None, [_figures_of(figures, candidate, baseline), evidence(comparison)])),
+        evidence=" ".join(filter(None, [_figures_of(figures, candidate, baseline), evidence(comparison), seeds])),
         finding=figures.finding,
         parts=_parts(figures, candidate, baseline),
         rate=figures.win_rate,

@@ -14,6 +14,7 @@ from instruct.reporting.text import (
     length_control,
     majority_headline,
     probability,
+    seeds_headline,
     span,
     spent,
     trust,
@@ -34,7 +35,8 @@ def render_summary(report: Report) -> str:
         lines.append(majority_headline(panel, escape_terminal))
         lines += [f"  {kappas(agreement, escape_terminal)}" for agreement in panel.agreements]
         lines.append("")
-    lines += _seeds(report)
+    seeds = [seeds_headline(each, escape_terminal) for each in report.seeds]
+    lines += [*seeds, ""] if seeds else []
     lines += _paired(report)
     money = spent(report, escape_terminal)
     lines += [money] if money else []
@@ -56,19 +58,6 @@ def _judge(judge: Judge) -> list[str]:
         lines += [f"  note: {escape_terminal(note)}" for note in comparison.notes]
     lines += [trust(judge, escape_terminal), ""]
     return [*lines, *table_lines(policy_table(judge.comparisons), 28), ""]
-
-
-def _seeds(report: Report) -> list[str]:
-    """A comparison with several training seeds, a line each."""
-    lines = []
-    for each in report.seeds:
-        judge, candidate, baseline = (escape_terminal(name, 60) for name in (each.judge, each.candidate, each.baseline))
-        both = f"; over seeds and prompts {span(each.interval_both)}" if each.interval_both else ""
-        lines.append(
-            f"{judge}: {candidate} against {baseline}, {len(each.seeds)} seeds: mean win rate {each.mean:.1f} % "
-            f"(standard deviation {each.standard_deviation:.1f}; 95 % CI over seeds {span(each.interval_seeds)}{both})"
-        )
-    return [*lines, ""] if lines else []
 
 
 def _paired(report: Report) -> list[str]:
