@@ -72,6 +72,7 @@ class EngineOptions:
         needs: what asking a hub model takes, for the message when it is missing.
         gpu_gb: the memory of the GPUs that it takes, in GB (10^9 bytes), if that is known.
         reward: the model scores answers instead of replying (`instruct.engines.rewards`).
+        head: the file of a score head on the model's states (`instruct.engines.score_heads`); needs `reward`.
         other_model: how to ask another model, for the message when a server does not have this one.
     """
 
@@ -96,6 +97,7 @@ class EngineOptions:
     needs: str | None = None
     gpu_gb: float | None = None
     reward: bool = False
+    head: Path | None = None
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
 
 

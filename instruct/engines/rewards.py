@@ -128,15 +128,11 @@ class RewardEngine(LocalEngine):
         import torch
         from transformers import AutoModelForSequenceClassification
 
-        cuda = torch.cuda.is_available()
-        dtype: Any = self._options.dtype or "bfloat16"
-        if dtype == "bfloat16" and cuda and not torch.cuda.is_bf16_supported():
-            dtype = "float16"
         model, revision = self._safetensors()
         try:
             with quiet_loading():
                 network, loading = AutoModelForSequenceClassification.from_pretrained(
-                    model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True,
+                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True,
                     output_loading_info=True,
                 )  # fmt: skip
         except Exception as error:  # a torn file, an unknown architecture, ...
@@ -148,7 +144,15 @@ class RewardEngine(LocalEngine):
             )
         if hasattr(network, "score"):
             network.score.float()
-        return network.to("cuda" if cuda else "cpu").eval()
+        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+    def _dtype(self) -> Any:
+        """The options' dtype; bfloat16 by default, or float16 on a GPU without it."""
+        import torch
+
+        dtype = self._options.dtype or "bfloat16"
+        no_bf16 = torch.cuda.is_available() and not torch.cuda.is_bf16_supported()
+        return "float16" if dtype == "bfloat16" and no_bf16 else dtype
 
     def tokens(self, prompt: Prompt) -> int:
         """The length of a prompt and its answer in the model's tokens."""

@@ -43,6 +43,14 @@ def make_engine(
 
 
 def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:
+    if options.head and kind == "transformers":
+        from instruct.engines.score_heads import ScoreHeadEngine
+
+        return ScoreHeadEngine(options)
+    if options.head and kind == "vllm":
+        raise InputError(
+            f"{options.subject}: its head reads states inside the model, which vLLM does not give; leave --engine out"
+        )
     if kind == "vllm":
         from instruct.engines.vllm_rewards import VLLMRewardEngine
 

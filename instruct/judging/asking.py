@@ -46,13 +46,17 @@ class Judge:
     def engine(self) -> EngineKind:
         """A server if there is a base URL or the card is an annotator of alpaca-eval; else vLLM if it is installed.
 
+        A score head is always asked in transformers.
+
         Raises:
             InputError: an engine that is not installed, or does not use the base URL.
         """
         installed = vllm_is_installed()
         name, base_url = self.options.engine, self.options.base_url
         if name is None:
-            return "server" if base_url or self.card.annotator else "vllm" if installed else "transformers"
+            if base_url or self.card.annotator:
+                return "server"
+            return "vllm" if installed and not self.card.head else "transformers"
         if base_url and name != "server":
             raise InputError(f"engine {name} asks no server at {base_url}; leave --engine or --base-url out")
         if name == "vllm" and not installed:
@@ -169,5 +173,6 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         needs=card.needs,
         gpu_gb=card.gpu_gb,
         reward=card.protocol == "reward",
+        head=card.head_file() if card.head else None,
         other_model=other_model,
     )

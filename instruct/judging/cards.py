@@ -140,6 +140,8 @@ class JudgeCard(_Section):
         prompt: otherwise a file next to the card, with the placeholders {instruction}, {input}, {first} and {second},
             or {instruction}, {input} and {answer} if each answer is rated alone (`protocol: single`). A reward model
             (`protocol: reward`) has none: it scores each answer in its own chat template.
+        head: a file next to the card, written by recipes/train_judge.py: a small head that makes a score (`protocol:
+            reward`) of the states of `model`, a language model.
         prompt_with_input: the prompt for rows that have an `input`.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         response_schema: a JSON schema for the reply, enforced by engines that can.
@@ -157,6 +159,7 @@ class JudgeCard(_Section):
     weights: Literal["safetensors", "pickle"] = "safetensors"
     protocol: Literal["pairwise", "single", "reward"]
     annotator: str | None = None
+    head: str | None = None
     prompt: str | None = None
     prompt_with_input: str | None = None
     prompt_form: Literal["text", "chat"] = "chat"
@@ -182,6 +185,8 @@ class JudgeCard(_Section):
     def _fits_together(self) -> JudgeCard:
         if self.protocol == "reward":
             return self._checked_reward()
+        if self.head:
+            raise ValueError("head belongs to protocol reward")
         for name in ("prompt_form", "decoding", "verdict"):
             if name not in self.model_fields_set:
                 raise ValueError(f"the key {name!r} is missing; add it")
@@ -237,10 +242,23 @@ class JudgeCard(_Section):
     def sha256(self) -> str:
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
         prompts = [] if self.protocol == "reward" else [self.prompt_text(with_input) for with_input in (False, True)]
-        content = self.model_dump(mode="json", exclude=_ABOUT)
+        content = self.model_dump(mode="json", exclude={*_ABOUT, "head"})
+        if self.head:
+            content["head"] = hashlib.sha256(self.head_file().read_bytes()).hexdigest()
         if self.verdict.scores is None:  # earlier versions did not have this rule; their hashes stay valid
             del content["verdict"]["scores"]
         return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
+
+    def head_file(self) -> Path:
+        """The file of the card's score head.
+
+        Raises:
+            InputError: it does not exist.
+        """
+        path = self._folder / str(self.head)
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; put the head next to {self._folder / 'judge.yaml'}")
+        return path
 
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.
@@ -284,6 +302,11 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
     card = _card(name, by_path)
     if model is None or model == card.model:
         return card
+    if card.head:
+        raise InputError(
+            f"judge {card.name}: its head was trained on the states of {card.model} and reads no other model's; leave "
+            "--judge-model out, or train a head with recipes/train_judge.py"
+        )
     unknown: dict[str, Any] = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
     if card.protocol == "reward":  # without a prompt there is nothing left of the card's judge
         unknown |= {"description": "a reward model that scores each answer alone", "licence": "the model's own"}

@@ -1,0 +1,232 @@
+"""A small head on a language model's states as an engine: one forward pass scores an answer.
+
+The features of an answer are the mean of its tokens' states after some of the model's blocks, each state divided by its
+root mean square, and the logarithm of one plus its characters. The score is their weighted sum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from instruct.engines.base import EngineOptions, Message, Prompt
+from instruct.engines.pickles import unreadable
+from instruct.engines.reward_adapters import quiet_loading
+from instruct.engines.rewards import RewardEngine, Text, padded
+from instruct.errors import InputError, one_line
+from instruct.models import model_path
+from instruct.runs import sha256_of
+
+_EPSILON = 1e-5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of an answer.
+
+    Attributes:
+        layers: the blocks after which states are read, from 1; () reads the length alone.
+        prompt_tokens: the prompt keeps its first and last tokens, so many in all; the middle is left out.
+        answer_tokens: the answer's first tokens that are read. Its length always counts as a whole.
+    """
+
+    layers: tuple[int, ...]
+    prompt_tokens: int = 224
+    answer_tokens: int = 192
+
+
+@dataclass(frozen=True)
+class ScoreHead:
+    """score = weights · features + bias.
+
+    `weights`: float32 of shape [len(layers) * hidden + 1], the length's last. `bias` moves all scores alike, so that
+    the average answer of the training set has 0.
+    """
+
+    reading: Reading
+    weights: np.ndarray
+    bias: float
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """Features of shape [answers, len(weights)] to scores, float64."""
+        return features.astype(np.float64) @ self.weights.astype(np.float64) + self.bias
+
+    def save(self, path: Path) -> None:
+        """As safetensors, with the reading as metadata."""
+        from safetensors.numpy import save
+
+        tensors = {"weights": self.weights.astype(np.float32), "bias": np.array([self.bias], np.float32)}
+        # One entry: safetensors writes several in an order that changes.
+        path.write_bytes(save(tensors, {"reading": json.dumps(asdict(self.reading))}))
+
+
+def load_head(path: Path) -> ScoreHead:
+    """The head in a safetensors file.
+
+    Raises:
+        InputError: it does not exist or is not such a file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            stated = json.loads((file.metadata() or {})["reading"])
+            reading = Reading(**{**stated, "layers": tuple(stated["layers"])})
+            weights, bias = file.get_tensor("weights"), float(file.get_tensor("bias")[0])
+        if (
+            weights.ndim != 1
+            or reading.prompt_tokens < 2
+            or reading.answer_tokens < 1
+            or min(reading.layers, default=1) < 1
+        ):
+            raise ValueError("weights must be a vector, and tokens and layers positive")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; put the judge's head there") from None
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path}: is not a score head ({one_line(error, 120)}); write it with recipes/train_judge.py"
+        ) from None
+    return ScoreHead(reading, weights, bias)
+
+
+@dataclass(frozen=True)
+class ReadText(Text):
+    """A text with the answer's length in characters, whatever was left out."""
+
+    characters: int = 0
+
+
+class StatesEngine(RewardEngine):
+    """A language model in transformers whose blocks up to the last one that is read are run.
+
+    Raises:
+        InputError: when the first text is looked at: the model has too few blocks, or as `RewardEngine`.
+    """
+
+    def __init__(self, options: EngineOptions, reading: Reading) -> None:
+        super().__init__(options)
+        self.reading = reading
+
+    def features(self, prompts: Sequence[Prompt]) -> np.ndarray:
+        """The features of each answer; float32, shape [prompts, len(layers) * hidden + 1]."""
+        texts = self._texts(prompts)
+        self.start()
+        by_length = sorted(range(len(texts)), key=lambda place: len(texts[place].ids), reverse=True)
+        found: dict[int, np.ndarray] = {}
+        for batch in self._batches([len(texts[place].ids) for place in by_length]):
+            places = by_length[batch]
+            found.update(zip(places, self._features([texts[place] for place in places]), strict=True))
+        return np.stack([found[place] for place in range(len(texts))])
+
+    def _check_architecture(self) -> None:
+        from transformers import AutoConfig
+
+        options = self._options
+        model = model_path(options.model)
+        revision = None if Path(model).is_dir() else options.revision
+        try:
+            config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise unreadable(options.model, error) from error
+        blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
+        if max(self.reading.layers, default=0) > blocks:
+            raise InputError(
+                f"{options.subject}: reads the states after block {max(self.reading.layers)} of {options.model}, which "
+                f"has {blocks}; choose the model that the head was trained on"
+            )
+
+    def _loaded(self) -> Any:
+        import torch
+        from transformers import AutoModel
+
+        model, revision = self._safetensors()
+        try:
+            with quiet_loading():
+                network: Any = AutoModel.from_pretrained(
+                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True
+                )
+        except Exception as error:  # a torn file, an unknown architecture, ...
+            raise unreadable(self._options.model, error) from error
+        network.layers = network.layers[: max(self.reading.layers, default=1)]  # later blocks are not read
+        network.config.num_hidden_layers = len(network.layers)
+        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+    def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
+        self._prepare()
+        return [self._text(prompt) for prompt in prompts]
+
+    def _text(self, prompt: Any) -> Text:
+        turns: list[Message] = list(prompt)
+        answer = turns.pop()["content"]
+        before = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        asked = self._tokenizer(before, add_special_tokens=False)["input_ids"]
+        kept = self.reading.prompt_tokens
+        if len(asked) > kept:
+            asked = asked[: kept // 2] + asked[kept // 2 - kept :]
+        # An answer cannot write the tokens that end a turn.
+        read = self._tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ids = [*asked, *read[: self.reading.answer_tokens], self._tokenizer.eos_token_id]
+        return ReadText(ids, len(asked), len(answer))
+
+    def _features(self, texts: Sequence[Any]) -> np.ndarray:
+        """The features of texts that are computed in one batch."""
+        import torch
+
+        lengths = np.log1p([[text.characters] for text in texts])
+        if not self.reading.layers:
+            return lengths.astype(np.float32)
+        states: dict[int, Any] = {}
+
+        def keep(layer: int) -> Any:
+            return lambda module, given, out: states.update({layer: out[0] if isinstance(out, tuple) else out})
+
+        network = self._network
+        hooks = [network.layers[layer - 1].register_forward_hook(keep(layer)) for layer in self.reading.layers]
+        ids, _ = padded([text.ids for text in texts], self._tokenizer.pad_token_id or 0)
+        try:
+            with torch.inference_mode():  # what follows a text cannot change it, so no mask is needed
+                network(input_ids=ids.to(network.device), use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        means = []
+        for layer in self.reading.layers:
+            state = states[layer].float()
+            state = state * (state.square().mean(-1, keepdim=True) + _EPSILON).rsqrt()
+            rows = [row[text.start : len(text.ids)].mean(0) for row, text in zip(state, texts, strict=True)]
+            means.append(torch.stack(rows).cpu().numpy())
+        return np.concatenate([*means, lengths], axis=1).astype(np.float32)
+
+
+class ScoreHeadEngine(StatesEngine):
+    """A judge's score head on its model's states.
+
+    Raises:
+        InputError: when it is made: no head in the file; later, as `StatesEngine`, or the head belongs to another
+            model.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        assert options.head is not None, "by the caller"
+        self._head = load_head(options.head)
+        self._head_sha256 = sha256_of(options.head)
+        super().__init__(options, self._head.reading)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity, "score": f"head {self._head_sha256}"}
+
+    def _scores(self, texts: list[Text]) -> list[float]:
+        features = self._features(texts)
+        if features.shape[1] != len(self._head.weights):
+            raise InputError(
+                f"{self._options.subject}: its head has {len(self._head.weights)} weights, but {self._options.model} "
+                f"gives {features.shape[1]} features; choose the model that the head was trained on"
+            )
+        return [float(score) for score in self._head.scores(features)]
