@@ -247,12 +247,22 @@ def test_a_store_of_version_2_is_read_and_nothing_is_asked_again(asked, tmp_path
     run = make_run(tmp_path / "work", {name: answers(name, ASKED_ROWS) for name in ("ours", "theirs")})
     with contextlib.closing(sqlite3.connect(run / "judgments.sqlite")) as db:
         db.executescript(dump.read_text(encoding="utf-8"))
+        paid = {key for (key,) in db.execute("SELECT key FROM completions")}
     # A figure that would be the same is not drawn again.
     shutil.copytree(asked[0] / "report" / "figures", run / "report" / "figures")
     judge_all(run, proxy=None)
     for table, order in (("completions", "key"), ("judgments", JUDGED), ("spending", "key")):
-        if not UPDATE:
-            check_golden(GOLDEN / "store" / f"{table}.jsonl", store_rows(run / "judgments.sqlite", table, order))
+        if UPDATE:
+            continue
+        golden = GOLDEN / "store" / f"{table}.jsonl"
+        found = store_rows(run / "judgments.sqlite", table, order)
+        if table != "judgments":
+            # Replies on identical answers, which were still asked about then, stay in the store.
+            wanted = {json.loads(line)["key"] for line in golden.read_text(encoding="utf-8").splitlines()}
+            rows = {line: json.loads(line)["key"] for line in found.splitlines(keepends=True)}
+            assert table == "spending" or set(rows.values()) >= paid
+            found = "".join(line for line, key in rows.items() if key in wanted or key not in paid)
+        check_golden(golden, found)
 
 
 @pytest.fixture(scope="module")
