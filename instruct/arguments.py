@@ -76,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     for name, text in [
         ("run", "the whole experiment of a config: train, answer, judge, report; rerun it to resume"),
+        ("config", "print every key of a config with its default, or a config with its flags resolved"),
         ("preview", "show what training would see: rows, loss mask, lengths, memory, one step"),
         ("train", "train every system of a config (or a single one, with flags alone)"),
     ]:
@@ -86,6 +87,8 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if name == "run":
             add_phase_flags(sub)
+        if name == "config":
+            sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
         if name == "preview":
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 

@@ -20,9 +20,9 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 class Options(BaseModel):
-    """A part of a configuration; an unknown key is an error."""
+    """A part of a configuration; an unknown key is an error. The docstring below a field is its help."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
 
 
 @dataclass(frozen=True)

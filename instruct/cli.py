@@ -52,6 +52,20 @@ def run(arguments: argparse.Namespace, overrides: list[str]) -> None:
     run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
 
 
+def config(arguments: argparse.Namespace, overrides: list[str]) -> None:
+    from instruct.config_reference import SCHEMA_PATH, render_text
+
+    if arguments.schema:
+        print(SCHEMA_PATH)
+    elif arguments.config or arguments.model or arguments.objective or arguments.name or overrides:
+        import yaml
+
+        content = _config(arguments, overrides).model_dump(mode="json")
+        print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
+    else:
+        print(render_text(), end="")
+
+
 def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
     from instruct.generation.prompts import evaluation_set
     from instruct.training.preview import print_preview
@@ -386,6 +400,7 @@ def _no_overrides(overrides: list[str]) -> None:
 
 VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
     "run": run,
+    "config": config,
     "preview": preview,
     "train": train,
     "generate": generate,

@@ -25,9 +25,13 @@ class ExperimentConfig(TrainingOptions):
     """
 
     answers: AnswerOptions = AnswerOptions()
+    """What the systems answer."""
     judges: list[JudgeOptions] = []
+    """Who compares the answers."""
     comparisons: list[tuple[str, str]] = []
+    """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
     seeds: list[int] | None = Field(default=None, min_length=1)
+    """Train every system once with each of these seeds."""
 
     @model_validator(mode="after")
     def _seeds_are_systems(self) -> ExperimentConfig:

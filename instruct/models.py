@@ -20,18 +20,20 @@ _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 class ModelOptions(Options):
-    """The base model.
-
-    `dtype` is that of its matrix products and of saved and served weights; full fine-tuning keeps the weights that
-    train in float32 (see `instruct.training.precision`). `quantization: 4bit` is QLoRA (bitsandbytes, a GPU).
-    """
+    """The base model."""
 
     name: str = EMBEDDED_MODEL
+    """A hub id, a local folder, or the bundled model."""
     revision: str | None = None
+    """The hub's branch, tag or commit."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    """Of matrix products and of saved and served weights; full fine-tuning keeps the weights that train in float32."""
     attn_implementation: str | None = None
+    """Transformers' attention, such as sdpa or flash_attention_2."""
     quantization: Literal["4bit"] | None = None
+    """4bit: QLoRA (bitsandbytes, a GPU)."""
     trust_remote_code: bool = False
+    """Run code that the model's repository contains."""
 
 
 def cache_folder() -> Path:

@@ -321,6 +321,15 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
     assert "--orders requires --judge; without it the config's judges are asked" in line
 
 
+def test_a_config_is_printed_with_its_flags_resolved(instruct, tmp_path):
+    code, stdout, _ = instruct("config", "demo", "--train.max_steps", "3", "--name", "mine")
+    content = yaml.safe_load(stdout)
+    assert (code, content["name"], content["train"]["max_steps"]) == (0, "mine", 3)
+    assert content["answers"]["generation"]["temperature"] == 0.0
+    code, stdout, _ = instruct("config", "--schema")
+    assert json.loads(Path(stdout.strip()).read_text())["title"] == "ExperimentConfig"
+
+
 def test_the_module_is_the_command():
     done = subprocess.run([sys.executable, "-m", "instruct", "--version"], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"instruct \d+\.\d+\.\d+\S*\n", done.stdout)

@@ -16,17 +16,20 @@ Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_re
 
 
 class SourceOptions(Options):
-    """One data set. `files` replaces the card's source; without a card, the first row determines the format.
-
-    `documents` and `encoding` say how plain text files are read; see `DatasetCard`.
-    """
+    """One data set."""
 
     card: str | None = None
+    """A data set's card, by name or path; without one, the first row determines the format."""
     files: list[str] | None = None
+    """Your own files, instead of the card's source: JSON, JSON lines, CSV, Parquet or plain text."""
     template: Literal["alpaca", "chat"] | None = None
+    """How prompts are rendered: Alpaca's, or the model's chat template (default: the card's, else chat)."""
     limit: int | None = Field(default=None, ge=1)
+    """Use the first rows only."""
     documents: Documents | None = None
+    """What a document is in a plain text file (default: the card's)."""
     encoding: str | None = None
+    """Of plain text files (default: the card's, else UTF-8)."""
 
     @property
     def label(self) -> str:
@@ -35,9 +38,10 @@ class SourceOptions(Options):
 
 
 class MixedSource(SourceOptions):
-    """A data set of a mixture. `weight` is the probability that the next row comes from it."""
+    """A data set of a mixture."""
 
     weight: float | None = Field(default=None, gt=0, le=1)
+    """The probability that the next row comes from this data set."""
 
     @model_validator(mode="after")
     def _is_named(self) -> MixedSource:
@@ -50,27 +54,27 @@ class DataOptions(SourceOptions):
     """The training data: one data set, or a `mixture` of several.
 
     A mixture without weights has every row of every data set once. With weights, rows are drawn with these
-    probabilities (`seed`; by default 42) until `stopping_strategy` says so, as in `datasets.interleave_datasets`:
-    `first_exhausted` (the default), `all_exhausted` (rows of the smaller data sets repeat), or
-    `all_exhausted_without_replacement` (every row once).
-
-    To evaluate while training, give `eval_files` (read like the training files, of a mixture like its first data set;
-    `eval_limit` rows at most) or hold out `eval_fraction` of the rows of every data set; `eval_samples` rows are
-    answered at each evaluation (default: 2).
-
-    `streaming` reads the rows while training, for data sets that do not fit into memory; `shuffle_buffer` rows of each
-    data set are shuffled among themselves (default: 10,000).
+    probabilities until `stopping_strategy` says so, as in `datasets.interleave_datasets`.
     """
 
     mixture: list[MixedSource] | None = Field(default=None, min_length=1)
+    """Several data sets, mixed by weight, instead of one."""
     stopping_strategy: Stopping | None = None
+    """When a weighted mixture ends (default: first_exhausted); all_exhausted repeats rows of smaller data sets."""
     seed: int | None = Field(default=None, ge=0)
+    """Of a weighted mixture's draws (default: 42)."""
     eval_files: list[str] | None = Field(default=None, min_length=1)
+    """Files to evaluate on while training, read like the training files (of a mixture: like its first data set)."""
     eval_limit: int | None = Field(default=None, ge=1)
+    """The largest number of rows from eval_files."""
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
+    """The share of every data set's rows to hold out and evaluate on while training."""
     eval_samples: int | None = Field(default=None, ge=0)
+    """How many rows are answered at each evaluation (default: 2)."""
     streaming: bool | None = None
+    """Read the rows while training, for data sets that do not fit into memory."""
     shuffle_buffer: int | None = Field(default=None, ge=1)
+    """How many rows of each streamed data set are shuffled among themselves (default: 10,000)."""
 
     @model_validator(mode="after")
     def _is_one_or_several(self) -> DataOptions:

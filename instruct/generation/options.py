@@ -13,25 +13,30 @@ from instruct.engines.base import server_address
 class GenerationConfig(Options):
     """How prompts are answered: greedily by default.
 
-    `engine: auto` is vLLM if it is installed, else transformers, which also answers for 4-bit models. `engine: server`
-    asks the OpenAI-compatible server at `base_url`, with the key in OPENAI_API_KEY: the base model by its name, a
-    trained system by the system's name (`vllm serve --lora-modules NAME=FOLDER`).
-
-    `batch_size` prompts are answered and recorded together; `max_model_len` bounds prompt and answer together, in
-    tokens (None: as long as the prompts need). Of vLLM: `gpu_memory_utilization` is its share of a GPU's memory,
-    `tensor_parallel_size` the number of GPUs that share the model (None: one).
+    `engine: server` asks for the base model by its name and for a trained system by the system's name
+    (`vllm serve --lora-modules NAME=FOLDER`), with the key in OPENAI_API_KEY.
     """
 
     engine: Literal["auto", "vllm", "transformers", "server"] = "auto"
+    """auto: vLLM if it is installed, else transformers, which also answers for 4-bit models."""
     base_url: str | None = None
+    """The OpenAI-compatible server of engine: server."""
     max_new_tokens: int = Field(default=512, ge=1)
+    """The longest answer, in tokens."""
     temperature: float = Field(default=0.0, ge=0)
+    """0: greedy."""
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: the share of probability to sample from."""
     seed: int = 0
+    """Of sampling."""
     batch_size: int = Field(default=64, ge=1)
+    """How many prompts are answered and recorded together."""
     max_model_len: int | None = Field(default=None, ge=2)
+    """The longest prompt and answer together, in tokens (default: as long as the prompts need)."""
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    """vLLM's share of a GPU's memory."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
+    """How many GPUs share the model in vLLM (default: one)."""
 
     @field_validator("base_url")
     @classmethod
@@ -51,10 +56,15 @@ class AnswerOptions(Options):
     """The evaluation set that is answered, and how."""
 
     eval_set: str = "starter_eval"
+    """The prompts to answer: starter_eval or alpaca_eval."""
     files: list[str] | None = None
+    """Your own prompts, instead of eval_set."""
     limit: int | None = Field(default=None, ge=1)
+    """Answer the first prompts only."""
     template: Literal["alpaca", "chat"] | None = None
+    """How prompts are rendered (default: as in training)."""
     generation: GenerationConfig = GenerationConfig()
+    """How prompts are answered."""
 
     def made_from(self) -> dict[str, Any]:
         """The options as a step's inputs."""

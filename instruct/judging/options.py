@@ -10,35 +10,34 @@ from instruct.cards import Options
 
 
 class JudgeOptions(Options):
-    """One judge.
-
-    Attributes:
-        card: the name or path of its card.
-        model: the model to ask with the card's prompt, instead of the card's own.
-        base_url: of an OpenAI-compatible server to ask, with `concurrency` requests at a time.
-        engine: that asks the model; None: chosen by what is installed.
-        orders: how often to show each pair; None: as the card says.
-        trim: cut answers that do not fit the judge's context, both to the same length.
-        budget_usd: limit for the whole run; required for a judge that costs money.
-        comparisons: (candidate, baseline) pairs; None: the experiment's.
-        dtype, quantization: of the weights of a model on this machine; None: the engine's choice.
-        tensor_parallel_size: GPUs that share such a model in vLLM; None: one.
-        stop_when: judge in a random order and stop early: `decided`, or `width=POINTS`; None: judge all pairs.
-    """
+    """One judge."""
 
     card: str
+    """The name or path of the judge's card."""
     model: str | None = None
+    """The model to ask with the card's prompt, instead of the card's own."""
     base_url: str | None = None
+    """An OpenAI-compatible server to ask."""
     engine: Literal["vllm", "transformers", "server"] | None = None
+    """What runs the model (default: chosen by what is installed)."""
     concurrency: int = Field(default=64, ge=1)
+    """Requests to a server at a time."""
     orders: Literal["both", "one"] | None = None
+    """Show each pair in both orders or in one (default: as the card says)."""
     trim: bool = False
+    """Cut answers that do not fit the judge's context, both to the same length."""
     budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Limit for the whole run; required for a judge that costs money."""
     comparisons: list[tuple[str, str]] | None = None
+    """Pairs of candidate and baseline (default: the experiment's)."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    """Of the weights of a model on this machine (default: the engine's choice)."""
     quantization: Literal["4bit"] | None = None
+    """Of the weights of a model on this machine (default: none)."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
+    """How many GPUs share the model in vLLM (default: one)."""
     stop_when: str | None = None
+    """Judge in a random order and stop early: decided, or width=POINTS (default: judge all pairs)."""
 
     @field_validator("stop_when")
     @classmethod

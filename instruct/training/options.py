@@ -16,29 +16,40 @@ class LoraOptions(Options):
     """The LoRA adapter (peft.LoraConfig). `lora: null` trains the whole model."""
 
     r: int = Field(default=16, ge=1)
+    """The rank."""
     alpha: int = Field(default=32, ge=1)
+    """The scale is alpha / r."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of the adapter's input."""
     target_modules: str | list[str] = "all-linear"
+    """The modules that get an adapter: all-linear, a regular expression, or names."""
     use_dora: bool = False
+    """Train magnitudes and directions apart (DoRA)."""
 
 
 class SystemOptions(Options):
-    """One system: an objective and its parameters, which EMOConfig describes. `objective: none` is the untrained base.
-
-    `variant`, `emphasis` and `transport_cost` (fixed, adaptive, numeric, or the path of a table) belong to EMO; `gamma`
-    to MixCE and TaiLr. `seed` decides the order of the rows, the adapter's first weights and dropout; None: train.seed.
-    """
+    """One system: an objective and its parameters, which EMOConfig describes."""
 
     objective: ObjectiveName | Literal["none"]
+    """What is optimized; none is the untrained base."""
     variant: Literal["paper", "official", "pypi"] = "official"
+    """Of EMO: the paper's equation, the authors' code, or their package."""
     emphasis: Literal["mle", "emo"] = "mle"
+    """Of EMO: emo is the authors' mode 2."""
     transport_cost: str = "fixed"
+    """Of EMO: fixed, adaptive, numeric, or the path of a table."""
     gamma: float = Field(default=0.8, ge=0, le=1)
+    """Of MixCE and TaiLr: the mixing coefficient."""
     tailr_variant: Literal["paper", "official"] = "paper"
+    """Of TaiLr: the paper's equation, or the EMO authors' code."""
     ent_threshold: float = 1.3
+    """Of ent: tokens with a larger error norm are left out."""
     goldfish_k: int = Field(default=4, ge=2)
+    """Of goldfish: one token in k is left out."""
     goldfish_context: int = Field(default=13, ge=1)
+    """Of goldfish: the length of the window that is hashed."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
+    """Of the order of the rows, the adapter's first weights and dropout (default: train.seed)."""
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
@@ -59,15 +70,22 @@ class TrainingOptions(Options):
     """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 
     name: str
+    """The run's: results go to runs/NAME."""
     needs_gpu: bool = False
+    """Refuse to start without a GPU."""
     model: ModelOptions = ModelOptions()
+    """The base model."""
     data: DataOptions = DataOptions()
+    """The training data."""
     lora: LoraOptions | None = LoraOptions()
+    """The LoRA adapter; null trains the whole model."""
     train: dict[str, Any] = {}
+    """Any argument of EMOConfig, which has those of TRL's SFTConfig."""
     systems: dict[str, SystemOptions] = {
         "mle": SystemOptions(objective="mle"),
         "emo": SystemOptions(objective="emo"),
     }
+    """What to train and compare, by name."""
 
     @property
     def trained(self) -> dict[str, SystemOptions]:
