@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from benchmarks.contenders import Example, ours
 from benchmarks.harness import SHAPES, alternate, ratio, write_results
 from instruct.objectives import EMO, linear, torch_kernels
+from instruct.objectives.plan import Group, TokenPlan
 
 TOKENS = 2048
 OBJECTIVE = EMO("pypi")
@@ -33,11 +34,10 @@ def patched(run: Callable[[], None], module: Any, name: str, value: Any) -> Call
     return patched_run
 
 
-def unsorted_chunks(labels: Tensor, cost: Any, size: int, like: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def unsorted_plan(labels: Tensor, vocabulary: int, size: int, *_: Any, **__: Any) -> TokenPlan:
     """Tokens in their own order, with one cost row per token."""
-    buffer = like.new_empty(size, cost.vocabulary)
-    for index in torch.arange(len(labels)).split(size):
-        yield index, cost.rows(labels[index], out=buffer[: len(index)]), torch.arange(len(index))
+    chunks = [slice(start, min(start + size, len(labels))) for start in range(0, len(labels), size)]
+    return TokenPlan(None, labels, torch.arange(len(labels)) % size, labels, [Group(each, [each]) for each in chunks])
 
 
 def whole_loss(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
@@ -46,7 +46,7 @@ def whole_loss(vocabulary: int, hidden: int) -> dict[str, Callable[[], None]]:
     kept = example.step(ours(OBJECTIVE, example))
     return {
         "kept": kept,
-        "tokens unsorted": patched(kept, linear, "_chunks", unsorted_chunks),
+        "tokens unsorted": patched(kept, linear, "plan_tokens", unsorted_plan),
         "blocks as large as the chunk": patched(kept, torch_kernels, "BLOCK_NUMBERS", 2**30),
         "chunks of 64 rows": patched(kept, linear, "CPU_CHUNK_ROWS", 64),
         "chunks of 128 rows": patched(kept, linear, "CPU_CHUNK_ROWS", 128),
@@ -68,18 +68,29 @@ def stacked_products(vocabulary: int, hidden: int) -> dict[str, Callable[[], Non
     return {"kept": separate, "stacked": lambda: torch.mm(torch.cat([states, units]), weight.T, out=both)}
 
 
+class RowsGiven:
+    """A transport cost whose rows cost no time."""
+
+    def __init__(self, given: Tensor) -> None:
+        self.given, self.vocabulary = given, given.shape[1]
+
+    def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
+        return self.given[labels]
+
+
 def elementwise_part(vocabulary: int) -> tuple[dict[str, Callable[[], None]], float]:
     """The code between the products for one chunk, in blocks and compiled, and the seconds of compilation."""
     product = torch.randn(256, vocabulary).mul_(3).bfloat16()
     target = torch.randint(0, vocabulary, (256,))
     rows, row_of = torch.rand(96, vocabulary).bfloat16(), torch.randint(0, 96, (256,)).sort().values
     head = torch_kernels.Head(product[:1], None, 1.0, None)
-    weigher = torch_kernels.TorchWeigher(head, OBJECTIVE, product, has_cost=True, wants_grad=True)
+    weigher = torch_kernels.TorchWeigher(head, OBJECTIVE, product, 256, RowsGiven(rows), 96, wants_grad=True)
+    weigher.load_costs(torch.arange(96))
     work = product.clone()
 
     def in_blocks() -> None:
         work.copy_(product)
-        weigher.weigh_(work, target, rows, row_of)
+        weigher.weigh_(work, target, row_of, slice(0, 256))
 
     @torch.compile
     def fused(product: Tensor, target: Tensor, rows: Tensor, row_of: Tensor) -> Tensor:

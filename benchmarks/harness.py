@@ -109,12 +109,15 @@ def product_rate(tokens: int, vocabulary: int, hidden: int, device: str) -> floa
     return best
 
 
-def write_results(name: str, rows: list[dict[str, Any]], key: Sequence[str] = (), **about: Any) -> Path:
-    """benchmarks/results/NAME-DEVICE.json: the rows, the machine, versions, the time.
+def write_results(
+    name: str, rows: list[dict[str, Any]], key: Sequence[str] = (), device: str | None = None, **about: Any
+) -> Path:
+    """benchmarks/results/NAME-DEVICE.json: the rows, the machine, versions, the time. The default device is this one.
 
     With a `key`, rows of an earlier run on the same machine and versions are kept unless a new row has the same key.
     """
-    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
+    if device is None:
+        device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu"
     path = RESULTS / f"{name}-{device.lower().replace(' ', '-')}.json"
     RESULTS.mkdir(parents=True, exist_ok=True)
     for row in rows:

@@ -3,30 +3,35 @@
 A token's weights (a, b) are known once its vocabulary row has been read, so the gradient is formed in the same pass,
 and backward only scales what forward stored. For each chunk of tokens, a pass computes three matrix products (logits;
 cost rows of the chunk's distinct labels; gradient to the hidden states; a fourth if the head trains). Between them it
-runs a loop over blocks of rows small enough for the processor's cache, or two Triton kernels on a GPU.
+runs a loop over blocks of rows small enough for the processor's cache, or three kernels on a GPU.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective
-from instruct.objectives.torch_kernels import ROWS, Head, TorchWeigher, WeighedTokens, whole_rows
+from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
+from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost
 
 if TYPE_CHECKING:
     from instruct.objectives.triton_kernels import TritonWeigher
 
-# Size of each of the two buffers that are as wide as the vocabulary: a chunk's logits and its labels' cost rows.
+# Without Triton: size of each of the two buffers that are as wide as the vocabulary, logits and cost rows of a chunk.
 CHUNK_BYTES = 64 * 2**20
 # On a CPU, more rows use more memory without making the products faster (benchmarks/README.md).
 CPU_CHUNK_ROWS = 256
+# On a GPU, the gradient to the states has (rows / 128) x (hidden / 128) tiles, which must fill some 132 multiprocessors
+# (docs/performance.md). If the head trains, each chunk reads and writes the whole gradient to it.
+GPU_CHUNK_ROWS, GPU_CHUNK_ROWS_TRAINING_HEAD = 1024, 2048
+# On a GPU, rows as wide as the vocabulary start at a multiple of this many numbers, so that every load is whole.
+GPU_STRIDE = 64
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,23 @@ class ObjectiveStatistics:
     correct: Tensor
 
 
+@dataclass(frozen=True)
+class ObjectiveResult:
+    """What `linear_objective` computes.
+
+    Attributes:
+        loss: float32 scalar, differentiable.
+        statistics: sums over the trained tokens.
+        columns: (8, trained tokens), the summands, in the order of ObjectiveStatistics.
+        order: (trained tokens,) int64, the place of each column in the labels; None: as in the labels.
+    """
+
+    loss: Tensor
+    statistics: ObjectiveStatistics
+    columns: Tensor
+    order: Tensor | None
+
+
 def linear_objective_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -53,44 +75,82 @@ def linear_objective_loss(
     logit_scale: float = 1.0,
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
+    chunk_rows: int | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """The objective's loss over response tokens, and its statistics.
 
+    It computes in the dtype of `hidden`, also under autocast.
+
     Args:
-        hidden: (tokens, hidden), the states that predict `labels`, of response tokens only; float32, bfloat16 or
-            float16 (float64 for tests).
+        hidden: (tokens, hidden), the states that predict `labels`; float32, bfloat16 or float16 (float64 for tests).
         weight: (vocab, hidden), the language-model head; cast to the dtype of `hidden`.
-        labels: (tokens,) int64, the target of each state.
+        labels: (tokens,) int64, the target of each state; -100 for a token without loss, which costs nothing. On a GPU,
+            labels that are still on the CPU are faster: the order of computation is planned on the CPU, which otherwise
+            waits until the GPU has finished what it was given before.
         objective: MLE(), EMO(...), MixCE(...) or another member of the family.
         cost: the transport cost; None: 1 - cosine of the current head's rows, detached.
         bias: (vocab,), the head's bias (Phi).
         logit_scale: multiplies the logits (Cohere, Granite).
         softcap: caps the logits at softcap * tanh(logits / softcap) (Gemma 2), after the scale.
-        num_items: the divisor of the summed loss; None: the number of tokens.
+        num_items: the divisor of the summed loss; None: the number of tokens with loss.
+        chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
+            trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
 
     Returns:
         The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
-        from the gradients, it needs at most 2 x CHUNK_BYTES of memory for any number of tokens.
+        from the gradients, it needs memory for the states with loss, and for any number of tokens at most two buffers
+        of (chunk_rows, vocab) in the dtype of `hidden`: logits and, if the objective has a cost, cost rows.
 
     Raises:
-        ValueError: the shapes do not match, or the cost and the head differ in their vocabulary.
+        ValueError: the shapes do not match, the cost and the head differ in their vocabulary, a label is outside the
+            vocabulary, or `chunk_rows` is not positive.
     """
+    result = linear_objective(
+        hidden, weight, labels, objective, cost, bias, logit_scale, softcap, num_items, chunk_rows
+    )
+    return result.loss, result.statistics
+
+
+def linear_objective(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    objective: Objective,
+    cost: TransportCost | None = None,
+    bias: Tensor | None = None,
+    logit_scale: float = 1.0,
+    softcap: float | None = None,
+    num_items: Tensor | int | None = None,
+    chunk_rows: int | None = None,
+) -> ObjectiveResult:
+    """`linear_objective_loss` with each token's statistics."""
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
         raise ValueError(
             f"hidden {tuple(hidden.shape)}, labels {tuple(labels.shape)} and weight {tuple(weight.shape)} must be "
             "(tokens, hidden), (tokens,) and (vocab, hidden)"
         )
-    if cost is not None and cost.vocabulary != weight.shape[0]:
-        raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {weight.shape[0]}; they must be equal")
-    if num_items is None:
-        num_items = max(labels.numel(), 1)
+    vocabulary = len(weight)
+    if cost is not None and cost.vocabulary != vocabulary:
+        raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {vocabulary}; they must be equal")
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ValueError(f"chunk_rows is {chunk_rows}; it must be at least 1")
     # Inside forward(), autograd reports that a Parameter needs a gradient even under no_grad.
     wants_grad = torch.is_grad_enabled()
-    sum_loss, sums = _LinearObjective.apply(
-        hidden, weight, bias, labels, objective, cost, logit_scale, softcap, wants_grad
-    )
-    loss = sum_loss / torch.as_tensor(num_items, device=sum_loss.device).clamp(min=1)
-    return loss, ObjectiveStatistics(*sums.unbind())
+    triton = _uses_triton(hidden)
+    head_trains = wants_grad and weight.requires_grad
+    chunk_rows, most_labels = buffer_rows(vocabulary, hidden.element_size(), triton, head_trains, chunk_rows)
+    multiple = GPU_ROWS if triton else CPU_ROWS
+    plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, objective.needs_cost, hidden.device)
+    # Autocast would change the dtype of products that write into given memory.
+    with torch.autocast(hidden.device.type, enabled=False):
+        sum_loss, sums, columns = _LinearObjective.apply(
+            hidden, weight, bias, plan, objective, cost, logit_scale, softcap, wants_grad
+        )
+    if num_items is None:
+        num_items = len(plan.labels)
+    # A number is not moved to the GPU: the host would wait for the copy.
+    divisor = num_items.clamp(min=1) if isinstance(num_items, Tensor) else max(num_items, 1)
+    return ObjectiveResult(sum_loss / divisor, ObjectiveStatistics(*sums.unbind()), columns, plan.order)
 
 
 class _LinearObjective(torch.autograd.Function):
@@ -100,13 +160,13 @@ class _LinearObjective(torch.autograd.Function):
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        labels: Tensor,
+        plan: TokenPlan,
         objective: Objective,
         cost: TransportCost | None,
         logit_scale: float,
         softcap: float | None,
         wants_grad: bool,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         needs_hidden = wants_grad and ctx.needs_input_grad[0]
         needs_weight = wants_grad and ctx.needs_input_grad[1]
         needs_bias = wants_grad and bias is not None and ctx.needs_input_grad[2]
@@ -117,109 +177,122 @@ class _LinearObjective(torch.autograd.Function):
             cost = None
         elif cost is None:
             cost = CosineCost(head.weight)
-        grad_hidden = torch.empty_like(hidden) if needs_hidden else None
+        states = hidden if plan.order is None else hidden.index_select(0, plan.order)
+        grad_states = None
+        if needs_hidden:
+            # A chunk's own copy of the states is not read again, so that its gradient can take their place.
+            grad_states = states if plan.order is not None else hidden.new_empty(hidden.shape)
         grad_weight = torch.zeros_like(weight, dtype=wide) if needs_weight else None
         grad_bias = torch.zeros_like(bias, dtype=wide) if needs_bias and bias is not None else None
-        needs_any = needs_hidden or needs_weight or needs_bias
 
-        size = _chunk_rows(hidden.new_empty(0, len(weight)))
-        products = hidden.new_empty(whole_rows(min(size, len(labels))), len(weight))
-        weigher = _weigher_class(hidden)(head, objective, products, cost is not None, needs_any)
-        columns = hidden.new_empty(len(fields(ObjectiveStatistics)), len(labels), dtype=wide)
-        for index, cost_rows, row_of in _chunks(labels, cost, size, products):
-            states = hidden[_padded(index)]
-            product = torch.mm(states, head.weight.T, out=products[: len(states)])
-            weighed = weigher.weigh_(product[: len(index)], labels[index], cost_rows, row_of)
-            columns[:, index] = torch.cat([_columns(tokens) for tokens in weighed], dim=1)
-            # The product has been overwritten with the gradient to itself.
-            product[len(index) :] = 0
-            if grad_hidden is not None:
-                grad_hidden[index] = torch.mm(product, head.weight)[: len(index)]
-            if grad_weight is not None:
-                grad_weight += torch.mm(product.T, states)
-            if grad_bias is not None:
-                grad_bias += product.sum(dim=0, dtype=wide)
+        tokens = len(plan.labels)
+        products = _product_buffer(hidden, plan, len(weight))
+        needs_any = needs_hidden or needs_weight or needs_bias
+        weigher = _weigher_class(hidden)(head, objective, products, tokens, cost, plan.most_labels, needs_any)
+        for group in plan.groups:
+            if plan.distinct is not None:
+                weigher.load_costs(plan.distinct[group.labels])
+            for chunk in group.chunks:
+                own = _padded(states[chunk])
+                product = torch.mm(own, head.weight.T, out=products[: len(own)])
+                count = chunk.stop - chunk.start
+                row_of = None if plan.row_of is None else plan.row_of[chunk]
+                weigher.weigh_(product[:count], plan.labels[chunk], row_of, chunk)
+                # The product has been overwritten with the gradient to itself.
+                if len(own) > count:
+                    product[count:] = 0
+                if grad_weight is not None:
+                    _add_product_(grad_weight, product, own)
+                if grad_bias is not None:
+                    grad_bias += product.sum(dim=0, dtype=wide)
+                if grad_states is not None and len(own) > count:
+                    grad_states[chunk] = torch.mm(product, head.weight)[:count]
+                elif grad_states is not None:
+                    torch.mm(product, head.weight, out=grad_states[chunk])
+        columns = _columns(objective, weigher.statistics, weigher.correct)
         sums = columns.sum(dim=1, dtype=torch.float64)
-        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        ctx.dtypes = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
-        ctx.mark_non_differentiable(sums)
-        return sums[1].to(wide), sums
+        ctx.save_for_backward(plan.order, grad_states, grad_weight, grad_bias)
+        ctx.tokens, ctx.dtypes = len(hidden), (weight.dtype, None if bias is None else bias.dtype)
+        ctx.mark_non_differentiable(sums, columns)
+        return sums[1].to(wide), sums, columns
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         # The division by the number of items arrives here, so it is computed in float32 rather than in the operands'
         # narrow dtype. The saved gradients are not modified.
         scale = grad_outputs[0]
+        if scale.device.type != "cpu":
+            # A GPU would round a tensor without dimensions to the other's dtype first; a CPU would copy the other one.
+            scale = scale[None]
+        order, grad_states, *others = ctx.saved_tensors
+        grad_hidden = None
+        if grad_states is not None and order is None:
+            grad_hidden = torch.mul(grad_states, scale, out=torch.empty_like(grad_states))
+        elif grad_states is not None:
+            shape = ctx.tokens, grad_states.shape[1]
+            everywhere = len(order) == ctx.tokens
+            grad_hidden = grad_states.new_empty(shape) if everywhere else grad_states.new_zeros(shape)
+            grad_hidden.index_copy_(0, order, grad_states).mul_(scale)
         scaled = [
             None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
-            for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+            for grad, dtype in zip(others, ctx.dtypes, strict=True)
         ]
-        return (*scaled, None, None, None, None, None, None)
+        return (grad_hidden, *scaled, None, None, None, None, None, None)
 
 
-def _affordable_rows(like: Tensor) -> int:
-    """The number of rows of the width and dtype of `like`, (rows, vocab), that fit into CHUNK_BYTES."""
-    return max(ROWS, CHUNK_BYTES // (like.shape[1] * like.element_size()) // ROWS * ROWS)
-
-
-def _chunk_rows(like: Tensor) -> int:
-    """Rows of a chunk: as many as fit; on a CPU no more than make its products faster."""
-    affordable = _affordable_rows(like)
-    return min(affordable, CPU_CHUNK_ROWS) if like.device.type == "cpu" else affordable
+def _uses_triton(hidden: Tensor) -> bool:
+    return hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
 
 
 def _weigher_class(hidden: Tensor) -> type[TorchWeigher] | type[TritonWeigher]:
-    if hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton"):
+    if _uses_triton(hidden):
         from instruct.objectives.triton_kernels import TritonWeigher
 
         return TritonWeigher
     return TorchWeigher
 
 
-def _chunks(
-    labels: Tensor, cost: TransportCost | None, size: int, like: Tensor
-) -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
-    """Indices of at most `size` tokens, the cost rows of their labels and each token's row there, if there is a cost.
-
-    Tokens are sorted by label, so that a cost row is computed once for all tokens that share it. Cost rows are computed
-    for a group of labels at a time, because larger products are faster.
-    """
-    if cost is None:
-        for index in _split(torch.arange(len(labels), device=labels.device), size):
-            yield index, None, None
-        return
-    order = labels.argsort(stable=True)
-    distinct, row_of, counts = labels[order].unique_consecutive(return_inverse=True, return_counts=True)
-    ends = [0, *counts.cumsum(0).tolist()]
-    # Twice the chunk's size if memory allows, because each group of labels ends with a chunk that is not full.
-    most = max(size, min(2 * size, _affordable_rows(like)))
-    buffer = like.new_empty(whole_rows(min(most, len(distinct))), cost.vocabulary)
-    first = 0
-    for group in _split(distinct, most):
-        wanted = _padded(group)
-        rows = cost.rows(wanted, out=buffer[: len(wanted)]).to(like.dtype)
-        tokens = slice(ends[first], ends[first + len(group)])
-        for index, row in zip(_split(order[tokens], size), _split(row_of[tokens] - first, size), strict=True):
-            yield index, rows, row
-        first += len(group)
+def buffer_rows(
+    vocabulary: int, element_size: int, triton: bool, head_trains: bool, chunk_rows: int | None = None
+) -> tuple[int, int]:
+    """The rows of logits and of costs, each as wide as the vocabulary, that are in memory at a time, at most."""
+    if triton:
+        rows = chunk_rows or (GPU_CHUNK_ROWS_TRAINING_HEAD if head_trains else GPU_CHUNK_ROWS)
+        return rows, rows
+    affordable = max(CPU_ROWS, CHUNK_BYTES // (vocabulary * element_size) // CPU_ROWS * CPU_ROWS)
+    rows = chunk_rows or min(affordable, CPU_CHUNK_ROWS)
+    return rows, max(rows, min(2 * rows, affordable))
 
 
-def _split(items: Tensor, size: int) -> tuple[Tensor, ...]:
-    """As few parts of at most `size` as possible, of about equal size: a small last part would be slow."""
-    if not len(items):
-        return ()
-    parts = -(-len(items) // size)
-    return items.split(min(size, whole_rows(-(-len(items) // parts))))
+def _product_buffer(hidden: Tensor, plan: TokenPlan, vocabulary: int) -> Tensor:
+    """(rows of the largest chunk, vocab), in the dtype of `hidden`."""
+    rows = max((chunk.stop - chunk.start for group in plan.groups for chunk in group.chunks), default=0)
+    if _uses_triton(hidden):
+        return hidden.new_empty(rows, whole_rows(vocabulary, GPU_STRIDE))[:, :vocabulary]
+    return hidden.new_empty(whole_rows(rows), vocabulary)
 
 
-def _padded(items: Tensor) -> Tensor:
-    """The items, padded with the first one up to `whole_rows`."""
-    return torch.cat([items, items[:1].expand(whole_rows(len(items)) - len(items))])
+def _padded(states: Tensor) -> Tensor:
+    """The states; without Triton, padded with zeros to a multiple of CPU_ROWS."""
+    missing = whole_rows(len(states)) - len(states)
+    if not missing or _uses_triton(states):
+        return states
+    return torch.nn.functional.pad(states, (0, 0, 0, missing))
 
 
-def _columns(tokens: WeighedTokens) -> Tensor:
+def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left.T @ right, accumulated in the dtype of `total`."""
+    if total.dtype == left.dtype:
+        total.addmm_(left.T, right)
+    elif total.is_cuda:
+        torch.addmm(total, left.T, right, out_dtype=total.dtype, out=total)
+    else:  # only CUDA has `out_dtype`
+        total += torch.mm(left.T, right)
+
+
+def _columns(objective: Objective, found: TokenStatistics, correct: Tensor) -> Tensor:
     """(statistics, tokens): the values to sum, in the order of ObjectiveStatistics."""
-    found, weighting = tokens.statistics, tokens.weighting
+    weighting = objective.weigh(found)
     zero = torch.zeros_like(found.ce)
     return torch.stack(
         [
@@ -230,6 +303,6 @@ def _columns(tokens: WeighedTokens) -> Tensor:
             zero if found.error_norm is None else found.error_norm,
             zero if weighting.ratio is None else weighting.ratio,
             zero if weighting.clamped is None else weighting.clamped.to(zero.dtype),
-            tokens.correct.to(zero.dtype),
+            correct.to(zero.dtype),
         ]
     )

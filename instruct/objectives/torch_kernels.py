@@ -10,19 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.plan import whole_rows
+from instruct.objectives.transport import TransportCost
 
 # Numbers in a block of rows on a CPU, which needs two float32 buffers of this size.
 BLOCK_NUMBERS = 2**20
-# The number of rows of a product is a multiple of this: oneDNN keeps about 0.6 MB for each number of rows it has seen.
-ROWS = 32
 # Below this probability of the target, cross-entropy is computed from the logits: float32 would soon round it to 0.
 TINY = 1e-30
-
-
-def whole_rows(count: int) -> int:
-    """`count`, rounded up to a multiple of ROWS."""
-    return -(-count // ROWS) * ROWS
 
 
 @dataclass(frozen=True)
@@ -51,57 +46,73 @@ class Head:
         return z.div_(self.softcap).square_().neg_().add_(1).mul_(self.logit_scale)
 
 
-@dataclass(frozen=True)
-class WeighedTokens:
-    """Some tokens' statistics, their weights, and whether each was predicted correctly: (tokens,) each."""
-
-    statistics: TokenStatistics
-    weighting: Weighting
-    correct: Tensor
-
-
 class TorchWeigher:
-    """Turns a chunk's `states @ weight.T` into its tokens' weights and, in place, into its own gradient.
+    """Turns `states @ weight.T` into statistics and, in place, into its own gradient, one chunk of tokens at a time.
 
     Args:
         head: the head.
         objective: turns statistics into weights.
         like: a (tokens, vocab) tensor of the chunks' dtype and device, as large as the largest chunk.
-        has_cost: whether chunks have cost rows, in the dtype of `like`.
+        tokens: the number of tokens in all chunks.
+        cost: the transport cost, if the objective needs one.
+        most_labels: the number of labels that share one call of `load_costs`, at most.
         wants_grad: whether to form the gradient; otherwise a chunk is not modified.
+
+    Attributes:
+        statistics, correct: of all tokens, and whether each was predicted correctly; filled by `weigh_`.
     """
 
-    def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
-        self.head, self.objective, self.wants_grad = head, objective, wants_grad
-        tokens, vocabulary = like.shape
-        self.size = max(1, min(tokens, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else tokens))
+    def __init__(
+        self,
+        head: Head,
+        objective: Objective,
+        like: Tensor,
+        tokens: int,
+        cost: TransportCost | None,
+        most_labels: int,
+        wants_grad: bool,
+    ) -> None:
+        self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
+        rows, vocabulary = like.shape
+        self.size = max(1, min(rows, BLOCK_NUMBERS // vocabulary if like.device.type == "cpu" else rows))
         wide = torch.promote_types(like.dtype, torch.float32)
         # Allocated once: fresh memory for each pass costs more than the pass.
         self.q = like.new_empty(self.size, vocabulary, dtype=wide)
         self.spare = torch.empty_like(self.q)
-        self.gathered = like.new_empty(self.size, vocabulary) if has_cost else None
+        self.gathered = None if cost is None else like.new_empty(self.size, vocabulary)
+        self.buffer = None if cost is None else like.new_empty(whole_rows(most_labels), vocabulary)
+        self.cost_rows: Tensor | None = None
+        ce, q_target, costs, error_norm = like.new_empty((4, tokens), dtype=wide)
+        self.statistics = TokenStatistics(
+            ce, q_target, None if cost is None else costs, error_norm if objective.needs_error_norm else None
+        )
+        self.correct = like.new_empty(tokens, dtype=torch.bool)
 
-    def weigh_(
-        self, product: Tensor, target: Tensor, cost_rows: Tensor | None, row_of: Tensor | None
-    ) -> list[WeighedTokens]:
+    def load_costs(self, labels: Tensor) -> None:
+        """Computes the cost rows of these labels for the chunks that follow."""
+        assert self.cost is not None
+        assert self.buffer is not None
+        labels = torch.cat([labels, labels[:1].expand(whole_rows(len(labels)) - len(labels))])
+        self.cost_rows = self.cost.rows(labels, out=self.buffer[: len(labels)]).to(self.buffer.dtype)
+
+    def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
         """The chunk's tokens, block by block.
 
         Args:
             product: (tokens, vocab), states @ weight.T.
             target: (tokens,) int64.
-            cost_rows: (distinct, vocab), the transport cost to each distinct label.
-            row_of: (tokens,) int64, each token's row of `cost_rows`.
+            row_of: (tokens,) int64, each token's row among the labels given to `load_costs`; None without a cost.
+            tokens: the chunk's place among all tokens.
         """
-        found = []
         for first in range(0, len(product), self.size):
             block = slice(first, first + self.size)
             rows = None
-            if cost_rows is not None and row_of is not None and self.gathered is not None:
-                rows = torch.index_select(cost_rows, 0, row_of[block], out=self.gathered[: len(product[block])])
-            found.append(self._weigh_block_(product[block], target[block], rows))
-        return found
+            if row_of is not None and self.cost_rows is not None and self.gathered is not None:
+                rows = torch.index_select(self.cost_rows, 0, row_of[block], out=self.gathered[: len(product[block])])
+            place = slice(tokens.start + first, min(tokens.start + first + self.size, tokens.stop))
+            self._weigh_block_(product[block], target[block], rows, place)
 
-    def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None) -> WeighedTokens:
+    def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
         head, objective = self.head, self.objective
         q, spare = self.q[: len(product)], self.spare[: len(product)]
         at = target[:, None]
@@ -126,9 +137,13 @@ class TorchWeigher:
         if cost is not None:
             spare.copy_(cost).mul_(q)
             token_cost = spare.sum(dim=-1)
+        self.correct[place] = correct
         statistics = TokenStatistics(ce, q_target, token_cost, error_norm)
-        weighting = objective.weigh(statistics)
+        for all_tokens, own in zip(vars(self.statistics).values(), vars(statistics).values(), strict=True):
+            if own is not None:
+                all_tokens[place] = own
         if self.wants_grad:
+            weighting = objective.weigh(statistics)
             # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
             a, b = weighting.a, weighting.b
             at_target = -a * others
@@ -141,4 +156,3 @@ class TorchWeigher:
             if head.softcap is not None or head.logit_scale != 1.0:
                 q.mul_(head.slope_(head.cap_(spare.copy_(product))))
             product.copy_(q)
-        return WeighedTokens(statistics, weighting, correct)

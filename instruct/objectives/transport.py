@@ -87,11 +87,15 @@ class CosineCost:
         label's own embedding: with negative costs, EMO's ratio of cross-entropy to cost would be unbounded, while
         without them no token's part of b * cost exceeds half the cross-entropy.
         """
-        unit = self.table[labels].to(self.inverse_norm.dtype).mul_(self.inverse_norm[labels, None])
         fits = out is not None and out.dtype == self.table.dtype
-        product = torch.mm(unit.to(self.table.dtype), self.table.T, out=out if fits else None)
+        product = torch.mm(unit_rows(self.table, self.inverse_norm, labels), self.table.T, out=out if fits else None)
         one = torch.ones((), dtype=product.dtype, device=product.device)
         return torch.addcmul(one, product, -self.inverse_norm.to(product.dtype), out=product).clamp_(min=0)
+
+
+def unit_rows(table: Tensor, inverse_norm: Tensor, labels: Tensor) -> Tensor:
+    """(labels, width): the labels' rows, divided by their norms, in the table's dtype."""
+    return (table[labels].to(inverse_norm.dtype) * inverse_norm[labels, None]).to(table.dtype)
 
 
 class NumericCost:
@@ -138,10 +142,10 @@ class NumericCost:
         self.numbers, self.scaled, self.place = (
             part.to(rows.device) for part in (self.numbers, self.scaled, self.place)
         )
-        place = self.place[labels]
-        numeric = torch.nonzero(place >= 0)
-        distance = (self.scaled[place[numeric[:, 0]], None] - self.scaled).abs_()
-        rows[numeric, self.numbers] = distance.to(rows.dtype)
+        # For all labels, because choosing those that are numbers would make the host wait for the GPU.
+        place = self.place[labels][:, None]
+        distance = (self.scaled[place.clamp(min=0)] - self.scaled).abs_().to(rows.dtype)
+        rows[:, self.numbers] = torch.where(place >= 0, distance, rows[:, self.numbers])
         return rows
 
 

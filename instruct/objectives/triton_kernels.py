@@ -1,8 +1,12 @@
 """The work between linear.py's matrix products on a GPU: two Triton kernels over (tokens, vocab) logits, in place.
 
 Logits are read once for a token's statistics and once more when they are overwritten with their gradient; nothing else
-of that size is allocated. This module imports triton, so import it only if the tensors are on a GPU. Triton's
-interpreter (TRITON_INTERPRET=1, set before triton is imported) runs the kernels on the CPU.
+of that size is allocated. Between the two, torch.compile turns the objective's own `weigh` into a third kernel. A row
+of logits may be followed by padding up to the row stride: its numbers are never used and may be overwritten, so that
+every load and store is whole, whatever the size of the vocabulary.
+
+This module imports triton, so import it only if the tensors are on a GPU. Triton's interpreter (TRITON_INTERPRET=1, set
+before triton is imported) runs the kernels on the CPU.
 
 Exponentials are computed as powers of two, as the hardware does: exp(x) = 2^(x log2 e). `peak` is the largest exponent
 of a row.
@@ -10,8 +14,11 @@ of a row.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -19,7 +26,9 @@ import triton.language as tl
 from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics
-from instruct.objectives.torch_kernels import Head, WeighedTokens
+from instruct.objectives.plan import whole_rows
+from instruct.objectives.torch_kernels import Head
+from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
 
 LOG2E = tl.constexpr(1.4426950408889634)
 # Below every exponent and, unlike -inf, safe to subtract from itself.
@@ -31,8 +40,9 @@ STATISTICS_BYTES, STATISTICS_WARPS = 2**14, 16
 GRADIENT_BLOCK, GRADIENT_WARPS = 4096, 8
 
 
-class RawStatistics(NamedTuple):
-    """A chunk's statistics, each (tokens,) float32, except `correct`, which is bool; None if not requested.
+@dataclass(frozen=True)
+class RawStatistics:
+    """Statistics of some tokens, each (tokens,) float32, except `correct`, which is bool; None if not requested.
 
     `correct`: the target is the first of the largest logits, as in torch.max. `q_others` = 1 - q_target, never computed
     as a difference. `peak` and `total` give q_j = 2^(z_j log2 e - peak) / total.
@@ -47,49 +57,84 @@ class RawStatistics(NamedTuple):
     peak: Tensor
     total: Tensor
 
+    @classmethod
+    def empty(cls, tokens: int, device: torch.device, has_cost: bool, has_error_norm: bool) -> RawStatistics:
+        ce, q_target, cost, error_norm, q_others, peak, total = torch.empty((7, tokens), device=device)
+        correct = torch.empty(tokens, device=device, dtype=torch.bool)
+        if not has_cost:
+            cost = None
+        if not has_error_norm:
+            error_norm = None
+        return cls(ce, q_target, cost, error_norm, correct, q_others, peak, total)
+
+    def part(self, place: slice) -> RawStatistics:
+        """The statistics of the tokens at this place, in the same memory."""
+        return RawStatistics(**{name: None if all_ is None else all_[place] for name, all_ in vars(self).items()})
+
+    @property
+    def of_tokens(self) -> TokenStatistics:
+        return TokenStatistics(self.ce, self.q_target, self.cost, self.error_norm)
+
+
+@dataclass(frozen=True)
+class CostRows:
+    """The transport costs of some tokens.
+
+    Args:
+        rows: (distinct, vocab), float32, bfloat16 or float16, the cost rows of the distinct labels; the (finite) entry
+            at the label is ignored.
+        row_of: (tokens,) int64, each token's row.
+        inverse_norm: (vocab, or that rounded up to a multiple of GPU_STRIDE), if the rows are dot products p of a
+            label's unit row with every token's row: the cost is then max(0, 1 - p * inverse_norm).
+    """
+
+    rows: Tensor
+    row_of: Tensor
+    inverse_norm: Tensor | None = None
+
 
 def token_statistics(
     logits: Tensor,
     target: Tensor,
-    cost_rows: Tensor | None = None,
-    row_of: Tensor | None = None,
+    costs: CostRows | None = None,
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
     wants_error_norm: bool = False,
+    out: RawStatistics | None = None,
 ) -> RawStatistics:
     """The statistics that an objective needs, from one pass over the logits.
 
     Args:
-        logits: (tokens, vocab), contiguous, states @ weight.T; float32, bfloat16 or float16.
+        logits: (tokens, vocab), states @ weight.T; float32, bfloat16 or float16. Rows may be padded: see above.
         target: (tokens,) int64, each in [0, vocab).
-        cost_rows: (distinct, vocab), contiguous, any of those dtypes; the (finite) entry at the label is ignored.
-        row_of: (tokens,) int64, each token's row of `cost_rows`.
         bias, logit_scale, softcap: as in `linear_objective_loss`.
         wants_error_norm: whether to sum the squares for ||q - onehot(target)||_2.
+        out: where to write them.
     """
-    tokens, vocabulary = _checked(logits, cost_rows, row_of)
-    ce, q_target, cost, error_norm, q_others, peak, total = logits.new_empty((7, tokens), dtype=torch.float32)
-    correct = torch.empty_like(target, dtype=torch.bool)
-    block = STATISTICS_BYTES // (logits.element_size() * (1 if cost_rows is None else 2))
-    # The widest load that does not cross rows: 16 bytes if the size of a row is a multiple of that.
-    width = math.gcd(vocabulary, 16 // logits.element_size())
+    tokens, vocabulary = logits.shape
+    if out is None:
+        out = RawStatistics.empty(tokens, logits.device, costs is not None, wants_error_norm)
+    # The widest load that does not cross rows: 16 bytes if the stride is a multiple of that.
+    width, shape = _row_shape(logits, costs, 16 // logits.element_size())
+    block = STATISTICS_BYTES // (logits.element_size() * (1 if costs is None else 2))
     with torch.cuda.device_of(logits):
         _statistics_kernel[(tokens,)](
             logits,
             target,
-            cost_rows,
-            row_of,
+            None if costs is None else costs.rows,
+            None if costs is None else costs.row_of,
+            None if costs is None else costs.inverse_norm,
             bias,
-            ce,
-            q_target,
-            cost,
-            error_norm,
-            correct,
-            q_others,
-            peak,
-            total,
-            VOCABULARY=vocabulary,
+            out.ce,
+            out.q_target,
+            out.cost,
+            out.error_norm,
+            out.correct,
+            out.q_others,
+            out.peak,
+            out.total,
+            **shape,
             SCALE=logit_scale,
             SOFTCAP=softcap,
             ERROR_NORM=wants_error_norm,
@@ -98,16 +143,7 @@ def token_statistics(
             num_warps=STATISTICS_WARPS,
             enable_fp_fusion=True,
         )
-    return RawStatistics(
-        ce=ce,
-        q_target=q_target,
-        cost=None if cost_rows is None else cost,
-        error_norm=error_norm if wants_error_norm else None,
-        correct=correct,
-        q_others=q_others,
-        peak=peak,
-        total=total,
-    )
+    return out
 
 
 def logit_gradient_(
@@ -116,27 +152,27 @@ def logit_gradient_(
     statistics: RawStatistics,
     a: Tensor,
     b: Tensor | None = None,
-    cost_rows: Tensor | None = None,
-    row_of: Tensor | None = None,
+    costs: CostRows | None = None,
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
 ) -> None:
     """Overwrite `logits` with d(sum_t a_t ce_t + b_t cost_t) / d(states @ weight.T), in their own dtype.
 
-    The values are computed in float32 and cast at the end. Without `b`, `cost_rows` is not read.
+    The values are computed in float32 and cast at the end. Without `b`, `costs` are not read.
 
     Args:
         logits: (tokens, vocab) as given to `token_statistics`, which returned `statistics`.
         a, b: (tokens,) float32, the objective's weights.
-        target, cost_rows, row_of, bias, logit_scale, softcap: as given to `token_statistics`.
+        target, costs, bias, logit_scale, softcap: as given to `token_statistics`.
     """
     if b is None:
-        cost_rows = row_of = None
-    tokens, vocabulary = _checked(logits, cost_rows, row_of)
+        costs = None
+    tokens, vocabulary = logits.shape
+    _, shape = _row_shape(logits, costs, 16 // logits.element_size())
     block = min(GRADIENT_BLOCK, triton.next_power_of_2(vocabulary))
     with torch.cuda.device_of(logits):
-        _gradient_kernel[(tokens * triton.cdiv(vocabulary, block),)](
+        _gradient_kernel[(tokens, triton.cdiv(vocabulary, block))](
             logits,
             target,
             statistics.q_target,
@@ -146,10 +182,11 @@ def logit_gradient_(
             statistics.total,
             a.contiguous(),
             None if b is None else b.contiguous(),
-            cost_rows,
-            row_of,
+            None if costs is None else costs.rows,
+            None if costs is None else costs.row_of,
+            None if costs is None else costs.inverse_norm,
             bias,
-            VOCABULARY=vocabulary,
+            **shape,
             SCALE=logit_scale,
             SOFTCAP=softcap,
             BLOCK=block,
@@ -158,33 +195,101 @@ def logit_gradient_(
         )
 
 
+def weights(objective: Objective, found: TokenStatistics) -> Tensor:
+    """The gradient's weights a and, if the objective has one, b: (1 or 2, tokens).
+
+    What else `weigh` computes is left out when this is compiled. The two are chosen from, not stacked, because
+    torch.compile writes the parts of a stack in a kernel each if they have no input in common (EMO's a is constant).
+    """
+    weighting = objective.weigh(found)
+    if weighting.b is None:
+        return weighting.a[None]
+    return torch.where(torch.arange(2, device=found.ce.device)[:, None] == 0, weighting.a, weighting.b)
+
+
+@functools.cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one kernel for any number of tokens, compiled at its first call."""
+    return torch.compile(function, dynamic=True)
+
+
 class TritonWeigher:
-    """The counterpart of torch_kernels.TorchWeigher: two kernels per chunk."""
+    """The counterpart of torch_kernels.TorchWeigher: three kernels per chunk, and a product for each `load_costs`."""
 
-    def __init__(self, head: Head, objective: Objective, like: Tensor, has_cost: bool, wants_grad: bool) -> None:
-        self.head, self.objective, self.wants_grad = head, objective, wants_grad
+    def __init__(
+        self,
+        head: Head,
+        objective: Objective,
+        like: Tensor,
+        tokens: int,
+        cost: TransportCost | None,
+        most_labels: int,
+        wants_grad: bool,
+    ) -> None:
+        self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
+        self.raw = RawStatistics.empty(tokens, like.device, cost is not None, objective.needs_error_norm)
+        self.inverse_norm: Tensor | None = None
+        self.buffer: Tensor | None = None
+        self.cost_rows: Tensor | None = None
+        if cost is not None:
+            dtype = cost.table.dtype if isinstance(cost, CosineCost) else like.dtype
+            self.buffer = like.new_empty(most_labels, like.stride(0), dtype=dtype)[:, : like.shape[1]]
+        if isinstance(cost, CosineCost):
+            # In the products' dtype: every token's row reads them all.
+            missing = like.stride(0) - cost.vocabulary
+            self.inverse_norm = torch.nn.functional.pad(cost.inverse_norm.to(like.dtype), (0, missing))
 
-    def weigh_(
-        self, product: Tensor, target: Tensor, cost_rows: Tensor | None, row_of: Tensor | None
-    ) -> list[WeighedTokens]:
+    @property
+    def statistics(self) -> TokenStatistics:
+        return self.raw.of_tokens
+
+    @property
+    def correct(self) -> Tensor:
+        return self.raw.correct
+
+    def load_costs(self, labels: Tensor) -> None:
+        assert self.cost is not None
+        assert self.buffer is not None
+        buffer = self.buffer[: len(labels)]
+        if isinstance(self.cost, CosineCost):
+            units = compiled(unit_rows)(self.cost.table, self.cost.inverse_norm, labels)
+            self.cost_rows = torch.mm(units, self.cost.table.T, out=buffer)
+        else:
+            self.cost_rows = self.cost.rows(labels, out=buffer)
+
+    def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
         bias, scale, softcap = self.head.bias, self.head.logit_scale, self.head.softcap
-        raw = token_statistics(
-            product, target, cost_rows, row_of, bias, scale, softcap, self.objective.needs_error_norm
-        )
-        statistics = TokenStatistics(raw.ce, raw.q_target, raw.cost, raw.error_norm)
-        weighting = self.objective.weigh(statistics)
+        costs = None
+        if self.cost_rows is not None and row_of is not None:
+            costs = CostRows(self.cost_rows, row_of, self.inverse_norm)
+        raw = self.raw.part(tokens)
+        token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs_error_norm, out=raw)
         if self.wants_grad:
-            a, b = weighting.a, weighting.b
-            logit_gradient_(product, target, raw, a, b, cost_rows, row_of, bias, scale, softcap)
-        return [WeighedTokens(statistics, weighting, raw.correct)]
+            a, *b = compiled(weights)(self.objective, raw.of_tokens)
+            logit_gradient_(product, target, raw, a, b[0] if b else None, costs, bias, scale, softcap)
 
 
-def _checked(logits: Tensor, cost_rows: Tensor | None, row_of: Tensor | None) -> tuple[int, int]:
-    """The shape of the logits. The kernels index by it, so a view into a wider tensor would be read wrongly."""
-    assert logits.is_contiguous()
-    assert (cost_rows is None) == (row_of is None)
-    assert cost_rows is None or (cost_rows.is_contiguous() and cost_rows.shape[1] == logits.shape[1])
-    return logits.shape[0], logits.shape[1]
+def _row_shape(logits: Tensor, costs: CostRows | None, width: int) -> tuple[int, dict[str, int]]:
+    """The numbers that one load reads, at most `width`, and the kernels' arguments for rows and their padding.
+
+    READABLE is the part of a row, padding included, that whole loads and stores may touch.
+    """
+    vocabulary, stride = logits.shape[1], logits.stride(0)
+    strides = [stride]
+    assert logits.stride(1) == 1
+    if costs is not None:
+        assert costs.rows.stride(1) == 1
+        assert costs.rows.shape[1] == vocabulary
+        strides.append(costs.rows.stride(0))
+        if costs.inverse_norm is not None:
+            strides.append(len(costs.inverse_norm))
+    width = math.gcd(width, *strides)
+    return width, {
+        "VOCABULARY": vocabulary,
+        "READABLE": whole_rows(vocabulary, width),
+        "STRIDE": stride,
+        "COST_STRIDE": strides[1] if len(strides) > 1 else 0,
+    }
 
 
 @triton.jit
@@ -218,11 +323,23 @@ def _log1p(x: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def _costs(cost_rows: tl.tensor, inverse_norm: tl.tensor, columns: tl.tensor, readable: tl.tensor) -> tl.tensor:
+    """float32 costs: as they are, or from dot products."""
+    costs = tl.load(cost_rows + columns, mask=readable, other=0.0).to(tl.float32)
+    if inverse_norm is not None:
+        norms = tl.load(inverse_norm + columns, mask=readable, other=0.0).to(tl.float32)
+        costs = tl.maximum(1 - costs * norms, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return costs
+
+
+# The alignment of these two depends on the number of tokens and does not matter: one number per row is read.
+@triton.jit(do_not_specialize_on_alignment=["target", "row_of"])
 def _statistics_kernel(
     logits: tl.tensor,
     target: tl.tensor,
     cost_rows: tl.tensor,
     row_of: tl.tensor,
+    inverse_norm: tl.tensor,
     bias: tl.tensor,
     ce: tl.tensor,
     q_target: tl.tensor,
@@ -233,6 +350,9 @@ def _statistics_kernel(
     peak: tl.tensor,
     total: tl.tensor,
     VOCABULARY: tl.constexpr,
+    READABLE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    COST_STRIDE: tl.constexpr,
     SCALE: tl.constexpr,
     SOFTCAP: tl.constexpr,
     ERROR_NORM: tl.constexpr,
@@ -244,9 +364,9 @@ def _statistics_kernel(
     A lane reads WIDTH neighboring columns in one load and rescales its sums once for all of them.
     """
     row = tl.program_id(0).to(tl.int64)
-    logits += row * VOCABULARY
+    logits += row * STRIDE
     if cost_rows is not None:
-        cost_rows += tl.load(row_of + row).to(tl.int64) * VOCABULARY
+        cost_rows += tl.load(row_of + row).to(tl.int64) * COST_STRIDE
     y = tl.load(target + row).to(tl.int32)
     at_y = _capped(tl.load(logits + y), bias, y, True, SCALE, SOFTCAP) * LOG2E
 
@@ -259,13 +379,16 @@ def _statistics_kernel(
     for start in range(0, VOCABULARY, BLOCK):
         columns = start + tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
         inside = columns < VOCABULARY
-        block = tl.load(logits + columns, mask=inside, other=0.0)
+        readable = columns < READABLE
+        block = tl.load(logits + columns, mask=readable, other=0.0)
         if cost_rows is not None:
-            block_cost = tl.load(cost_rows + columns, mask=inside, other=0.0).to(tl.float32)
+            block_cost = _costs(cost_rows, inverse_norm, columns, readable)
         z = _capped(block, bias, columns, inside, SCALE, SOFTCAP)
         # Only a partial last block and the target's block need masks.
         if start + BLOCK > VOCABULARY:
             z = tl.where(inside, z, -float("inf"))
+            if cost_rows is not None:  # padding may be NaN
+                block_cost = tl.where(inside, block_cost, 0.0)
         if (start <= y) & (y < start + BLOCK):
             before = tl.max(tl.where(columns < y, z, -float("inf"))) * LOG2E
             peak_before_y = tl.maximum(tl.max(lane_peak), before)
@@ -303,7 +426,7 @@ def _statistics_kernel(
         tl.store(error_norm + row, tl.sqrt(square + row_others * row_others))
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["target", "row_of"])
 def _gradient_kernel(
     logits: tl.tensor,
     target: tl.tensor,
@@ -316,20 +439,24 @@ def _gradient_kernel(
     b: tl.tensor,
     cost_rows: tl.tensor,
     row_of: tl.tensor,
+    inverse_norm: tl.tensor,
     bias: tl.tensor,
     VOCABULARY: tl.constexpr,
+    READABLE: tl.constexpr,
+    STRIDE: tl.constexpr,
+    COST_STRIDE: tl.constexpr,
     SCALE: tl.constexpr,
     SOFTCAP: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
     """Overwrite a block of a row with its gradient: weighted d ce / d z = q - onehot, d cost / d z = q * (C - cost)."""
-    PARTS: tl.constexpr = (VOCABULARY + BLOCK - 1) // BLOCK
-    program = tl.program_id(0)
-    row = (program // PARTS).to(tl.int64)
-    columns = (program % PARTS) * BLOCK + tl.arange(0, BLOCK)
+    # Programs of the same columns follow each other: tokens of the same label read the same costs.
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < VOCABULARY
-    logits += row * VOCABULARY
-    z = _capped(tl.load(logits + columns, mask=inside, other=0.0), bias, columns, inside, SCALE, SOFTCAP)
+    readable = columns < READABLE
+    logits += row * STRIDE
+    z = _capped(tl.load(logits + columns, mask=readable, other=0.0), bias, columns, inside, SCALE, SOFTCAP)
     q = tl.exp2(z * LOG2E - tl.load(peak + row)) / tl.load(total + row)
     weight = tl.load(a + row)
     # For a confident target, 1 - q would cancel; the sum of the others does not.
@@ -337,8 +464,8 @@ def _gradient_kernel(
     if b is not None:
         weight_cost = tl.load(b + row)
         row_cost = tl.load(cost + row)
-        cost_rows += tl.load(row_of + row).to(tl.int64) * VOCABULARY
-        block_cost = tl.load(cost_rows + columns, mask=inside, other=0.0).to(tl.float32)
+        cost_rows += tl.load(row_of + row).to(tl.int64) * COST_STRIDE
+        block_cost = _costs(cost_rows, inverse_norm, columns, readable)
         weight += weight_cost * (block_cost - row_cost)
         grad_at_y -= weight_cost * tl.load(q_target + row) * row_cost
     grad = tl.where(columns == tl.load(target + row).to(tl.int32), grad_at_y, q * weight)
@@ -347,4 +474,4 @@ def _gradient_kernel(
         grad *= SCALE * (1 - fraction * fraction)
     elif SCALE != 1.0:
         grad *= SCALE
-    tl.store(logits + columns, grad.to(logits.dtype.element_ty), mask=inside)
+    tl.store(logits + columns, grad.to(logits.dtype.element_ty), mask=readable)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 from emo import EMOLoss
@@ -250,3 +252,64 @@ def test_under_fp16_loss_scale_and_item_count_are_applied_in_float32(num_items):
     (found,) = torch.autograd.grad(loss * 2.0**17, [hidden])
     (wanted,) = torch.autograd.grad(reference_token_loss(hidden, weight, labels, EMO()).sum(), [hidden])
     assert relative_error(found, wanted.double() * 2.0**17 / num_items) <= 1e-2
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+@pytest.mark.parametrize("chunk_rows", [None, 4])
+def test_labels_of_minus_100_are_ignored(objective, chunk_rows):
+    hidden, weight, labels = example()
+    ignored = torch.arange(TOKENS) % 3 == 1
+    with_ignored = labels.masked_fill(ignored, -100)
+    loss, statistics = linear_objective_loss(hidden, weight, with_ignored, objective, chunk_rows=chunk_rows)
+    expected, _ = linear_objective_loss(hidden[~ignored], weight, labels[~ignored], objective)
+    assert statistics.tokens == (~ignored).sum()
+    assert relative_error(loss.detach(), expected.detach()) <= 1e-6
+    found = torch.autograd.grad(loss, [hidden, weight])
+    for grad, wanted in zip(found, torch.autograd.grad(expected, [hidden, weight]), strict=True):
+        assert relative_error(grad, wanted) <= 1e-5
+    assert (found[0][ignored] == 0).all()
+
+
+def test_a_loss_without_any_label_is_zero_and_differentiable():
+    hidden, weight, labels = example()
+    loss, _ = linear_objective_loss(hidden, weight, torch.full_like(labels, -100), EMO())
+    loss.backward()
+    assert loss == 0
+    assert torch.equal(hidden.grad, torch.zeros_like(hidden))
+
+
+@pytest.mark.parametrize("label", [VOCABULARY, -1])
+def test_a_label_outside_the_vocabulary_is_refused_in_one_line(label):
+    hidden, weight, labels = example()
+    labels[5] = label
+    with pytest.raises(ValueError, match=rf"^label {label} at position 5 is not a token of the vocabulary of 101; .*$"):
+        linear_objective_loss(hidden, weight, labels, MLE())
+
+
+@pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
+def test_float32_states_under_autocast_are_computed_in_float32(objective):
+    hidden, weight, labels = example()
+    expected, _ = linear_objective_loss(hidden, weight, labels, objective)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, _ = linear_objective_loss(hidden, weight, labels, objective)
+    assert torch.equal(loss, expected)
+    for grad, wanted in zip(*(torch.autograd.grad(each, [hidden, weight]) for each in (loss, expected)), strict=True):
+        assert torch.equal(grad, wanted)
+
+
+def test_a_chunk_of_no_rows_is_refused():
+    hidden, weight, labels = example()
+    with pytest.raises(ValueError, match="chunk_rows is 0; it must be at least 1"):
+        linear_objective_loss(hidden, weight, labels, MLE(), chunk_rows=0)
+
+
+def test_each_token_is_reported_in_the_order_of_the_labels():
+    hidden, weight, labels = example()
+    labels[::4] = -100
+    result = linear.linear_objective(hidden, weight, labels, EMO("paper"), chunk_rows=4)
+    assert result.order is not None
+    kept = labels[result.order]
+    expected = reference_token_loss(hidden[result.order], weight, kept, MLE())
+    names = [field.name for field in fields(linear.ObjectiveStatistics)]
+    assert relative_error(result.columns[names.index("ce")], expected.detach()) <= 1e-6
+    assert sorted(result.order.tolist()) == (labels != -100).nonzero()[:, 0].tolist()

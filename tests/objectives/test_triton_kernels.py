@@ -12,6 +12,7 @@ import torch
 
 pytest.importorskip("triton")
 
+ROOT = Path(__file__).resolve().parents[2]
 CHECKS = Path(__file__).with_name("triton_kernel_checks.py")
 
 
@@ -40,39 +41,59 @@ sys.exit("triton" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
-@pytest.mark.parametrize("head", ["plain", "with everything"])
-def test_the_kernels_compile_for_hopper_with_16_byte_accesses(dtype, head, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("dtype", "vocabulary"), [("bf16", 128256), ("bf16", 50257), ("fp16", 128256), ("fp32", 128256)]
+)
+def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtype, vocabulary, tmp_path, monkeypatch):
     """Compiling needs no GPU, and the interpreter accepts code that the compiler rejects."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compiled_kernels import compile_kernels
 
-    from instruct.objectives import triton_kernels
+    found = compile_kernels(dtype, vocabulary)
+    assert {(kernel.name, kernel.use) for kernel in found} == {
+        (name, use) for name in ("statistics", "gradient") for use in ("mle", "emo", "everything")
+    }
+    for kernel in found:
+        assert "ld.global.v4.b32" in kernel.ptx
+        assert kernel.name == "statistics" or "st.global.v4.b32" in kernel.ptx
+        assert kernel.spilled_bytes == 0
+        assert kernel.registers <= (80 if kernel.use == "everything" else 64)
 
-    def ptx(kernel, constants):
-        wide = {"logits": f"*{dtype}", "cost_rows": f"*{dtype}", "bias": f"*{dtype}"}
-        narrow = {"target": "*i64", "row_of": "*i64", "correct": "*i1"}
-        signature = {
-            name: "constexpr" if name in constants else {**wide, **narrow}.get(name, "*fp32")
-            for name in kernel.arg_names
-        }
-        aligned = {(index,): [["tt.divisibility", 16]] for index, name in enumerate(signature) if name not in constants}
-        source = ASTSource(kernel, signature, constants, aligned)
-        options = {"num_warps": 8, "enable_fp_fusion": True}
-        return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
 
-    if head == "plain":
-        shared = {"SCALE": 1.0, "SOFTCAP": None, "bias": None, "cost_rows": None, "row_of": None, "cost": None}
-    else:
-        shared = {"SCALE": 0.5, "SOFTCAP": 30.0}
-    shared["VOCABULARY"] = 128256
-    width = 4 if dtype == "fp32" else 8
-    lanes = {"LANES": 4096 // width, "WIDTH": width, "ERROR_NORM": head != "plain"}
-    statistics = ptx(triton_kernels._statistics_kernel, shared | lanes)
-    gradient = ptx(triton_kernels._gradient_kernel, shared | {"BLOCK": 4096} | ({"b": None} if head == "plain" else {}))
+@pytest.mark.slow
+def test_the_objectives_own_weights_compile_to_one_kernel(tmp_path):
+    """On a CPU, by the compiler's own count; on a GPU torch.compile fuses the same operators."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    if "InvalidCxxCompiler" in done.stderr:
+        pytest.skip("torch.compile has no C++ compiler here")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1"] * 5
 
-    assert "ld.global.v4.b32" in statistics
-    assert "ld.global.v4.b32" in gradient
-    assert "st.global.v4.b32" in gradient
+
+COMPILE = """
+import torch
+from torch._inductor import metrics
+from instruct.objectives import EMO, MLE, ErrorNormTruncation
+from instruct.objectives.objective import TokenStatistics
+from instruct.objectives.transport import unit_rows
+from instruct.objectives.triton_kernels import compiled, weights
+
+@torch.compiler.disable  # as in the trainer
+def check(function, *arguments):
+    metrics.reset()
+    found, expected = compiled(function)(*arguments), function(*arguments)
+    assert torch.allclose(found, expected, rtol=1e-6), (function, arguments)
+    return metrics.generated_kernel_count
+
+with torch.no_grad():
+    for objective in (MLE(), EMO(), EMO("pypi", "emo"), ErrorNormTruncation(1.0)):
+        print(check(weights, objective, TokenStatistics(*torch.rand(4, 100))))
+        assert check(weights, objective, TokenStatistics(*torch.rand(4, 37))) == 0  # not compiled again
+    print(check(unit_rows, torch.randn(50, 8).bfloat16(), torch.rand(50), torch.arange(7)))
+"""

@@ -8,16 +8,19 @@ included, and its gradient to the states is the gradient to the logits.
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 import torch
 from family import EMO_VARIANTS, relative_error
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from instruct.objectives import linear, triton_kernels
 from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TokenStatistics
 from instruct.objectives.reference import reference_token_loss
-from instruct.objectives.triton_kernels import RawStatistics, logit_gradient_, token_statistics
+from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, unit_rows
+from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OBJECTIVES: list[Objective] = [
@@ -47,26 +50,24 @@ def cost_table(vocabulary: int) -> Tensor:
     return torch.randn(vocabulary, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(DEVICE)
 
 
-def cost_rows(labels: Tensor, vocabulary: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def cost_rows(labels: Tensor, vocabulary: int, dtype: torch.dtype) -> CostRows:
     """Cosine costs of the distinct labels, with what must be ignored at the label itself, and each token's row."""
     unit = torch.nn.functional.normalize(cost_table(vocabulary), dim=1)
     distinct, row_of = labels.unique(return_inverse=True)
     rows = 1 - unit[distinct] @ unit.T
-    return rows.scatter(1, distinct[:, None], 7.0).to(dtype), row_of
+    return CostRows(rows.scatter(1, distinct[:, None], 7.0).to(dtype), row_of)
 
 
 def run_kernels(
     logits: Tensor, labels: Tensor, objective: Objective, dtype: torch.dtype | None = None, **head
 ) -> tuple[RawStatistics, Tensor]:
     """The statistics, and the gradient that the logits were overwritten by."""
-    rows = row_of = None
-    if objective.needs_cost:
-        rows, row_of = cost_rows(labels, logits.shape[1], dtype or logits.dtype)
+    costs = cost_rows(labels, logits.shape[1], dtype or logits.dtype) if objective.needs_cost else None
     gradient = logits.clone()
-    statistics = token_statistics(gradient, labels, rows, row_of, **head)
+    statistics = token_statistics(gradient, labels, costs, **head)
     weighting = objective.weigh(TokenStatistics(statistics.ce, statistics.q_target, statistics.cost))
     assert torch.equal(gradient, logits)
-    logit_gradient_(gradient, labels, statistics, weighting.a, weighting.b, rows, row_of, **head)
+    logit_gradient_(gradient, labels, statistics, weighting.a, weighting.b, costs, **head)
     return statistics, gradient
 
 
@@ -76,6 +77,13 @@ def reference_gradient(logits: Tensor, labels: Tensor, objective: Objective, **h
     identity = torch.eye(vocabulary, dtype=torch.float64, device=DEVICE)
     loss = reference_token_loss(states, identity, labels, objective, cost_table(vocabulary), **head).sum()
     return torch.autograd.grad(loss, states)[0]
+
+
+def as_on_a_gpu(monkeypatch) -> None:
+    """linear.py takes its path for a GPU; on a CPU without torch.compile, which test_triton_kernels.py checks."""
+    if DEVICE == "cpu":
+        monkeypatch.setattr(linear, "_uses_triton", lambda hidden: True)
+        monkeypatch.setattr(triton_kernels, "compiled", lambda function: function)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
@@ -129,8 +137,8 @@ def test_a_target_in_any_block_equals_the_reference(objective, vocabulary, monke
 def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 256)
     logits, labels = example(dtype, tokens=30)
-    rows, row_of = cost_rows(labels, VOCABULARY, dtype)
-    found = token_statistics(logits, labels, rows, row_of, logit_scale=0.5, softcap=8.0, wants_error_norm=True)
+    costs = cost_rows(labels, VOCABULARY, dtype)
+    found = token_statistics(logits, labels, costs, logit_scale=0.5, softcap=8.0, wants_error_norm=True)
 
     q = (8 * torch.tanh(0.5 * logits.double() / 8)).softmax(dim=-1)
     onehot = torch.nn.functional.one_hot(labels, VOCABULARY)
@@ -141,7 +149,7 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
         (found.ce, -q_target.log()),
         (found.q_target, q_target),
         (found.q_others, 1 - q_target),
-        (found.cost, (q * rows.double()[row_of] * (1 - onehot)).sum(dim=-1)),
+        (found.cost, (q * costs.rows.double()[costs.row_of] * (1 - onehot)).sum(dim=-1)),
         (found.error_norm, (q - onehot).norm(dim=-1)),
     ]:
         assert values.dtype == torch.float32
@@ -216,10 +224,10 @@ def test_a_logit_of_minus_infinity_has_zero_probability():
     bias = torch.zeros(VOCABULARY, device=DEVICE)
     bias[20:40] = -float("inf")
     labels[(labels >= 20) & (labels < 40)] = 0
-    rows, row_of = cost_rows(labels, VOCABULARY, torch.float32)
+    costs = cost_rows(labels, VOCABULARY, torch.float32)
     gradient = logits.clone()
-    found = token_statistics(gradient, labels, rows, row_of, bias=bias)
-    logit_gradient_(gradient, labels, found, found.q_target, found.ce, rows, row_of, bias=bias)
+    found = token_statistics(gradient, labels, costs, bias=bias)
+    logit_gradient_(gradient, labels, found, found.q_target, found.ce, costs, bias=bias)
     kept = bias == 0
     expected = -logits[:, kept].double().log_softmax(-1).gather(1, (labels - 20 * (labels >= 40))[:, None])[:, 0]
     assert relative_error(found.ce, expected) <= 1e-6
@@ -270,8 +278,7 @@ def test_more_than_2_to_the_31_logits_are_supported():
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, monkeypatch):
     """linear_objective_loss as on a GPU, in chunks of several cost rows and tokens, with a head that trains."""
-    monkeypatch.setattr(linear, "_weigher_class", lambda hidden: triton_kernels.TritonWeigher)
-    monkeypatch.setattr(linear, "_chunk_rows", lambda weight: 4)
+    as_on_a_gpu(monkeypatch)
     generator = torch.Generator().manual_seed(1)
     hidden, weight, bias = (
         torch.randn(*shape, generator=generator).to(DEVICE).requires_grad_()
@@ -279,10 +286,164 @@ def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, mo
     )
     _, labels = example()
     head = {"bias": bias, "logit_scale": 0.7, "softcap": 4.0}
-    loss, statistics = linear.linear_objective_loss(hidden, weight, labels, objective, **head)
+    loss, statistics = linear.linear_objective_loss(hidden, weight, labels, objective, chunk_rows=4, **head)
     expected = reference_token_loss(hidden, weight, labels, objective, **head).mean()
     assert relative_error(loss.detach(), expected.detach()) <= 1e-5
     inputs = [hidden, weight, bias]
     for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
         assert relative_error(found, wanted) <= 1e-5
     assert statistics.tokens == TOKENS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("vocabulary", [64, 101, 1001])
+def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, vocabulary, monkeypatch):
+    """Rows whose stride is a multiple of 64, their padding NaN, as `linear_objective` gives them."""
+    monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 1024)
+    monkeypatch.setattr(triton_kernels, "GRADIENT_BLOCK", 128)
+    contiguous, labels = example(dtype, vocabulary=vocabulary)
+    stride = -(-vocabulary // 64) * 64
+
+    def padded(rows: Tensor) -> Tensor:
+        return rows.new_full((len(rows), stride), float("nan")).index_copy_(
+            1, torch.arange(vocabulary, device=DEVICE), rows
+        )[:, :vocabulary]
+
+    table = cost_table(vocabulary).to(dtype)
+    table[3] = 0
+    cost = CosineCost(table)
+    distinct, row_of = labels.unique(return_inverse=True)
+    dots = unit_rows(table, cost.inverse_norm, distinct) @ table.T
+    norms = torch.nn.functional.pad(cost.inverse_norm.to(dtype), (0, stride - vocabulary), value=float("nan"))
+    costs = CostRows(padded(dots), row_of, norms)
+    formed = CostRows((1 - dots.float() * norms[:vocabulary].float()).clamp(min=0), row_of)
+
+    logits = padded(contiguous)
+    statistics = token_statistics(logits, labels, costs, wants_error_norm=True)
+    expected = token_statistics(contiguous, labels, formed, wants_error_norm=True)
+    for name, found in vars(statistics).items():
+        assert torch.allclose(found, getattr(expected, name), rtol=1e-6), name
+    a, b = torch.rand(2, TOKENS, device=DEVICE)
+    logit_gradient_(logits, labels, statistics, a, b, costs)
+    logit_gradient_(contiguous, labels, expected, a, b, formed)
+    assert torch.allclose(logits, contiguous, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cost", ["head", "float32 table", "numeric"])
+def test_every_cost_gives_the_same_loss_as_on_a_cpu(dtype, cost, monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    hidden, weight = (torch.randn(count, 8, generator=generator).to(DEVICE, dtype) for count in (TOKENS, VOCABULARY))
+    hidden.requires_grad_()
+    _, labels = example()
+    table = torch.randn(VOCABULARY, 16, generator=generator).to(DEVICE)
+    made: TransportCost | None = None if cost == "head" else CosineCost(table)
+    if cost == "numeric":
+        values = torch.full((VOCABULARY,), float("nan"), device=DEVICE)
+        values[20:60] = torch.arange(40.0, device=DEVICE)
+        made = NumericCost(CosineCost(table), values)
+
+    def gradient() -> Tensor:
+        loss, _ = linear.linear_objective_loss(hidden, weight, labels, EMO(), made, chunk_rows=4)
+        return torch.autograd.grad(loss, hidden)[0]
+
+    if DEVICE == "cuda":
+        monkeypatch.setattr(linear, "_uses_triton", lambda hidden: False)
+    expected = gradient()
+    monkeypatch.undo()
+    as_on_a_gpu(monkeypatch)
+    assert relative_error(gradient(), expected) <= TOLERANCE[dtype]
+
+
+class Launches(TorchDispatchMode):
+    """Counts what would be a kernel launch on a GPU, and names what would make the host wait for it.
+
+    A launch: an operator that torch dispatches, other than views and allocations; a Triton kernel; a compiled function,
+    which test_triton_kernels.py shows to be one kernel each. A product counts as one launch.
+    """
+
+    WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_consecutive", "unique_dim")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.paused = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        if not (self.paused or function.is_view or "empty" in name or name in ("detach", "_reshape_alias")):
+            indices = args[1] if name in ("index", "index_put", "index_put_") else []
+            if any(index is not None and index.dtype == torch.bool for index in indices):
+                self.names.append("nonzero")
+            self.names.append(name)
+        return function(*args, **(kwargs or {}))
+
+    def once(self, name, run):
+        """`run`, counted as one launch whatever it does."""
+
+        def counted(*args, **kwargs):
+            self.names.append(name)
+            self.paused = True
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self.paused = False
+
+        return counted
+
+    @property
+    def waits(self) -> list[str]:
+        return [name for name in self.names if name in self.WAITS]
+
+
+class Launcher:
+    """A Triton kernel whose launches are counted."""
+
+    def __init__(self, kernel, launches: Launches) -> None:
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid):
+        return self.launches.once(self.kernel.fn.__name__, self.kernel[grid])
+
+
+def launches_of(chunks: int, objective: Objective, head_trains: bool, monkeypatch) -> Launches:
+    """Of a loss and its gradient in chunks of 4 tokens, each with a label of its own: no two chunks share cost rows."""
+    launches = Launches()
+    with monkeypatch.context() as patched:
+        patched.setattr(linear, "_uses_triton", lambda hidden: True)
+        patched.setattr(triton_kernels, "compiled", lambda function: launches.once(function.__name__, function))
+        # On a GPU machine the labels are on the CPU, too, and so is all that the plan does.
+        patched.setattr(linear, "plan_tokens", launches.once("plan", linear.plan_tokens))
+        # On CUDA one torch.addmm with `out_dtype`, which a CPU does not have.
+        patched.setattr(linear, "_add_product_", launches.once("addmm", linear._add_product_))
+        for name in ("_statistics_kernel", "_gradient_kernel"):
+            patched.setattr(triton_kernels, name, Launcher(getattr(triton_kernels, name), launches))
+        hidden = torch.randn(4 * chunks, 8, dtype=torch.bfloat16, requires_grad=True)
+        weight = torch.randn(VOCABULARY, 8, dtype=torch.bfloat16, requires_grad=head_trains)
+        labels = torch.randperm(VOCABULARY)[: 4 * chunks]
+        with launches:
+            loss, _ = linear.linear_objective_loss(hidden, weight, labels, objective, chunk_rows=4)
+            loss.backward()
+    return launches
+
+
+KERNELS = ["mm", "_statistics_kernel", "weights", "_gradient_kernel", "mm"]
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="counted on the CPU")
+@pytest.mark.parametrize(
+    ("objective", "head_trains", "expected", "most"),
+    [
+        (MLE(), False, KERNELS, 6),
+        (MLE(), True, [*KERNELS, "addmm"], 6),
+        (EMO(), False, ["unit_rows", "mm", *KERNELS], 9),
+        (EMO(), True, ["unit_rows", "mm", *KERNELS, "addmm"], 9),
+    ],
+    ids=str,
+)
+def test_a_chunk_needs_few_launches_and_the_host_never_waits(objective, head_trains, expected, most, monkeypatch):
+    """One more chunk launches these kernels more, cost rows included, and nothing makes the host wait for the GPU."""
+    fewer, more = (launches_of(chunks, objective, head_trains, monkeypatch) for chunks in (2, 3))
+    assert Counter(more.names) - Counter(fewer.names) == Counter(expected)
+    assert len(expected) <= most
+    assert more.waits == []
