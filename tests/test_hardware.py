@@ -79,6 +79,8 @@ def estimates(name: str, folder: Path) -> list[str]:
         max_length=config.train["max_length"],
         gradient_checkpointing=True,
         optim=config.train.get("optim", "adamw_torch_fused"),
+        use_cpu=False,
+        chunk_rows=None,
     )
     shape = model_shape(config)
     return [f"{sum(memory_gib(config, shape, arguments, spread(gpus)).values()):.0f}" for gpus in (1, 2, 4, 8)]

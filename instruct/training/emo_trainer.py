@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,19 +18,28 @@ from trl import SFTConfig, SFTTrainer
 from instruct.objectives import ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_head, check_parallelism
-from instruct.training.collator import GoldfishCollator
+from instruct.training.collator import GoldfishCollator, HostLabelsCollator
 from instruct.training.cost import TableRecord, make_cost
 from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.evaluation import StopWithoutImprovement
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.head_check import check_logits
-from instruct.training.nonfinite import NonFiniteBatchError, NonFiniteLossError, non_finite_line
+from instruct.training.nonfinite import (
+    NonFiniteLossError,
+    TokenRecord,
+    documents_of,
+    find_non_finite,
+    non_finite_line,
+)
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
 SUMS = (*(field.name for field in fields(ObjectiveStatistics)), "aux_loss", "batches", "seen")
+
+# What an error message needs of a batch; the rest is released before backward.
+SHOWN = ("input_ids", "labels", "attention_mask", "position_ids")
 
 
 class EMOTrainer(SFTTrainer):
@@ -102,12 +113,13 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if objective.needs_cost:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow)
-        attach_objective(base, objective, cost)
+        attach_objective(base, objective, cost, args.chunk_rows)
         self._objective = objective
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))
         self._table = TableRecord(cost)
         self._sums: dict[str, dict[str, torch.Tensor]] = {"train": {}, "eval": {}}
+        self._unchecked: Callable[[], None] | None = None
 
     def _exchange_float32(self) -> None:
         """Have FSDP2 sum gradients over ranks in float32, as DDP does, and return the model's outputs as they are.
@@ -127,9 +139,15 @@ class EMOTrainer(SFTTrainer):
         return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)
 
     def get_train_dataloader(self) -> DataLoader:
-        collator = self.data_collator  # type: ignore[has-type]
+        collator: Any = self.data_collator  # type: ignore[has-type]
+        wrapped = collator
         if self.args.objective == "goldfish":
-            self.data_collator = GoldfishCollator(collator, self.args.goldfish_k, self.args.goldfish_context)
+            wrapped = GoldfishCollator(wrapped, self.args.goldfish_k, self.args.goldfish_context)
+        # Batches that the main process reads for all can only have tensors.
+        dispatched = isinstance(self.train_dataset, torch.utils.data.IterableDataset)
+        if not (dispatched or self.accelerator.dataloader_config.dispatch_batches):
+            wrapped = HostLabelsCollator(wrapped)
+        self.data_collator = wrapped
         try:
             return super().get_train_dataloader()
         finally:
@@ -142,12 +160,20 @@ class EMOTrainer(SFTTrainer):
         inputs = {**inputs, "use_cache": False}
         if self.aux_loss_enabled:
             inputs["output_router_logits"] = True
+        host_labels = inputs.pop("host_labels", None)
         if mode == "eval":
-            inputs["labels"] = self._without_repeated_rows(inputs["labels"])
-        try:
-            outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch)
-        except NonFiniteBatchError as error:
-            raise NonFiniteLossError(self._explain(error, mode, inputs)) from None
+            labels = self._without_repeated_rows(inputs["labels"])
+            host_labels = host_labels if labels is inputs["labels"] else None
+            inputs["labels"] = labels
+        outputs = model(**inputs, objective_loss=True, num_items=num_items_in_batch, host_labels=host_labels)
+        total = outputs.statistics.value
+        if outputs.aux_loss is not None:
+            total = total + outputs.aux_loss.detach()
+        shown = {name: inputs[name] for name in SHOWN if name in inputs}
+        self._unchecked = functools.partial(self._raise_if_not_finite, total, outputs.tokens, mode, shown)
+        # DeepSpeed and LOMO update the weights during backward. The others are checked after it, see `training_step`.
+        if mode == "eval" or self.is_deepspeed_enabled or "lomo" in self.args.optim:
+            self.check_finite()
         # A model that a device_map splits returns them on its last device.
         device = self.args.device
         loss = outputs.loss.to(device)
@@ -162,8 +188,11 @@ class EMOTrainer(SFTTrainer):
             loss = loss + self.router_aux_loss_coef * aux_loss / steps
             found["aux_loss"] = aux_loss.detach().double()
         if mode == "train":
-            seen = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
-            found["seen"] = torch.as_tensor(seen, device=device, dtype=torch.float64)
+            mask = inputs.get("attention_mask")
+            if mask is None:  # not torch.tensor: the host would wait for its copy to the GPU
+                found["seen"] = torch.full((), inputs["input_ids"].numel(), device=device, dtype=torch.float64)
+            else:
+                found["seen"] = mask.sum().to(device, torch.float64)
         sums = self._sums[mode]
         for name, value in found.items():
             sums[name] = sums[name] + value if name in sums else value
@@ -171,6 +200,20 @@ class EMOTrainer(SFTTrainer):
             with torch.no_grad():
                 return loss, model(**{key: value for key, value in inputs.items() if key != "labels"})
         return loss
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        loss = super().training_step(*args, **kwargs)
+        # Before the optimizer's step. Before backward, the host would have to wait for the forward.
+        self.check_finite()
+        return loss
+
+    def check_finite(self) -> None:
+        """Raises:
+        NonFiniteLossError: the loss that `compute_loss` computed last is NaN or infinite.
+        """
+        if self._unchecked is not None:
+            check, self._unchecked = self._unchecked, None
+            check()
 
     def evaluation_loop(
         self,
@@ -260,10 +303,13 @@ class EMOTrainer(SFTTrainer):
         row = self.accelerator.process_index * len(labels) + torch.arange(len(labels), device=labels.device)
         return labels.masked_fill((row >= state.remainder)[:, None], -100)
 
-    def _explain(self, error: NonFiniteBatchError, mode: str, inputs: dict[str, Any]) -> str:
+    def _raise_if_not_finite(self, total: torch.Tensor, tokens: TokenRecord, mode: str, inputs: dict[str, Any]) -> None:
+        if torch.isfinite(total):
+            return
         if mode == "train":
             when, dataset = f"training step {self.state.global_step + 1}", self.train_dataset
         else:
             dataset = getattr(self.callback_handler.eval_dataloader, "dataset", None)
             when = f"evaluation after step {self.state.global_step}"
-        return non_finite_line(error.finding, when, inputs, dataset, self._tokenizer, self.model)
+        finding = find_non_finite(tokens, documents_of(inputs))
+        raise NonFiniteLossError(non_finite_line(finding, when, inputs, dataset, self._tokenizer, self.model))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ from typing import Any
 import torch
 from peft.utils.other import TrainableTokensWrapper
 from torch import nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from instruct.errors import InputError
-from instruct.objectives import Objective, ObjectiveStatistics, TransportCost, linear_objective_loss
-from instruct.training.nonfinite import NonFiniteBatchError, documents_of, find_non_finite
+from instruct.objectives import Objective, ObjectiveStatistics, TransportCost
+from instruct.objectives.linear import linear_objective
+from instruct.training.collator import HostLabels
+from instruct.training.nonfinite import TokenRecord
 
 ADAPTER_ON_HEAD = (
     "an adapter on lm_head would never be trained: remove lm_head from its targets (target_modules, "
@@ -31,10 +35,14 @@ SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap
 
 @dataclass
 class ObjectiveOutput(ModelOutput):
-    """`loss`: float32 scalar; `statistics`: sums over this batch's response tokens; `aux_loss`: of MoE models."""
+    """`loss`: float32 scalar; `statistics`: sums over this batch's response tokens; `aux_loss`: of MoE models.
+
+    `tokens`: for finding what is not finite, see nonfinite.py.
+    """
 
     loss: torch.Tensor | None = None
     statistics: ObjectiveStatistics | None = None
+    tokens: TokenRecord | None = None
     aux_loss: torch.Tensor | None = None
 
 
@@ -87,7 +95,9 @@ def logit_softcap(config: Any) -> float | None:
     return None
 
 
-def attach_objective(model: PreTrainedModel, objective: Objective, cost: TransportCost | None) -> None:
+def attach_objective(
+    model: PreTrainedModel, objective: Objective, cost: TransportCost | None, chunk_rows: int | None = None
+) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
     Without `objective_loss` the forward is unchanged, and so is generation. The head and the backbone are looked up at
@@ -96,6 +106,7 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
     Args:
         model: the causal language model, unwrapped (not a PeftModel).
         cost: the transport cost; None: 1 - cosine of the current head's rows.
+        chunk_rows: as in `linear_objective_loss`.
     """
     output_head(model)
     original_forward = model.forward
@@ -103,7 +114,13 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
 
     @functools.wraps(type(model).forward)
     def forward(
-        self: Any, *args: Any, objective_loss: bool = False, labels: Any = None, num_items: Any = None, **kwargs: Any
+        self: Any,
+        *args: Any,
+        objective_loss: bool = False,
+        labels: Any = None,
+        num_items: Any = None,
+        host_labels: HostLabels | None = None,
+        **kwargs: Any,
     ) -> Any:
         if not objective_loss:
             if labels is not None:
@@ -113,33 +130,33 @@ def attach_objective(model: PreTrainedModel, objective: Objective, cost: Transpo
         head = self.get_output_embeddings()
         aux_loss = router_loss(self, backbone_output, kwargs)
 
-        def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics]:
+        # Nothing in here makes the host wait for the GPU, which would be idle between forward and backward.
+        def objective_of(states: torch.Tensor) -> tuple[torch.Tensor, ObjectiveStatistics, TokenRecord]:
             weight = head.weight  # read once: PEFT's wrappers compute it at each access
-            states, targets = states.to(weight.device), labels[:, 1:].to(weight.device)
+            states = states.to(weight.device)
             kind = states.device.type
             if torch.is_autocast_enabled(kind):
                 # As autocast would for the head's own product; the residual stream may be in float32.
                 states = states.to(torch.get_autocast_dtype(kind))
-            compute = functools.partial(
-                linear_objective_loss,
-                weight=weight,
-                objective=objective,
-                cost=cost,
+            own_labels = labels if host_labels is None else host_labels.labels
+            targets = functional.pad(own_labels[:, 1:], (0, 1), value=-100)
+            result = linear_objective(
+                states.flatten(0, 1),
+                weight,
+                targets.flatten(),
+                objective,
+                cost,
                 bias=getattr(head, "bias", None),
                 logit_scale=logit_scale(config),
                 softcap=logit_softcap(config),
+                num_items=num_items,
+                chunk_rows=chunk_rows,
             )
-            responses = targets != -100
-            loss, statistics = compute(states[responses], labels=targets[responses], num_items=num_items)
-            if not torch.isfinite(statistics.value if aux_loss is None else statistics.value + aux_loss):
-                finding = find_non_finite(
-                    states, targets, documents_of(labels, kwargs), lambda own, theirs: compute(own, labels=theirs)[1]
-                )
-                raise NonFiniteBatchError(finding)
-            return loss, statistics
+            largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
+            return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)
 
-        loss, statistics = call_as_forward(head, objective_of, backbone_output.last_hidden_state[:, :-1])
-        return ObjectiveOutput(loss=loss, statistics=statistics, aux_loss=aux_loss)
+        loss, statistics, tokens = call_as_forward(head, objective_of, backbone_output.last_hidden_state)
+        return ObjectiveOutput(loss=loss, statistics=statistics, tokens=tokens, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
 

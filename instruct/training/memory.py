@@ -75,7 +75,7 @@ def memory_gib(
     Args:
         sharding: None: what the environment says.
     """
-    from instruct.objectives.linear import CHUNK_BYTES
+    from instruct.objectives.linear import buffer_rows
 
     sharding = sharding or sharding_of(arguments)
     width = BYTES[compute_dtype(config.model)]
@@ -101,7 +101,8 @@ def memory_gib(
     units = tokens * shape.hidden
     inputs = units * shape.layers * (4 if own == 4 and not config.lora and not sharding.optimizer else 2)
     activations = inputs + 80 * units if arguments.gradient_checkpointing else 80 * units * shape.layers
-    objective = 2 * min(CHUNK_BYTES, tokens * shape.vocabulary * width) + head * (4 + 2 * width)
+    rows = buffer_rows(shape.vocabulary, width, not arguments.use_cpu, bool(head), arguments.chunk_rows)
+    objective = sum(min(tokens, most) for most in rows) * shape.vocabulary * width + head * (4 + 2 * width)
     if sharding.weights:
         # Either the objective runs, next to the last layer, or a layer's backward pass, next to the layer that is
         # gathered meanwhile. A layer's gradients are whole in both dtypes, while they are exchanged.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -39,17 +39,22 @@ class Finding:
     documents: list[Document]
 
 
-class NonFiniteBatchError(Exception):
-    """Raised inside the model's forward, which has the states; the trainer adds step and rows."""
+@dataclass(frozen=True)
+class TokenRecord:
+    """Each token's values, from which the first that is not finite is found without computing anything again.
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.statistic} not finite")
-        self.finding = finding
+    `largest_state`: (rows, length), the largest magnitude in each position's hidden state. `columns` and `order` as in
+    ObjectiveResult, for the flattened positions.
+    """
+
+    largest_state: Tensor
+    columns: Tensor
+    order: Tensor | None
 
 
-def documents_of(labels: Tensor, inputs: dict[str, Any]) -> list[Document]:
+def documents_of(inputs: dict[str, Any]) -> list[Document]:
     """The documents of a batch: its rows without padding, or the documents of packed rows, from `position_ids`."""
-    rows, length = labels.shape
+    rows, length = inputs["labels"].shape
     positions = inputs.get("position_ids")
     found = []
     for row in range(rows):
@@ -62,33 +67,23 @@ def documents_of(labels: Tensor, inputs: dict[str, Any]) -> list[Document]:
     return found
 
 
-def find_non_finite(
-    states: Tensor,
-    targets: Tensor,
-    documents: Iterable[Document],
-    compute: Callable[[Tensor, Tensor], ObjectiveStatistics],
-) -> Finding:
-    """The first statistic that is not finite and the documents that have one; each is computed separately.
-
-    Args:
-        states: (rows, length, hidden), each predicting the target at the same position.
-        targets: (rows, length), -100 at untrained positions.
-        compute: returns the statistics of some states and their targets.
-    """
+def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> Finding:
+    """The first statistic that is not finite and the documents that have one."""
+    names = [field.name for field in fields(ObjectiveStatistics)]
+    places = tokens.largest_state.numel()
+    order = torch.arange(places, device=tokens.columns.device) if tokens.order is None else tokens.order
+    values = {"hidden states": tokens.largest_state.flatten()[order]}
+    values |= {name: tokens.columns[names.index(name)] for name in STATISTICS[1:]}
+    wrong_at = {}
+    for name, value in values.items():
+        flat = torch.zeros(places, dtype=torch.bool, device=order.device)
+        flat[order] = ~torch.isfinite(value)
+        wrong_at[name] = flat.view_as(tokens.largest_state)
     wrong: dict[str, list[Document]] = {name: [] for name in STATISTICS}
     for document in documents:
-        place = document.row, slice(document.first, document.end - 1)
-        responses = targets[place] != -100
-        if not responses.any():
-            continue
-        own = states[place][responses]
-        if not torch.isfinite(own).all():
-            wrong["hidden states"].append(document)
-            continue
-        with torch.no_grad():
-            statistics = compute(own, targets[place][responses])
-        for name in STATISTICS[1:]:
-            if not torch.isfinite(getattr(statistics, name)):
+        place = document.row, slice(document.first, document.end)
+        for name in STATISTICS:
+            if wrong_at[name][place].any():
                 wrong[name].append(document)
                 break
     found = [(name, rows) for name, rows in wrong.items() if rows]

@@ -169,6 +169,7 @@ def one_step(trainer: Any, tokens_name: str) -> str:
     with trainer.compute_loss_context_manager():
         loss = trainer.compute_loss(trainer.model, trainer._prepare_inputs(batch))
     loss.backward()
+    trainer.check_finite()
     squares = [p.grad.float().square().sum() for p in trainer.model.parameters() if p.grad is not None]
     norm = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
     if not torch.isfinite(loss) or norm == 0:

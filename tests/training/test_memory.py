@@ -36,8 +36,9 @@ def full_13b(tmp_path):
     LLAMA_2_13B.save_pretrained(tmp_path / "llama")
     config = load_config("paper/llama2_13b_alpaca", ["--model.name", str(tmp_path / "llama")])
     arguments = SimpleNamespace(
-        per_device_train_batch_size=4, max_length=512, gradient_checkpointing=True, optim="adamw_torch_fused"
-    )
+        per_device_train_batch_size=4, max_length=512, gradient_checkpointing=True, optim="adamw_torch_fused",
+        use_cpu=False, chunk_rows=None,
+    )  # fmt: skip
     return config, model_shape(config), arguments
 
 

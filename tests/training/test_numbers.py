@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from accelerate.utils import send_to_device
 from datasets import Dataset
 from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows, tiny_tokenizer
 from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
@@ -185,6 +186,45 @@ def test_a_row_that_overflows_is_named_with_its_step_and_words(tmp_path):
     assert trainer.state.global_step == 2
     assert isinstance(caught.value, InstructError)
     assert isinstance(caught.value, FloatingPointError)
+
+
+def test_finiteness_is_checked_after_backward_and_before_the_optimizer(tmp_path):
+    """A check in between would make the host wait for the GPU, and the GPU then for the host."""
+    trainer = make_trainer(tmp_path, tiny_model(tied=False))
+    with torch.no_grad():
+        trainer.model.lm_head.weight.fill_(float("inf"))
+    batch = next(iter(trainer.get_train_dataloader()))
+    trainer.model.train()
+    loss = trainer.compute_loss(trainer.model, dict(batch))
+    loss.backward()
+    with pytest.raises(NonFiniteLossError, match=r"training step 1: .*\(first: ce\) in row \d"):
+        trainer.check_finite()
+    trainer.check_finite()  # reported once
+
+
+@pytest.mark.parametrize("objective", ["mle", "emo", "goldfish"])
+def test_the_loss_is_planned_from_the_collators_labels_on_the_cpu(tmp_path, objective):
+    """`labels` go to the GPU with the batch; the copy stays, and reading it does not make the host wait."""
+    trainer = make_trainer(tmp_path, tiny_model(), objective=objective)
+    batch = dict(next(iter(trainer.get_train_dataloader())))
+    assert torch.equal(batch["host_labels"].labels, batch["labels"])
+    moved = send_to_device(batch, torch.device("meta"))
+    assert moved["labels"].is_meta
+    assert moved["host_labels"].labels.device.type == "cpu"
+
+    trainer.model.train()
+    expected = trainer.compute_loss(trainer.model, {k: v for k, v in batch.items() if k != "host_labels"})
+    assert torch.equal(trainer.compute_loss(trainer.model, batch), expected)
+    # Nothing else reads the labels: these could not be read.
+    unreadable = {**batch, "labels": torch.empty_like(batch["labels"], device="meta")}
+    assert torch.equal(trainer.compute_loss(trainer.model, unreadable), expected)
+
+
+def test_streamed_batches_have_tensors_only(tmp_path):
+    """One process reads them for all ranks, which works for tensors alone."""
+    trainer = make_trainer(tmp_path, tiny_model(), rows=tiny_rows().to_iterable_dataset(), max_steps=1)
+    assert all(isinstance(value, torch.Tensor) for value in next(iter(trainer.get_train_dataloader())).values())
+    trainer.train()
 
 
 def test_a_packed_row_is_named_with_its_document(tmp_path):
