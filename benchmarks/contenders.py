@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -25,25 +26,29 @@ class Example:
         self.weight = torch.randn(vocabulary, hidden, device=device).mul_(3 / hidden**0.5).bfloat16()
         labels, self.source = response_labels(tokens * batches, vocabulary)
         self.batches = labels.to(device).split(tokens)
-        self.labels = self.batches[0]
+        # As the trainer keeps them, for this project's loss alone.
+        self.host_batches = labels.split(tokens)
+        self.labels, self.host_labels = self.batches[0], self.host_batches[0]
 
     def step(self, loss: Callable[[Example], torch.Tensor]) -> Callable[[], None]:
         """A function that computes the loss and its gradients, and discards them."""
 
-        batches = itertools.cycle(self.batches)
+        batches = itertools.cycle(zip(self.batches, self.host_batches, strict=True))
 
         def run() -> None:
-            self.labels = next(batches)
+            self.labels, self.host_labels = next(batches)
             loss(self).backward()
             self.hidden.grad = None
 
         return run
 
 
-def ours(objective: Objective, example: Example) -> Callable[[Example], torch.Tensor]:
+def ours(objective: Objective, example: Example, chunk_rows: int | None = None) -> Callable[[Example], torch.Tensor]:
     """This project's fused loss."""
     cost = CosineCost(example.weight) if objective.needs_cost else None
-    return lambda e: linear_objective_loss(e.hidden, e.weight, e.labels, objective, cost=cost)[0]
+    return lambda e: linear_objective_loss(
+        e.hidden, e.weight, e.host_labels, objective, cost=cost, chunk_rows=chunk_rows
+    )[0]
 
 
 def torch_cross_entropy(example: Example) -> torch.Tensor:
@@ -72,6 +77,13 @@ def liger_cross_entropy(example: Example) -> torch.Tensor:
     return LigerFusedLinearCrossEntropyLoss()(example.weight, example.hidden, example.labels)
 
 
+def liger_sm90_cross_entropy(example: Example) -> torch.Tensor:
+    """Liger's own kernels for a Hopper GPU, with the logits of all tokens in memory. Needs nvidia-cutlass-dsl."""
+    from liger_kernel.ops.cutedsl.ops.fused_linear_cross_entropy_sm90 import liger_fused_linear_cross_entropy_sm90
+
+    return liger_fused_linear_cross_entropy_sm90(example.hidden, example.weight, example.labels)
+
+
 def cut_cross_entropy(example: Example) -> torch.Tensor:
     """Apple's cut-cross-entropy (CUDA), with its defaults: it leaves out gradients below bfloat16's resolution."""
     from cut_cross_entropy import linear_cross_entropy
@@ -84,18 +96,29 @@ LOSSES: dict[str, Callable[[Example], torch.Tensor]] = {
     "torch_float32": upcast_cross_entropy,
     "emoloss": authors_emo,
     "liger": liger_cross_entropy,
+    "liger_sm90": liger_sm90_cross_entropy,
     "cut": cut_cross_entropy,
 }
+
+
+def on_this_machine(gpu: bool) -> list[str]:
+    """The names of the contenders that can run here."""
+    names = ["emo", "mle", "emoloss", "torch_bf16", "torch_float32"]
+    if not gpu:
+        return names
+    hopper = torch.cuda.get_device_capability() == (9, 0) and importlib.util.find_spec("cutlass") is not None
+    return [*names, "emo_2048", "liger", *(["liger_sm90"] if hopper else []), "cut"]
 
 
 def loss_of(name: str, example: Example) -> Callable[[Example], torch.Tensor]:
     """The loss of the contender `name`. EMO uses the variant of the authors' package, so that both compute the same."""
     if name in LOSSES:
         return LOSSES[name]
+    if name == "emo_2048":  # the chunks of a head that trains
+        return ours(EMO("pypi"), example, chunk_rows=2048)
     return ours({"emo": EMO("pypi"), "mle": MLE()}[name], example)
 
 
 def contenders(example: Example, only: Sequence[str] | None = None) -> dict[str, Callable[[], None]]:
     """Every contender that this machine can run, by name, each as one loss with its gradients."""
-    names = only or ["emo", "mle", *(name for name in LOSSES if example.hidden.is_cuda or name not in ("liger", "cut"))]
-    return {name: example.step(loss_of(name, example)) for name in names}
+    return {name: example.step(loss_of(name, example)) for name in only or on_this_machine(example.hidden.is_cuda)}

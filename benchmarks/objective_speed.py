@@ -22,6 +22,7 @@ RATIOS = [
     ("mle", "torch_bf16"),
     ("mle", "torch_float32"),
     ("emo", "liger"),
+    ("emo", "liger_sm90"),
     ("emo", "cut"),
 ]
 

@@ -5,7 +5,8 @@
 
 A step is the trainer's training_step (forward, backward) and the optimizer step. Rank 16 on all linear layers,
 bfloat16 autocast, loss on the responses alone. Every contender takes one step per round on the same rows; a ratio is
-the median over the rounds.
+the median over the rounds. The contenders with Liger use its norms, rotary embeddings and activations; neither trainer
+uses its loss, because both replace the model's own.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
+from transformers.integrations.liger import apply_liger_kernel
 from trl import SFTConfig, SFTTrainer
 
 from benchmarks.harness import alternate, ratio, real_rows, response_ids, write_results
 from instruct import EMOConfig, EMOTrainer
+from instruct.training.collator import HostLabelsCollator
 
 ROWS, MAX_LENGTH, BATCHES = 8, 512, 4
-RATIOS = [("emo", "trl_mle"), ("emo", "mle"), ("mle", "trl_mle"), ("emo", "trl_liger")]
+RATIOS = [("emo", "trl_mle"), ("emo", "mle"), ("mle", "trl_mle"), ("emo", "trl_liger"), ("emo_liger", "trl_liger")]
 
 
 def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
@@ -89,10 +92,10 @@ def padding_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="</s>")
 
 
-def contender(
+def make_trainer(
     name: str, make_model: Callable[[], Any], rows: list[dict[str, list[int]]], batch: int, folder: str, gpu: bool
-) -> Callable[[], None]:
-    """A function that takes one optimizer step of a trainer on its next batch."""
+) -> Any:
+    """A contender's trainer with its model prepared, as `Trainer.train` would before the first step."""
     shared: dict[str, Any] = {
         "output_dir": f"{folder}/{name}",
         "per_device_train_batch_size": batch,
@@ -103,11 +106,12 @@ def contender(
         "report_to": [],
         "dataset_kwargs": {"skip_prepare_dataset": True},
         "remove_unused_columns": False,
+        "use_liger_kernel": name.endswith("_liger"),
     }
     if name.startswith("trl"):
-        cls, config = SFTTrainer, SFTConfig(**shared, use_liger_kernel=name == "trl_liger")
+        cls, config = SFTTrainer, SFTConfig(**shared)
     else:
-        cls, config = EMOTrainer, EMOConfig(**shared, objective=name)
+        cls, config = EMOTrainer, EMOConfig(**shared, objective=name.removesuffix("_liger"))
     trainer = cls(
         make_model(),
         config,
@@ -115,12 +119,22 @@ def contender(
         processing_class=padding_tokenizer(),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
-    model = trainer.accelerator.prepare(trainer.model)
-    trainer.model_wrapped = model
-    model.train()
-    optimizer = trainer.create_optimizer()
+    if trainer.args.use_liger_kernel:
+        apply_liger_kernel(trainer.model, trainer.args.liger_kernel_config)
+    trainer.model_wrapped = trainer.accelerator.prepare(trainer.model)
+    trainer.model_wrapped.train()
     trainer.current_gradient_accumulation_steps = 1
-    batches = cycle([trainer.data_collator(rows[start : start + batch]) for start in range(0, len(rows), batch)])
+    return trainer
+
+
+def contender(trainer: Any, rows: list[dict[str, list[int]]], batch: int) -> Callable[[], None]:
+    """A function that takes one optimizer step of a trainer on its next batch."""
+    model = trainer.model_wrapped
+    optimizer = trainer.create_optimizer()
+    collator = trainer.data_collator
+    if isinstance(trainer, EMOTrainer):
+        collator = HostLabelsCollator(collator)  # as in EMOTrainer.get_train_dataloader
+    batches = cycle([collator(rows[start : start + batch]) for start in range(0, len(rows), batch)])
 
     def step() -> None:
         inputs = trainer._prepare_inputs(dict(next(batches)))
@@ -140,9 +154,10 @@ def main() -> None:
     gpu = arguments.device == "cuda"
     make_model, rows, source = large_model() if gpu else small_model()
     batch = 4 * ROWS if gpu else ROWS
-    names = ["trl_mle", "mle", "emo", *(["trl_liger"] if gpu else [])]
+    names = ["trl_mle", "mle", "emo", *(["trl_liger", "emo_liger"] if gpu else [])]
     with tempfile.TemporaryDirectory() as folder:
-        steps = {name: contender(name, make_model, rows, batch, folder, gpu) for name in names}
+        trainers = {name: make_trainer(name, make_model, rows, batch, folder, gpu) for name in names}
+        steps = {name: contender(trainer, rows, batch) for name, trainer in trainers.items()}
         seconds = alternate(steps, arguments.rounds)
     responses = [sum(label != -100 for label in row["labels"]) for row in rows]
     row = {
