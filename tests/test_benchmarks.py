@@ -84,6 +84,36 @@ def test_the_page_says_how_much_padding_grouping_saves():
         assert ratios["group_by_length"] < 1.05 < 1.7 < ratios["random"]
 
 
+def test_the_page_has_the_roofline_and_the_registers(benchmarks):
+    from benchmarks.roofline import GPUS, total_lines
+
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert "\n".join(total_lines(GPUS["h100"], 16384, 128256, 3657)) in page
+    found = json.loads((ROOT / "benchmarks" / "results" / "compiled_kernels-sm_90.json").read_text())
+    assert found["device"] == "sm_90"
+    assert all(row["spilled_bytes"] == 0 for row in found["rows"])
+    shown = [row for row in found["rows"] if (row["dtype"], row["vocabulary"]) == ("bf16", 128256)]
+    for row in shown:
+        if row["use"] != "everything":
+            objective = {"mle": "cross-entropy", "emo": "EMO"}[row["use"]]
+            figures = f"{row['registers']} | {row['warps']} | {100 * row['occupancy']:.0f} %"
+            assert f"| {row['kernel']} | {objective} | {figures} |" in page
+
+
+def test_the_roofline_counts_every_product_once(benchmarks):
+    """Two products of 2 x tokens x vocabulary x width, and a third if the head trains; more rows never take longer."""
+    from benchmarks.roofline import GPUS, Problem, cut, liger, ours
+
+    for head_trains, products in ((False, 2), (True, 3)):
+        problem = Problem(16384, 128256, 2048, 3657, head_trains)
+        once = 2 * 16384 * 128256 * 2048
+        for path in (ours(GPUS["h100"], problem, 1024, emo=False), liger(GPUS["h100"], problem)):
+            assert sum(stage.flops for stage in path.stages) == pytest.approx(products * once)
+        assert sum(stage.flops for stage in cut(GPUS["h100"], problem).stages) == pytest.approx((products + 1) * once)
+        times = [ours(GPUS["h100"], problem, rows, emo=True).tiled_seconds for rows in (256, 512, 1024)]
+        assert times == sorted(times, reverse=True)
+
+
 def test_alternation_gives_every_contender_a_turn_in_every_round(benchmarks):
     from benchmarks.harness import alternate, ratio
 
