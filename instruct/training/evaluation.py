@@ -110,7 +110,6 @@ class WriteSamples(TrainerCallback):
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=ANSWER,
                 do_sample=False,
-                use_cache=True,  # gradient checkpointing turns it off in the config, for training
                 pad_token_id=tokenizer.pad_token_id,
             )
         model.train(trains)

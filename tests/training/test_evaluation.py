@@ -23,7 +23,7 @@ from instruct import EMOConfig
 from instruct.config import make_config
 from instruct.errors import InputError
 from instruct.runs import RunDirectory
-from instruct.training.evaluation import WriteSamples, find_best_checkpoint, read_samples
+from instruct.training.evaluation import Sample, WriteSamples, find_best_checkpoint, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
 
@@ -300,6 +300,21 @@ def test_answers_are_sampled_at_each_evaluation(tmp_path, tiny_model_folder, row
     events.Reload()
     assert {"samples/1/text_summary", "samples/2/text_summary"} <= set(events.Tags()["tensors"])
     assert {"eval/ce", "eval/perplexity", "eval/mean_token_accuracy"} <= set(events.Tags()["scalars"])
+
+
+def test_sampling_computes_each_token_once_under_gradient_checkpointing(tmp_path):
+    trainer = make_trainer(tmp_path, gradient_checkpointing=True, max_steps=1)
+    trainer.train()
+    assert trainer.model.config.use_cache is False  # for training; generation has a setting of its own
+    widths: list[int] = []
+    trainer.model.base_model.register_forward_pre_hook(
+        lambda module, args, kwargs: widths.append((kwargs.get("input_ids") if not args else args[0]).shape[1]),
+        with_kwargs=True,
+    )
+    samples = WriteSamples(trainer, [Sample("a", [5, 6, 7, 8], [9])], tmp_path / "samples.jsonl")
+    samples.on_evaluate(trainer.args, trainer.state, trainer.control)
+    assert widths[0] == 4
+    assert set(widths[1:]) == {1}
 
 
 def test_texts_are_continued_at_each_evaluation(tmp_path, tiny_model_folder):
