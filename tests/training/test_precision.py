@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 
@@ -90,20 +91,48 @@ def test_adapters_are_float32_on_a_bfloat16_base(tmp_path):
     assert trained == {torch.float32}
 
 
-@pytest.mark.parametrize("learning_rate", [1e-5, 2e-5])
-def test_the_estimated_share_is_that_of_400_steps_of_adamw(learning_rate):
+def simulated(make_optimizer, dtype: torch.dtype, learning_rate: float) -> tuple[float, torch.Tensor]:
+    """400 steps on 10,240 normal weights: the share that never moves, and the whole update."""
     generator = torch.Generator().manual_seed(0)
-    start = (torch.randn(10000, generator=generator) * 0.02).bfloat16()
-    weights = torch.nn.Parameter(start.clone())
-    optimizer = torch.optim.AdamW([weights], lr=learning_rate, weight_decay=0.0)
+    start = normal_weights(generator)
+    weights = torch.nn.Parameter(start.to(dtype, copy=True))
+    optimizer = make_optimizer([weights], lr=learning_rate, weight_decay=0.0)
     never_moved = torch.ones(len(start), dtype=torch.bool)
     for step in range(400):
         cosine = 0.5 * (1 + math.cos(math.pi * step / 400))
-        optimizer.param_groups[0]["lr"] = learning_rate * min(1.0, step / 12) * cosine
-        weights.grad = torch.randn(len(start), generator=generator).bfloat16()
+        group, rate = optimizer.param_groups[0], learning_rate * min(1.0, step / 12) * cosine
+        group["lr"] = torch.tensor(rate) if isinstance(group["lr"], torch.Tensor) else rate  # torchao's is a tensor
+        weights.grad = torch.randn(len(start), generator=generator).to(dtype)
         optimizer.step()
         never_moved &= weights.detach() == start
-    assert unmoved_share([start], learning_rate) == pytest.approx(float(never_moved.float().mean()), abs=0.05)
+    return float(never_moved.float().mean()), weights.detach().float() - start.float()
+
+
+def normal_weights(generator: torch.Generator) -> torch.Tensor:
+    return (torch.randn(10240, generator=generator) * 0.02).bfloat16()
+
+
+@pytest.mark.parametrize(("learning_rate", "share", "norm"), [(1e-5, 0.92, 0.22), (2e-5, 0.84, 0.31)])
+def test_the_estimated_share_is_that_of_400_steps_of_adamw(learning_rate, share, norm):
+    """The figures of docs/training.md: float32 moves every weight, bfloat16 few of them."""
+    never_moved, update = simulated(torch.optim.AdamW, torch.bfloat16, learning_rate)
+    none, expected = simulated(torch.optim.AdamW, torch.float32, learning_rate)
+    assert none == 0
+    assert never_moved == pytest.approx(share, abs=0.01)
+    assert float(update.norm() / expected.norm()) == pytest.approx(norm, abs=0.02)
+    estimate = unmoved_share([normal_weights(torch.Generator().manual_seed(0))], learning_rate)
+    assert estimate == pytest.approx(never_moved, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("learning_rate", "share", "norm"), [(1e-5, 0.05, 1.8), (2e-5, 0.01, 1.4)])
+def test_stochastic_rounding_moves_nearly_all_weights_in_400_steps(learning_rate, share, norm):
+    optim = pytest.importorskip("torchao.optim")
+    make = functools.partial(optim.AdamW8bit, bf16_stochastic_round=True)
+    never_moved, update = simulated(make, torch.bfloat16, learning_rate)
+    _, expected = simulated(torch.optim.AdamW, torch.float32, learning_rate)
+    assert never_moved == pytest.approx(share, abs=0.01)
+    assert float(update.norm() / expected.norm()) == pytest.approx(norm, abs=0.1)
 
 
 def test_bfloat16_weights_that_will_not_move_are_announced(tmp_path):
