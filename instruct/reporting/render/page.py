@@ -180,7 +180,8 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
     rate = "-" if figures.win_rate is None else f"{figures.win_rate:.1f} %"
     interval = f"{interval_name(figures)} {span(figures.interval)}" if figures.interval else "no interval"
     orders = {"both": "in both orders", "one": "in one order", "alone": "each answer rated alone"}[comparison.orders]
-    pairs = f"with a verdict, of {comparison.pairs_expected}; {orders}"
+    decided = figures.win + figures.loss
+    pairs = f"with a verdict, of {comparison.pairs_expected}; {decided} with a winner; {orders}"
     name = f"Win rate of {clean(comparison.candidate, 40)}"
     facts = [(name, rate, interval), ("Pairs", str(figures.n_judged), pairs)]
     if comparison.consistency is not None:
