@@ -47,3 +47,32 @@ def test_a_card_without_a_source_is_refused(tmp_path):
     path.write_text("name: mine\ndescription: d\npurpose: train\nsource: {}\nformat: alpaca\nlicence: mine\n")
     with pytest.raises(InputError, match="source: give exactly one of hub"):
         load_dataset_card(str(path))
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("name: !!int x", "is not valid YAML"),
+        ("name: !!timestamp x", "is not valid YAML"),
+        ("name: !!bool x", "is not valid YAML"),
+        ("name: 2026-13-45", "is not valid YAML"),
+        ("name: " + "9" * 5000, "is not valid YAML"),
+        ("name: &a [*a]", "contains itself, or is nested more than 100 levels deep"),
+        ("name: " + "[" * 2000 + "]" * 2000, "is not valid YAML"),
+        (LAUGHS, "has more than 1,000,000 values once its aliases are expanded"),
+    ],
+    ids=["int", "timestamp", "bool", "date", "digits", "itself", "depth", "aliases"],
+)
+def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, problem):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_dataset_card(str(path))
+    assert str(caught.value).startswith(f"{path}: is not valid YAML (")
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)

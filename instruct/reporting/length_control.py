@@ -241,7 +241,8 @@ def _gamed_rows(raw: Sequence[RawRow]) -> pd.DataFrame:
         if flag not in ("True", "False"):
             raise InputError(f"{row.place}: not_gamed_baseline: must be True or False")
         names = ("preference", "std_delta_len", _DIFFICULTY)
-        numbers = {name: math.nan if row.fields.get(name) == "" else _number(row, name) for name in names}
+        unjudged = row.fields.get("preference") == ""  # such a row is not trained on
+        numbers = {name: math.nan if name == "preference" and unjudged else _number(row, name) for name in names}
         rows.append({**numbers, "not_gamed_baseline": flag == "True"})
     return pd.DataFrame(rows)
 

@@ -304,6 +304,7 @@ def read_store(path: Path) -> None:
 
 
 CARD = yaml.safe_load((ROOT / "judges" / "smollm2_demo" / "judge.yaml").read_text()) | {"prompt": "prompt.txt"}
+REWARD = yaml.safe_load((ROOT / "judges" / "skywork_reward" / "judge.yaml").read_text())
 SINGLE = {
     "name": "rater", "description": "d", "model": "m", "protocol": "single", "prompt": "prompt.txt",
     "prompt_form": "chat",
@@ -356,7 +357,7 @@ READERS = {
         (*ROWS, ".csv"), ([{"instruction": f"Q{n}?", "output": "O", "dataset": "d"} for n in range(3)],), read_eval_set
     ),
     "training rows": Reader((*ROWS, ".csv"), TRAINING, read_training_rows),
-    "judge card": Reader((".yaml",), (CARD, SINGLE), read_judge_card, ("no such prompt file",)),
+    "judge card": Reader((".yaml",), (CARD, SINGLE, REWARD), read_judge_card, ("no such prompt file",)),
     "data card": Reader(
         (".yaml",),
         tuple(yaml.safe_load((ROOT / "data" / f"{name}.yaml").read_text()) for name in ("alpaca_gpt4", "alpaca_eval")),

@@ -223,3 +223,41 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
 @given(st.text(), st.text())
 def test_different_prompts_have_different_keys(first, second):
     assert (completion_key({"prompt": first}) == completion_key({"prompt": second})) == (first == second)
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        ("DROP TABLE judgments", "no such table: judgments"),
+        ("ALTER TABLE completions DROP COLUMN choice", "no such column: choice"),
+        ("UPDATE judgments SET ratings = 'x'", "ratings: is not what was stored there"),
+        ("UPDATE judgments SET ratings = '[1]'", "ratings: is not what was stored there"),
+        ("UPDATE completions SET label_logprobs = '[1]'", "label_logprobs: is not what was stored there"),
+        ("UPDATE completions SET choice = '3'", "choice: is not what was stored there"),
+        ("UPDATE judgments SET preference = -4.0", "preference: -4 must be from 1"),
+        ("UPDATE judgments SET reason = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
+        (
+            "PRAGMA ignore_check_constraints = ON; UPDATE judgments SET verdict = 'x'",
+            "position or verdict: has an unknown",
+        ),
+    ],
+)
+def test_a_damaged_store_is_refused_in_one_line(tmp_path, statements, problem):
+    path = tmp_path / "store.sqlite"
+    with JudgmentStore(path) as store:
+        add(store, "k", Completion("1"))
+        store.add_judgments([judged("Why?")])
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(statements)
+    with pytest.raises(InputError) as caught:
+        read_all(path)
+    assert str(caught.value).startswith(f"{path}: is damaged (")
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def read_all(path: Path) -> None:
+    with JudgmentStore(path) as store:
+        for comparison in store.comparisons():
+            store.judgments(comparison)
+        store.completions(["k"])

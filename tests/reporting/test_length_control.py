@@ -165,6 +165,7 @@ def test_data_that_cannot_be_fitted_is_reported(joined, rows):
             "row 4: instruction_difficulty: 'hard' must be a number",
         ),
         (lambda rows: rows[3].update(instruction_difficulty=""), "row 4: instruction_difficulty: '' must be a number"),
+        (lambda rows: rows[3].update(std_delta_len=""), "row 4: std_delta_len: '' must be a number"),
         (
             lambda rows: rows[63].update(instruction_difficulty=9.0),
             "row 64: instruction_difficulty: 'Prompt 3, .* differs from an earlier row",
