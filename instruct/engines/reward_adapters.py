@@ -49,7 +49,7 @@ def merged_folder(subject: str, adapter: Path) -> Path:
         config = PeftConfig.from_pretrained(str(adapter))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{adapter}: PEFT cannot read the adapter ({one_line(error, 100)}); save it again") from error
-    if config.task_type != "SEQ_CLS":
+    if config.task_type not in ("SEQ_CLS", None):  # without a task, the head tells
         raise InputError(
             f"{subject}: {adapter} is no reward model (its adapter's task is {one_line(config.task_type, 40)}); choose "
             "one that was trained for sequence classification (SEQ_CLS)"
