@@ -196,6 +196,16 @@ def test_preview_shows_the_mask_the_counts_and_one_step(instruct, tmp_path, tiny
     assert not (tmp_path / "runs").exists()
 
 
+def test_preview_breaks_no_line_of_a_row(instruct, tmp_path, tiny_model_folder):
+    answer = "one line of an answer, " * 12
+    write_lines(tmp_path / "my.jsonl", {**GOOD, "output": answer})
+    code, stdout, _ = instruct("preview", "--model", tiny_model_folder, "--data.files", "my.jsonl")
+    assert code == 0
+    assert answer in stdout
+    assert re.search(r"^memory, estimated: .*; free: [\d.]+ GiB$", stdout, re.MULTILINE)
+    assert max(len(line) for line in stdout.splitlines() if line.startswith(("┃", "│"))) < 80
+
+
 def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_path, tiny_model_folder):
     turns = [("user", "One?"), ("assistant", "It is 1."), ("user", "Two?"), ("assistant", "It is 2."), ("user", "Bye")]
     write_lines(tmp_path / "my.jsonl", {"messages": [{"role": role, "content": text} for role, text in turns]})
@@ -205,6 +215,7 @@ def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_pa
     text = "<|user|>One?<|end|>\n<|assistant|>⟦It is 1.<|end|>⟧\n<|user|>Two?<|end|>\n<|assistant|>⟦It is 2.<|end|>⟧"
     assert text in stdout
     assert "2 answers of chats, each trained on with its end token" in stdout
+    assert re.search(r"│ not trained on +│ \d+", stdout)
     assert "note: 1 turns follow a chat's last answer: left out" in stdout
     assert "⟦trained on⟧; the rest is seen, not trained on" in stdout
     assert "\x1b[" not in stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
+from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
 from instruct.engines.memory import available_gib
@@ -42,7 +43,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     Raises:
         InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
     """
-    console = Console()
+    console = Console(soft_wrap=True)  # a pipe gets each line as it is; a terminal wraps it
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
     form = "plain text" if rows.plain_text else f"template {data.template}"
@@ -56,7 +57,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     counts = Table(*(name.replace("_", " ") for name in found))
     counts.add_row(*(f"{number:,}" for number in found.values()))
     console.print(counts)
-    console.print(_lengths(encoded, ["total"] if rows.plain_text else ["prompt", "completion", "total"]))
+    console.print(_lengths(encoded, _parts(rows)))
     if rows.turns:
         console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
     for part in rows.parts:
@@ -66,7 +67,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
     if prompts:
-        console.print(f"overlap: {overlap_text(asdict(find_overlap(prompts, rows)))}", highlight=False, soft_wrap=True)
+        console.print(f"overlap: {overlap_text(asdict(find_overlap(prompts, rows)))}", highlight=False)
     packs = rows.plain_text and config.train.get("packing", True)
     for index, row in itertools.islice(enumerate(encoded.encoded), 0 if packs else shown):
         console.rule(Text(rows.sources[index]), align="left")
@@ -181,11 +182,20 @@ def one_step(trainer: Any, tokens_name: str) -> str:
     )
 
 
-def _lengths(encoded: EncodedRows, parts: list[str]) -> Table:
+def _parts(rows: RowSet) -> dict[str, str]:
+    """The parts of a row whose lengths are shown, as `length_percentiles` names them, and their names in the table."""
+    if rows.plain_text:
+        return {"total": "total"}
+    if rows.turns:  # several answers of a chat are trained on
+        return {"prompt": "not trained on", "completion": "trained on", "total": "total"}
+    return {"prompt": "prompt", "completion": "completion", "total": "total"}
+
+
+def _lengths(encoded: EncodedRows, parts: Mapping[str, str]) -> Table:
     """Percentiles of the lengths before truncation, to choose a max_length by."""
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
     found = length_percentiles(encoded)
-    for part in parts:
+    for part, name in parts.items():
         lengths = found[part]
-        table.add_row(part, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
+        table.add_row(name, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
     return table
