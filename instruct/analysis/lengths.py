@@ -154,7 +154,7 @@ def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | 
     if len(np.unique(difference)) == 1:
         return "all pairs differ by the same length"
     won, lost = difference[scores > 0], difference[scores < 1]  # a tie is half of both
-    if not len(won) or not len(lost):
+    if not len(won) or not len(lost) or len(np.unique(scores)) == 1:
         return "all verdicts are the same"
     # With one term a maximum exists only if wins and losses overlap in length (Albert, Anderson 1984).
     if won.max() <= lost.min() or lost.max() <= won.min():

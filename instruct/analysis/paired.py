@@ -15,6 +15,8 @@ class Difference:
     """The first system's win rate minus the second's, in points, over the `n` prompts with a verdict on both.
 
     `interval` is the bootstrap's (95 %), `p` the paired permutation test's; None where they are not defined.
+    Differences that are all the same, such as those of ties, have no interval: resampling them says nothing about other
+    prompts.
     """
 
     n: int
@@ -41,6 +43,6 @@ def paired_difference(first: Mapping[str, float | None], second: Mapping[str, fl
     return Difference(
         n=len(differences),
         points=100 * float(differences.mean()),
-        interval=bootstrap_interval(differences),
+        interval=bootstrap_interval(differences) if np.ptp(differences) else None,
         p=sign_flip_test(differences)[0],
     )

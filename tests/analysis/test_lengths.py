@@ -91,6 +91,7 @@ LONGER = np.arange(-20, 20)
         (np.tile([0.0, 1.0], 20), np.full(40, 7), "all pairs differ by the same length"),
         (np.ones(40), LONGER, "all verdicts are the same"),
         (np.zeros(40), LONGER, "all verdicts are the same"),
+        (np.full(40, 0.5), LONGER, "all verdicts are the same"),  # was an interval of no width, and NaN in report.json
         ((LONGER > 3).astype(float), LONGER, "the length difference separates wins from losses completely"),
         ((LONGER <= 3).astype(float), LONGER, "the length difference separates wins from losses completely"),
         (np.where(LONGER == 3, 0.5, LONGER > 3), LONGER, "the length difference separates wins from losses completely"),
@@ -98,7 +99,7 @@ LONGER = np.arange(-20, 20)
 )
 def test_without_an_estimate_the_note_says_why(scores, difference, note):
     found = length_adjusted(scores, difference)
-    assert (found.win_rate, found.interval, found.note) == (None, None, note)
+    assert (found.win_rate, found.interval, found.slope_p, found.note) == (None, None, None, note)
 
 
 def test_one_pair_against_the_trend_is_enough_for_an_estimate():

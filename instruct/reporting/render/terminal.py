@@ -69,8 +69,9 @@ def _paired(report: Report) -> list[str]:
         judge, first, second, baseline = (
             escape_terminal(name, 60) for name in (each.judge, each.first, each.second, each.baseline)
         )
+        interval = f"95 % CI {span(each.interval)}, " if each.interval else ""
         lines.append(
-            f"{judge}: {first} minus {second}: {each.difference:+.1f} points (95 % CI {span(each.interval)}, "
+            f"{judge}: {first} minus {second}: {each.difference:+.1f} points ({interval}"
             f"p {probability(each.p)}) over {each.n} prompts, both against {baseline}"
         )
     return [*lines, ""] if lines else []
