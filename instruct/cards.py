@@ -155,6 +155,8 @@ def validated(model: type[Model], content: dict[str, Any], where: object) -> Mod
         if first["type"] == "extra_forbidden":
             hint = nearest(str(first["loc"][-1]), _sibling_fields(model, first["loc"][:-1]))
             raise InputError(f"{where}: unknown key {field!r}{hint}; remove or rename it") from None
+        if first["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
+            raise InputError(f"{where}: unknown key {one_line(field, 80)!r}; remove or rename it") from None
         if first["type"] == "missing":
             raise InputError(f"{where}: the key {field!r} is missing; add it") from None
         message = one_line(first["msg"].removeprefix("Value error, "))

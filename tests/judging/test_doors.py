@@ -139,6 +139,7 @@ def test_json_lines_on_the_same_pair_need_ids(instruct, refused):
         ({"judge": ""}, "judgment.judge: is empty"),
         ({"candidate": "theirs"}, "judgment: candidate and baseline are both 'theirs'"),
         ({"instruction": "half \ud83d"}, "line: has half a surrogate pair"),
+        ({"prefrence": 1.25}, "unknown key 'judgment.prefrence'; remove or rename it"),
     ],
 )
 def test_a_line_with_an_impossible_value_is_refused(refused, change, message):
