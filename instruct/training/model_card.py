@@ -93,7 +93,7 @@ def model_card(
             f"with an\nempty response and {counts['fully_masked']} without a response token within the maximum length."
         )
     if config.data.streaming:
-        rows += "\nStreamed: a row counts as often as it was read."
+        rows += "\nStreamed: these were read, in batches ahead of the training, and count as often as they were read."
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---
 

@@ -136,7 +136,7 @@ def test_a_stream_records_what_it_read_and_the_card_says_so(tmp_path, tiny_model
     assert [part["weight"] for part in results["mixture"]] == [0.5, 0.5]
     card = " ".join((run.adapters / "emo" / "README.md").read_text().split())
     assert f"{results['rows']['kept']} complete rows" in card
-    assert "Streamed: a row counts as often as it was read." in card
+    assert "Streamed: these were read, in batches ahead of the training, and count as often as they were read." in card
     capsys.readouterr()
     print_preview(config)
     assert "36 rows read (the first 1,000 of each data set at most" in " ".join(capsys.readouterr().out.split())
