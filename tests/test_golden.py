@@ -46,7 +46,7 @@ UPDATE = bool(os.environ.get("UPDATE_GOLDENS"))
 pytestmark = pytest.mark.xdist_group("golden")
 
 ENDPOINT = "http://192.0.2.1:8000/v1"  # an address for documentation: nobody has it
-SHIPPED = ["pandalm", "autoj", "autoj_4bit", "autoj_single", "smollm2_demo"]
+SHIPPED = ["pandalm", "autoj", "autoj_4bit", "autoj_single"]
 ALPACA_EVAL = ["alpaca_eval_gpt4", "weighted_alpaca_eval_gpt4_turbo"]
 OTHER_ANNOTATORS = ["alpaca_eval_gpt4_fn", "alpaca_eval_cot_gpt4_turbo_fn", "gpt35_turbo_instruct", "chatgpt"]
 OWN = sorted(path.name for path in (GOLDEN / "judges").iterdir() if path.is_dir())
