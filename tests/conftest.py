@@ -155,9 +155,8 @@ def tiny_experiment(tmp_path, tiny_model_folder, monkeypatch) -> dict[str, Any]:
     shutil.copytree(tiny_model_folder, model)
     settings = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
-    shutil.copytree(ROOT / "judges" / "smollm2_demo", "judge", ignore=shutil.ignore_patterns("agreement"))
+    shutil.copytree(ROOT / "tests" / "judges" / "smollm2_labels", "judge")
     card = yaml.safe_load(Path("judge/judge.yaml").read_text())
-    del card["human_agreement"]
     Path("judge/judge.yaml").write_text(yaml.safe_dump({**card, "name": "judge", "model": str(model)}))
     return {
         "name": "mine",

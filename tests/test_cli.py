@@ -114,8 +114,8 @@ def test_rows_that_cannot_be_trained_on_are_refused(instruct, tmp_path, rows, li
         (["train", "demo", "--model", "/nowhere/model"], "/nowhere/model: not a model folder"),
         (["train"], "data: no card and no files"),
         (["generate"], "no run in runs/ has adapters"),
-        (["judge", "--judge", "smollm2_demo"], "no run in runs/ has outputs"),
-        (["judge", "--judge", "smolm2_demo"], "unknown judge 'smolm2_demo' (nearest: smollm2_demo"),
+        (["judge", "--judge", "smollm2_score"], "no run in runs/ has outputs"),
+        (["judge", "--judge", "smolm2_score"], "unknown judge 'smolm2_score' (nearest: smollm2_score"),
         (
             ["judge", "--judge", "alpaca_eval_gpt4"],
             "alpaca_eval_gpt4 costs money; name the run to judge explicitly",
@@ -405,7 +405,7 @@ def test_list_shows_every_card_and_where_it_was_found(instruct, tmp_path):
     assert code == 0
     assert "licence: mine [2J alone" in stdout
     assert all(line.isprintable() for line in stdout.splitlines())
-    assert all(name in stdout for name in ("autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_demo", "me/mine"))
+    assert all(name in stdout for name in ("autoj", "pandalm", "alpaca_eval_gpt4", "smollm2_score", "me/mine"))
     assert "note: autoj in" in stdout
     code, stdout, _ = instruct("list", "data")
     assert all(name in stdout for name in ("alpaca_gpt4", "starter_eval"))

@@ -35,10 +35,9 @@ def tiny_flags(tmp_path, tiny_model_folder) -> list[str]:
     settings = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**settings, "max_position_embeddings": 8192}))  # bytes are tokens
     judge = tmp_path / "judges" / "tiny"
-    shutil.copytree(ROOT / "judges" / "smollm2_demo", judge)
+    shutil.copytree(ROOT / "tests" / "judges" / "smollm2_labels", judge)
     card = yaml.safe_load((judge / "judge.yaml").read_text())
     card |= {"name": "tiny", "model": str(model)}
-    del card["human_agreement"]
     (judge / "judge.yaml").write_text(yaml.safe_dump(card))
     return [
         "--model.name", str(model), "--train.max_steps", "8", "--answers.generation.engine", "transformers",
@@ -126,10 +125,10 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
     demo = tmp_path / "runs" / "demo"
     command = recipe("demo")
     out = run(command, tmp_path)
-    assert "judge     smollm2_demo" in out
-    assert "proves the plumbing, not the models" in out
+    assert "judge     smollm2_score" in out
+    assert "This judge is for trying things out" in out
     assert "report: runs/demo/report/report.md" in out
-    assert len(verdicts(demo)) == 3 * 6 * 2
+    assert len(verdicts(demo)) == 3 * 6  # each answer is scored alone, so there is one order
 
     # Once more: nothing is done again, no request is sent again.
     before = steps(demo)
@@ -139,7 +138,7 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
     assert all(path.stat().st_mtime < began for path in (demo / "outputs").iterdir())
 
     # The verbs without a path use the newest run.
-    out = run(verb("judge", "--judge", "smollm2_demo"), tmp_path)
+    out = run(verb("judge", "--judge", "smollm2_score"), tmp_path)
     assert "run: runs/demo (the newest)" in out
     out = run(verb("report"), tmp_path)
     assert "report: runs/demo/report/report.md" in out
@@ -182,7 +181,7 @@ def test_the_wheel_contains_the_cards(tmp_path, monkeypatch):
     assert (packages / "instruct" / "py.typed").is_file()
     command = str(environment / "bin" / "instruct")
     assert "usage: instruct" in run([command, "--help"], tmp_path)
-    for what, names in (("judges", ("autoj", "pandalm", "smollm2_demo")), ("data", ("starter", "alpaca_eval"))):
+    for what, names in (("judges", ("autoj", "pandalm", "smollm2_score")), ("data", ("starter", "alpaca_eval"))):
         out = run([command, "list", what], tmp_path)
         assert all(name in out for name in names)
         assert str(packages / "instruct" / "_cards") in out

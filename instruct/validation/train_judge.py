@@ -135,7 +135,7 @@ def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: d
     )
     # What the training set says: each verdict is by a head that did not see the pair's instruction.
     card = load_judge_card(str(folder))
-    agreement = measure_agreement(train, trained.verdicts)
+    agreement = measure_agreement(train, trained.verdicts, positions_known=False)
     made = {"judge": card.name, "model": card.model, "card": card.sha256(), "set_sha256": train.sha256, "tie_margin": 0}
     rows = [{"pair": place, "order": "first", "verdict": verdict} for place, verdict in enumerate(trained.verdicts)]
     lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in [made, *rows])

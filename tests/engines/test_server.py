@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from instruct.errors import InputError, StoppedError
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 KEY = "sk-secret-key"
 
 # Permanent faults: the recorded reason, and how often the request is sent.
@@ -356,7 +358,7 @@ def test_any_text_is_sent_unchanged(fake_server, answer, form):
 def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
     """NaN counts as missing; a server that never sent log-probabilities is refused at once."""
     url, _ = server
-    engine = judge_at(url, "smollm2_demo")
+    engine = judge_at(url, LABELS)
     (number,) = ask(engine, ["well"]).values()
     assert set(number.label_logprobs) == {"1", "2"}
     assert all(math.isfinite(value) for value in number.label_logprobs.values())
@@ -366,11 +368,11 @@ def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
 
     without, requests = fake_server({"": "no_logprobs"})
     for card, prompt in [
-        ("smollm2_demo", "Q"),
+        (LABELS, "Q"),
         ("weighted_alpaca_eval_gpt4_turbo", [{"role": "user", "content": "Q"}]),
     ]:
         engine = judge_at(without, card)
-        with pytest.raises(InputError, match=rf"judge {card}: {without} gives no log-probabilities"):
+        with pytest.raises(InputError, match=rf"judge {Path(card).name}: {without} gives no log-probabilities"):
             ask(engine, [prompt] * 100)
         engine.close()
     assert len(requests()) <= 2 * CONCURRENCY

@@ -19,6 +19,7 @@ from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
 
@@ -91,7 +92,7 @@ def test_pandalm_is_decoded_as_by_its_authors(wide_model, make_card):
 
 
 def test_label_logprobs_equal_those_of_the_model(wide_model, make_card):
-    card = make_card("smollm2_demo", wide_model)
+    card = make_card(LABELS, wide_model)
     done = replies(TransformersEngine(engine_options(card)), PROMPTS)
     network = AutoModelForCausalLM.from_pretrained(wide_model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(wide_model)
@@ -153,7 +154,7 @@ def test_cards_and_options_that_need_a_server_are_refused(wide_model, make_card)
 
 
 def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
-    card = make_card("smollm2_demo", wide_model)
+    card = make_card(LABELS, wide_model)
     labels = card.verdict.labels.model_copy(update={"second": "22"})
     card = card.model_copy(update={"verdict": card.verdict.model_copy(update={"labels": labels})})
     with pytest.raises(InputError, match=r"the label '22' is 2 tokens of its tokenizer; use one"):
@@ -163,14 +164,12 @@ def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
 def test_a_pickle_is_read_only_if_the_card_allows_it(pickled_model_folder, tiny_model_folder, make_card):
     for engine in ("vllm", "transformers"):
         with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
-            Judge(
-                JudgeOptions(card="smollm2_demo", engine=engine), make_card("smollm2_demo", pickled_model_folder)
-            ).check()
-    allowed = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
-    Judge(JudgeOptions(card="smollm2_demo"), allowed).check()
-    with Judge(JudgeOptions(card="smollm2_demo", engine="transformers"), allowed).open() as judge:
+            Judge(JudgeOptions(card=LABELS, engine=engine), make_card(LABELS, pickled_model_folder)).check()
+    allowed = make_card(LABELS, pickled_model_folder, weights="pickle")
+    Judge(JudgeOptions(card=LABELS), allowed).check()
+    with Judge(JudgeOptions(card=LABELS, engine="transformers"), allowed).open() as judge:
         assert replies(judge, PROMPTS) == replies(
-            TransformersEngine(engine_options(make_card("smollm2_demo", tiny_model_folder))), PROMPTS
+            TransformersEngine(engine_options(make_card(LABELS, tiny_model_folder))), PROMPTS
         )
 
 
@@ -187,7 +186,7 @@ def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, 
     ran = tmp_path / "ran"
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"model.norm.weight": _Touch(str(ran))}, file, protocol=2)
-    card = make_card("smollm2_demo", pickled_model_folder, weights="pickle")
+    card = make_card(LABELS, pickled_model_folder, weights="pickle")
     for judge in (TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))):
         with pytest.raises(InputError, match=r"unpickler for tensors cannot read it \(UnpicklingError: Weights only"):
             replies(judge, PROMPTS)
@@ -198,7 +197,7 @@ def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, 
 def test_a_folder_without_weights_or_tokenizer_is_refused(tiny_model_folder, make_card, tmp_path):
     (tmp_path / "config.json").write_bytes((tiny_model_folder / "config.json").read_bytes())
     with pytest.raises(InputError, match=r"has no weights \(\*\.safetensors\); save it with save_pretrained"):
-        Judge(JudgeOptions(card="smollm2_demo"), make_card("smollm2_demo", tmp_path)).check()
+        Judge(JudgeOptions(card=LABELS), make_card(LABELS, tmp_path)).check()
     (tmp_path / "model.safetensors").write_bytes((tiny_model_folder / "model.safetensors").read_bytes())
-    with pytest.raises(InputError, match=r"judge smollm2_demo: .* has no tokenizer"):
-        replies(TransformersEngine(engine_options(make_card("smollm2_demo", tmp_path))), PROMPTS)
+    with pytest.raises(InputError, match=r"judge smollm2_labels: .* has no tokenizer"):
+        replies(TransformersEngine(engine_options(make_card(LABELS, tmp_path))), PROMPTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import PromptTemplate
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 SCHEMA = {
     "type": "object",
     "properties": {"better": {"enum": ["first", "second", "tie"]}},
@@ -45,7 +47,7 @@ def _one_thread(monkeypatch):
 @pytest.fixture
 def writing_card() -> JudgeCard:
     """A judge that writes replies that follow a JSON schema."""
-    card = load_judge_card("smollm2_demo")
+    card = load_judge_card(LABELS)
     verdict = {"labels": None, "json_field": "better", "tie_margin": 0.0}
     update = {"decoding": card.decoding.model_copy(update={"max_tokens": 24}), "response_schema": SCHEMA}
     return card.model_copy(update={**update, "verdict": card.verdict.model_copy(update=verdict), "context_length": 512})
@@ -57,7 +59,7 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
     pytest.importorskip("vllm", reason="vLLM is not installed")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    card = load_judge_card("smollm2_demo")
+    card = load_judge_card(LABELS)
     template = PromptTemplate(card)
     pairs = [(text, *answers) for text, *both in CLEAR for answers in (both, both[::-1])]
     requests = [

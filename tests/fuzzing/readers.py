@@ -303,7 +303,7 @@ def read_store(path: Path) -> None:
             file.unlink()
 
 
-CARD = yaml.safe_load((ROOT / "judges" / "smollm2_demo" / "judge.yaml").read_text()) | {"prompt": "prompt.txt"}
+CARD = yaml.safe_load((ROOT / "tests" / "judges" / "smollm2_labels" / "judge.yaml").read_text())
 REWARD = yaml.safe_load((ROOT / "judges" / "skywork_reward" / "judge.yaml").read_text())
 SINGLE = {
     "name": "rater", "description": "d", "model": "m", "protocol": "single", "prompt": "prompt.txt",
@@ -321,7 +321,7 @@ HUMAN_CARD = {
 CONFIG = {
     "name": "mine", "model": {"name": "m"}, "data": {"card": "starter", "limit": 3}, "lora": {"r": 4},
     "systems": {"emo": {"objective": "emo"}, "mle": {"objective": "mle"}}, "comparisons": [["emo", "mle"]],
-    "judges": [{"card": "smollm2_demo", "comparisons": [["emo", "baseline"]], "budget_usd": 1.0}],
+    "judges": [{"card": "smollm2_score", "comparisons": [["emo", "baseline"]], "budget_usd": 1.0}],
     "answers": {"limit": 2, "generation": {"max_new_tokens": 4}},
 }  # fmt: skip
 PRICES = {"prices": [{"model": "gpt-4*", "endpoint": "api.openai.com", "input": 1, "output": 2.5}]}

@@ -196,7 +196,7 @@ def test_two_files_of_answers_with_one_name_are_refused(tmp_path, instruct):
     for path, answer in ((run.outputs / "ours.json", "one"), (tmp_path / "ours.json", "another")):
         path.write_text(json.dumps([{"instruction": "Q?", "output": answer}]))
     pair = ("--candidate", "ours", "--baseline", "ours.json")
-    code, _, error = instruct("judge", "run", "--judge", "smollm2_demo", "--engine", "transformers", *pair)
+    code, _, error = instruct("judge", "run", "--judge", "smollm2_score", "--engine", "transformers", *pair)
     assert code == 2
     assert "answers ours and ours.json: differ, and both are called 'ours'; rename one" in error
     assert not run.store.exists()

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,8 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, joined
 from instruct.judging.store import JudgmentStore
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
+
 
 @pytest.fixture(autouse=True)
 def _a_key(monkeypatch):
@@ -35,7 +38,7 @@ def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=
         resolved.price = price
     with JudgmentStore(path) as store, resolved.open() as engine:
         counts = judge_comparison(resolved, *pair, store, engine, ask=ask)
-        return counts, store.judgments(Comparison(card_name, pair[0].name, pair[1].name))
+        return counts, store.judgments(Comparison(resolved.card.name, pair[0].name, pair[1].name))
 
 
 def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair):
@@ -167,7 +170,7 @@ def test_the_key_is_in_no_file(tmp_path, fake_server, pair):
         assert b"sk-secret" not in file.read_bytes()
 
 
-@pytest.mark.parametrize("card", ["pandalm", "autoj", "autoj_single", "smollm2_demo", "alpaca_eval_gpt4"])
+@pytest.mark.parametrize("card", ["pandalm", "autoj", "autoj_single", LABELS, "alpaca_eval_gpt4"])
 @pytest.mark.parametrize("orders", ["one", "both"])
 def test_identical_answers_are_a_tie_for_every_judge_and_are_never_asked_about(tmp_path, fake_server, card, orders):
     rows = [{"dataset": "d", "instruction": f"Q{n}?", "output": "the same", "generator": "g"} for n in range(6)]

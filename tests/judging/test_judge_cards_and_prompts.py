@@ -37,7 +37,7 @@ def test_every_shipped_judge_loads():
         "autoj_4bit",
         "pandalm",
         "alpaca_eval_gpt4",
-        "smollm2_demo",
+        "smollm2_score",
         "skywork_reward",
     } <= set(names)
     for name in names:

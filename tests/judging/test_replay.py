@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from instruct.engines.base import Completion
 from instruct.engines.vllm import VLLMEngine
 from instruct.judging.asking import BATCH, Judge, engine_options
@@ -12,13 +14,15 @@ from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
 from instruct.judging.store import JudgmentStore
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
+
 
 def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
     """A replayed export gives a new store the same completions and verdicts."""
-    card = load_judge_card("smollm2_demo")
+    card = load_judge_card(LABELS)
     ours, theirs = pair
 
-    judge = Judge(JudgeOptions(card="smollm2_demo", engine="vllm"), card)
+    judge = Judge(JudgeOptions(card=LABELS, engine="vllm"), card)
 
     class Replies(VLLMEngine):
         def complete(self, requests):

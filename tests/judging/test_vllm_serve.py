@@ -24,6 +24,7 @@ from instruct.judging.presentations import PromptTemplate
 from instruct.judging.store import JudgmentStore
 from instruct.runs import RunDirectory
 
+LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 PAIRS = [
     ("Name a colour.", "Blue.", "Not telling."),
     ("What is 2 + 3?", "5", "22"),
@@ -76,11 +77,11 @@ def assert_label_logprobs(store: JudgmentStore, smollm2: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    template = PromptTemplate(load_judge_card("smollm2_demo"))
+    template = PromptTemplate(load_judge_card(LABELS))
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
-    for each in store.judgments(Comparison("smollm2_demo", "a", "b")):
+    for each in store.judgments(Comparison("smollm2_labels", "a", "b")):
         if each.verdict == "failed":
             continue
         text, *shown = PAIRS[each.pair]
@@ -105,7 +106,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
         (run.outputs / f"{name}.json").write_text(json.dumps(rows))
 
     def judge(url: str) -> str:
-        command = [sys.executable, "-m", "instruct.cli", "judge", str(run.folder), "--judge", "smollm2_demo"]
+        command = [sys.executable, "-m", "instruct.cli", "judge", str(run.folder), "--judge", LABELS]
         sides = ["--candidate", str(run.outputs / "a.json"), "--baseline", str(run.outputs / "b.json")]
         done = subprocess.run([*command, *sides, "--base-url", url], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -114,7 +115,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     with vllm_serve(smollm2, tmp_path / "server.log") as url:
         judge(url)
     with JudgmentStore(run.store) as store:
-        judgments = store.judgments(Comparison("smollm2_demo", "a", "b"))
+        judgments = store.judgments(Comparison("smollm2_labels", "a", "b"))
         assert_label_logprobs(store, smollm2)
     verdicts = Counter(judged.verdict for judged in judgments)
     assert sum(verdicts.values()) == 2 * len(PAIRS)
@@ -127,5 +128,5 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     report = (run.report / "report.json").stat().st_mtime_ns
     judge(url)  # the server has stopped: nothing is sent
     with JudgmentStore(run.store) as store:
-        assert store.judgments(Comparison("smollm2_demo", "a", "b")) == judgments
+        assert store.judgments(Comparison("smollm2_labels", "a", "b")) == judgments
     assert (run.report / "report.json").stat().st_mtime_ns > report

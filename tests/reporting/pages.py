@@ -62,7 +62,7 @@ def write_run(folder: Path) -> RunDirectory:
             )
         write_atomically(run.outputs / f"{name}.json", json.dumps(rows))
     with JudgmentStore(run.store) as store:
-        for judge in ("autoj", "smollm2_demo"):
+        for judge in ("autoj", "smollm2_score"):
             judgments, replies = [], []
             for number in range(PAIRS):
                 for position, verdict in zip(("first", "second"), verdicts(number), strict=True):

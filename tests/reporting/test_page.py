@@ -172,7 +172,7 @@ def test_805_pairs_of_long_texts_stay_below_3_mb_and_cuts_are_counted(tmp_path):
     with JudgmentStore(run.store) as store:
         store._db.executemany(
             "UPDATE completions SET text = ? WHERE key = ?",
-            [(words(200), f"{judge}-{n}-{place}") for judge in ("autoj", "smollm2_demo") for n in range(pages.PAIRS)
+            [(words(200), f"{judge}-{n}-{place}") for judge in ("autoj", "smollm2_score") for n in range(pages.PAIRS)
              for place in ("first", "second")],
         )  # fmt: skip
     report = build_report(run.folder)

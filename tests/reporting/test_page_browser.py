@@ -97,13 +97,13 @@ def test_the_first_screen_shows_winner_rate_interval_and_judge_agreement(visit):
 
 def test_each_comparison_shows_its_own_verdict_warning_and_pairs(visit):
     page = visit()
-    page.select_option("#comparison", label="emo against mle, judged by smollm2_demo")
-    assert "This judge proves the plumbing, not the models" in page.inner_text("main")
+    page.select_option("#comparison", label="emo against mle, judged by smollm2_score")
+    assert "This judge is for trying things out" in page.inner_text("main")
     assert page.inner_text("h1:visible").startswith("emo beats mle")
     page.keyboard.press("j")
     assert page.url.endswith("#pair-1-2")
     page.click("[data-choose='0']")
-    assert "This judge proves the plumbing" not in page.inner_text("main")
+    assert "This judge is for trying things out" not in page.inner_text("main")
     assert page.input_value("#comparison") == "0"
 
 
