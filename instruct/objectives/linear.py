@@ -21,7 +21,7 @@ from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost
 
 if TYPE_CHECKING:
-    from instruct.objectives.triton_kernels import TritonWeigher
+    from instruct.objectives.triton_weigher import TritonWeigher
 
 # Without Triton: size of each of the two buffers that are as wide as the vocabulary, logits and cost rows of a chunk.
 CHUNK_BYTES = 64 * 2**20
@@ -246,7 +246,7 @@ def _uses_triton(hidden: Tensor) -> bool:
 
 def _weigher_class(hidden: Tensor) -> type[TorchWeigher] | type[TritonWeigher]:
     if _uses_triton(hidden):
-        from instruct.objectives.triton_kernels import TritonWeigher
+        from instruct.objectives.triton_weigher import TritonWeigher
 
         return TritonWeigher
     return TorchWeigher

@@ -1,0 +1,93 @@
+"""The counterpart of torch_kernels.TorchWeigher on a GPU: the launches between linear.py's matrix products.
+
+Between the two Triton kernels, torch.compile turns the objective's own `weigh` into a third one. This module imports
+triton, so import it only if the tensors are on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.torch_kernels import Head
+from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
+from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
+
+
+def weights(objective: Objective, found: TokenStatistics) -> Tensor:
+    """The gradient's weights a and, if the objective has one, b: (1 or 2, tokens).
+
+    What else `weigh` computes is left out when this is compiled. The two are chosen from, not stacked, because
+    torch.compile writes the parts of a stack in a kernel each if they have no input in common (EMO's a is constant).
+    """
+    weighting = objective.weigh(found)
+    if weighting.b is None:
+        return weighting.a[None]
+    return torch.where(torch.arange(2, device=found.ce.device)[:, None] == 0, weighting.a, weighting.b)
+
+
+@functools.cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one kernel for any number of tokens, compiled at its first call."""
+    return torch.compile(function, dynamic=True)
+
+
+class TritonWeigher:
+    """The counterpart of torch_kernels.TorchWeigher: three kernels per chunk, and a product for each `load_costs`."""
+
+    def __init__(
+        self,
+        head: Head,
+        objective: Objective,
+        like: Tensor,
+        tokens: int,
+        cost: TransportCost | None,
+        most_labels: int,
+        wants_grad: bool,
+    ) -> None:
+        self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
+        self.raw = RawStatistics.empty(tokens, like.device, cost is not None, objective.needs_error_norm)
+        self.inverse_norm: Tensor | None = None
+        self.buffer: Tensor | None = None
+        self.cost_rows: Tensor | None = None
+        if cost is not None:
+            dtype = cost.table.dtype if isinstance(cost, CosineCost) else like.dtype
+            self.buffer = like.new_empty(most_labels, like.stride(0), dtype=dtype)[:, : like.shape[1]]
+        if isinstance(cost, CosineCost):
+            # In the products' dtype: every token's row reads them all.
+            missing = like.stride(0) - cost.vocabulary
+            self.inverse_norm = torch.nn.functional.pad(cost.inverse_norm.to(like.dtype), (0, missing))
+
+    @property
+    def statistics(self) -> TokenStatistics:
+        return self.raw.of_tokens
+
+    @property
+    def correct(self) -> Tensor:
+        return self.raw.correct
+
+    def load_costs(self, labels: Tensor) -> None:
+        assert self.cost is not None
+        assert self.buffer is not None
+        buffer = self.buffer[: len(labels)]
+        if isinstance(self.cost, CosineCost):
+            units = compiled(unit_rows)(self.cost.table, self.cost.inverse_norm, labels)
+            self.cost_rows = torch.mm(units, self.cost.table.T, out=buffer)
+        else:
+            self.cost_rows = self.cost.rows(labels, out=buffer)
+
+    def weigh_(self, product: Tensor, target: Tensor, row_of: Tensor | None, tokens: slice) -> None:
+        bias, scale, softcap = self.head.bias, self.head.logit_scale, self.head.softcap
+        costs = None
+        if self.cost_rows is not None and row_of is not None:
+            costs = CostRows(self.cost_rows, row_of, self.inverse_norm)
+        raw = self.raw.part(tokens)
+        token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs_error_norm, out=raw)
+        if self.wants_grad:
+            a, *b = compiled(weights)(self.objective, raw.of_tokens)
+            logit_gradient_(product, target, raw, a, b[0] if b else None, costs, bias, scale, softcap)
