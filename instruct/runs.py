@@ -58,7 +58,7 @@ class RunDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            differing = _first_difference(yaml.safe_load(path.read_text(encoding="utf-8")), config)
+            differing = _first_difference(self.config(), config)
             if differing:
                 raise InputError(
                     f"{path}: this run was started with a different {differing}; choose another name (--name) or "
@@ -99,16 +99,25 @@ class RunDirectory:
         path = self.folder / "config.yaml"
         if not path.is_file():
             raise InputError(f"{path}: no such file; {self.folder} is not a run directory")
-        return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except Exception:  # a tag's constructor raises anything
+            content = None
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: is not a mapping in YAML; restore it or delete the run")
+        return content
 
     def manifest(self) -> dict[str, Any]:
         """The content of manifest.json; `steps` maps a step's name to its record (see `step`)."""
         try:
-            return dict(json.loads(self.manifest_path.read_text(encoding="utf-8")))
+            content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
         except ValueError:
             raise InputError(f"{self.manifest_path}: is not valid JSON; restore it or delete the run") from None
+        if not isinstance(content, dict) or not isinstance(content.get("steps"), dict):
+            raise InputError(f"{self.manifest_path}: has no steps; restore it or delete the run")
+        return content
 
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
         """Whether `step` was finished from exactly these inputs. Its recorded configuration is not compared."""

@@ -105,3 +105,18 @@ def test_the_manifest_names_versions_and_machine(run):
     manifest = json.loads(run.manifest_path.read_text())
     assert manifest["versions"]["trl"].startswith("1.16")
     assert manifest["machine"]["cores"] == os.cpu_count()
+
+
+@pytest.mark.parametrize("text", ["[1]", "name: [", "name: !!int x", "", "\x00"])
+def test_a_damaged_config_is_refused_in_one_line(run, text):
+    (run.folder / "config.yaml").write_text(text)
+    for read in (run.config, lambda: run.start({"name": "one"})):
+        with pytest.raises(InputError, match=r"config\.yaml: is not a mapping in YAML; restore it or delete the run"):
+            read()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"steps": []}', "3"])
+def test_a_manifest_without_steps_is_refused_in_one_line(run, text):
+    run.manifest_path.write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json: has no steps; restore it or delete the run"):
+        run.manifest()
