@@ -72,8 +72,10 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def alternate(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each round. Each runs once per round, in random order."""
+def alternate(
+    contenders: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of each contender in each round, by `clock`. Each runs once per round, in random order."""
     order = random.Random(0)
     for run in contenders.values():  # one-time work (memory, threads, kernels) is not measured
         run()
@@ -81,10 +83,10 @@ def alternate(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str
     for _ in range(rounds):
         for name in order.sample(list(contenders), len(contenders)):
             synchronize()
-            begun = time.perf_counter()
+            begun = clock()
             contenders[name]()
             synchronize()
-            seconds[name].append(time.perf_counter() - begun)
+            seconds[name].append(clock() - begun)
     return seconds
 
 

@@ -45,6 +45,12 @@ def test_judge_speed_sends_the_same_requests_and_prints_every_ratio():
 
 
 @pytest.mark.slow
+def test_reward_judge_gets_the_scores_of_the_bare_model():
+    printed = run("benchmarks.reward_judge", "--model", "tiny", "--pairs", "6", "--rounds", "1", "--no-write")
+    assert re.search(r"^judging/forward [\d.]+ .*; 12 texts, .* scores differ by at most", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
 def test_report_speed_prints_every_row_with_its_target():
     printed = run("benchmarks.report_speed", "--pairs", "6", "--verdicts", "20", "--rounds", "1", "--no-write")
     for row in ("help", "pairs", "pairs again", "verdicts"):

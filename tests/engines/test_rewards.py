@@ -155,11 +155,12 @@ def adapter(base: Path, folder: Path, **lora: Any) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("lora", [{}, {"task_type": None, "modules_to_save": ["score"]}])
 def test_an_adapter_is_merged_once_and_scores_as_it_does_with_its_base(
-    tiny_model_folder, tmp_path, monkeypatch, capsys
+    lora, tiny_model_folder, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
-    folder = adapter(tiny_model_folder, tmp_path / "adapter")
+    folder = adapter(tiny_model_folder, tmp_path / "adapter", **lora)
     engine = RewardEngine(options(folder))
     name = engine.identity["model"]
     assert scores(engine) == pytest.approx(own_logits(tmp_path / "adapter_whole"), abs=2e-5)
