@@ -296,4 +296,4 @@ def test_a_verb_for_one_process_is_refused_on_several(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(sys, "argv", ["instruct", "generate"])
     assert main() == 2
-    assert "only `train` runs on several processes" in capsys.readouterr().err
+    assert "only `run` and `train` work on several processes" in capsys.readouterr().err
