@@ -262,6 +262,12 @@ def test_a_store_of_version_2_is_read_and_nothing_is_asked_again(asked, tmp_path
             rows = {line: json.loads(line)["key"] for line in found.splitlines(keepends=True)}
             assert table == "spending" or set(rows.values()) >= paid
             found = "".join(line for line, key in rows.items() if key in wanted or key not in paid)
+        else:
+            # Verdicts of a judge that is no longer shipped stay too, as they were.
+            lines = found.splitlines(keepends=True)
+            gone = [line for line in lines if json.loads(line)["judge"] == "smollm2_demo"]
+            assert len(gone) == 28
+            found = "".join(line for line in lines if line not in gone)
         check_golden(golden, found)
 
 
