@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -26,13 +27,25 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     flags = list(overrides)
     if arguments.model:
         flags += ["--model.name", arguments.model]
-    if arguments.objective:
-        flags += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
     if arguments.name:
         flags += name_override(arguments.name)
+    if arguments.objective:
+        if arguments.config:
+            flags += _comparisons_left(load_config(arguments.config, flags).comparisons, arguments.objective)
+        flags += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
     if arguments.config:
         return load_config(arguments.config, flags)
     return make_config({"name": "train"}, flags, "command line")
+
+
+def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> list[str]:
+    """The override of `comparisons` if the only system is `objective`; says what it leaves out."""
+    left = [pair for pair in comparisons if {*pair} <= {objective, "baseline"}]
+    if len(left) == len(comparisons):
+        return []
+    dropped = ", ".join(" against ".join(pair) for pair in comparisons if pair not in left)
+    print(f"comparisons left out, because {objective} is the only system: {dropped}")
+    return ["--comparisons", json.dumps(left)]
 
 
 def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
@@ -138,6 +151,8 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
+        for each in judges:
+            each.check()  # a judge that is not available leaves no run behind
         run = _run_of_files(arguments)
     else:
         run = _run(arguments.run, "outputs/*.json")

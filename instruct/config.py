@@ -5,16 +5,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.cards import packaged_folder, parse_yaml, read_yaml, validated
 from instruct.errors import InputError, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
 from instruct.training.options import SystemOptions, TrainingOptions, seed_name
+
+
+def _named_judges(value: Any) -> Any:
+    """A judge may be given by its card's name alone, and a single one without a list."""
+    judges = value if isinstance(value, list) else [value]
+    return [{"card": judge} if isinstance(judge, str) else judge for judge in judges]
+
+
+def _one_pair(value: Any) -> Any:
+    """A single comparison may be given without a list around it."""
+    return [value] if isinstance(value, list) and value and all(isinstance(name, str) for name in value) else value
 
 
 class ExperimentConfig(TrainingOptions):
@@ -26,9 +37,9 @@ class ExperimentConfig(TrainingOptions):
 
     answers: AnswerOptions = AnswerOptions()
     """What the systems answer."""
-    judges: list[JudgeOptions] = []
+    judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
     """Who compares the answers."""
-    comparisons: list[tuple[str, str]] = []
+    comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
@@ -212,8 +223,6 @@ def _number(value: Any) -> Any:
 
 
 def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
-    if keys[-1] in ("files", "eval_files") and isinstance(value, str):
-        value = [value]
     for key in keys[:-1]:
         if not isinstance(content.get(key), dict):
             content[key] = {}

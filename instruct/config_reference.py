@@ -11,7 +11,7 @@ import dataclasses
 import json
 import types
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import annotated_types
 import yaml
@@ -98,6 +98,8 @@ def _words(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(_words(each) for each in arguments if each is not type(None)))
     if origin is Literal:
         return ", ".join(map(str, arguments))
+    if origin is Annotated:
+        return _words(arguments[0])
     if origin is list:
         return f"list of {_words(arguments[0])}"
     if origin is tuple:

@@ -179,9 +179,12 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
         return
+    baseline = run.outputs / "baseline.json"
+    earlier = _keep_answers({**outputs, "baseline": baseline})
+    baseline.unlink(missing_ok=True)  # it answers the earlier prompts
     if evaluation.baseline:
         text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
-        write_atomically(run.outputs / "baseline.json", text + "\n")
+        write_atomically(baseline, text + "\n")
     ran_with = {
         **answers,
         "eval_set": evaluation.name,
@@ -201,6 +204,22 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         )
         for name, path in outputs.items():
             results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
+    for name, kept in earlier.items():
+        path = run.outputs / f"{name}.json"
+        if path.is_file() and sha256_of(kept) == sha256_of(path):
+            kept.unlink()
+        else:
+            print(f"kept      {kept}: the earlier answers of {name}")
+
+
+def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:
+    """Copies of the answers that exist, as outputs/earlier/NAME-HASH.json: others are about to replace them."""
+    kept = {}
+    for name, path in outputs.items():
+        if path.is_file():
+            kept[name] = path.parent / "earlier" / f"{name}-{sha256_of(path)[:8]}.json"
+            write_atomically(kept[name], path.read_bytes())
+    return kept
 
 
 def _base_identity(config: ExperimentConfig) -> str:

@@ -128,7 +128,7 @@ def check_evaluation(config: ExperimentConfig) -> list[Judge]:
         )
     evaluation = evaluation_set(config.answers)
     limit = config.answers.generation.max_new_tokens
-    print(f"answer    {config.answers.eval_set}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
+    print(f"answer    {evaluation.name}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
     judges = [Judge(options) for options in config.judges]
     for judge in judges:
         card, options = judge.card, judge.options

@@ -312,6 +312,8 @@ def test_two_files_are_judged_with_one_command(instruct, tmp_path, fake_server):
         (tmp_path / f"{name}.json").write_text(json.dumps(rows))
     files = ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "results/x"]
     call = ["judge", "--judge", "pandalm", "--base-url", url, *files]
+    assert "needs OPENAI_API_KEY" in refused(instruct("judge", "--judge", "alpaca_eval_gpt4", *files))
+    assert not (tmp_path / "results").exists()
     code, stdout, stderr = instruct(*call)
     assert code == 0, stderr
     assert "page: results/x/report/report.html" in stdout
@@ -339,6 +341,14 @@ def test_a_config_is_printed_with_its_flags_resolved(instruct, tmp_path):
     assert content["answers"]["generation"]["temperature"] == 0.0
     code, stdout, _ = instruct("config", "--schema")
     assert json.loads(Path(stdout.strip()).read_text())["title"] == "ExperimentConfig"
+
+
+def test_one_objective_leaves_out_comparisons_with_others(instruct):
+    code, stdout, stderr = instruct("config", "demo", "--objective", "mle")
+    left_out, _, resolved = stdout.partition("\n")
+    assert code == 0, stderr
+    assert left_out.startswith("comparisons left out, because mle is the only system: emo against mle")
+    assert yaml.safe_load(resolved)["comparisons"] in ([], [["mle", "baseline"]])
 
 
 def test_the_module_is_the_command():
@@ -379,7 +389,7 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
 @pytest.mark.parametrize(
     ("judge", "line"),
     [
-        ("autoj", "judge autoj: GAIR/autoj-13b is not here"),
+        ("autoj", "judge autoj: needs its 13B weights (26 GB in bfloat16) and a GPU of 40 GB"),
         ("alpaca_eval_gpt4", "judge alpaca_eval_gpt4: needs OPENAI_API_KEY"),
     ],
 )

@@ -110,6 +110,24 @@ def test_flags_override_the_file():
     assert config.lora.alpha == 32  # what no flag names stays
 
 
+def test_one_value_stands_for_a_list_of_one(tmp_path):
+    (tmp_path / "c.yaml").write_text(
+        "name: c\ndata: {files: rows.jsonl}\nanswers: {files: mine.txt}\njudges: autoj\ncomparisons: [emo, mle]\n"
+    )
+    config = load_config(tmp_path / "c.yaml")
+    assert (config.data.files, config.answers.files) == (["rows.jsonl"], ["mine.txt"])
+    assert ([judge.card for judge in config.judges], config.comparisons) == (["autoj"], [("emo", "mle")])
+    assert [j.card for j in load_config("demo", ["--judges", "[autoj, {card: pandalm}]"]).judges] == [
+        "autoj",
+        "pandalm",
+    ]
+
+
+def test_two_sources_of_prompts_are_refused():
+    with pytest.raises(InputError, match="answers: files and eval_set exclude each other; remove one of them"):
+        load_config("demo", ["--answers.files", "a.txt", "--answers.eval_set", "alpaca_eval"])
+
+
 def test_a_flag_can_empty_a_section():
     assert load_config("demo", ["--lora", "null"]).lora is None
 

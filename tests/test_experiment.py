@@ -9,6 +9,7 @@ import pytest
 from instruct.config import ExperimentConfig, make_config
 from instruct.errors import InputError
 from instruct.experiment import answer_prompts, open_run, record_overlap, run_experiment
+from instruct.reporting.provenance import config_summary
 from instruct.runs import RunDirectory
 from instruct.training import rows as training_rows
 from instruct.training.rows import load_training_rows
@@ -74,11 +75,32 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
 def test_phases_run_one_by_one(config, capsys):
     run_experiment(config, last="train")
     run = RunDirectory("runs/tiny")
-    assert list(run.manifest()["steps"]) == ["train/mle", "train/emo"]
+    trained = list(run.manifest()["steps"])
+    assert {"train/mle", "train/emo"} <= {*trained} <= {"overlap", "train/mle", "train/emo"}
     run_experiment(config, first="answer", last="answer")
-    assert list(run.manifest()["steps"]) == ["train/mle", "train/emo", "answers"]
+    assert list(run.manifest()["steps"]) == [*trained, "answers"]
     with pytest.raises(InputError, match="--from judge comes after --until answer; the phases are train, answer"):
         run_experiment(config, first="judge", last="answer")
+
+
+def test_answers_that_are_replaced_are_kept(config, capsys, tmp_path):
+    run_experiment(config, last="answer")
+    run = RunDirectory("runs/tiny")
+    before = {path.stem: path.read_bytes() for path in run.outputs.glob("*.json")}
+    (tmp_path / "mine.txt").write_text("Say hi.\nName a color.\n")
+    other = config.model_copy(deep=True)
+    other.answers.files = ["mine.txt"]
+    capsys.readouterr()
+    answer_prompts(other, run)
+    assert capsys.readouterr().out.count("kept      runs/tiny/outputs/earlier/") == 3
+    kept = {path.stem.rpartition("-")[0]: path.read_bytes() for path in (run.outputs / "earlier").iterdir()}
+    assert kept == before
+    assert not (run.outputs / "baseline.json").exists()  # these prompts have none
+    assert config_summary(run.config(), run.manifest())["answered"] == (
+        "mine (2 prompts), at most 2 tokens, temperature 0.0, template chat"
+    )
+    rows = json.loads((run.outputs / "emo.json").read_text())
+    assert {row["dataset"] for row in rows} == {"mine"}
 
 
 def test_a_phase_whose_predecessor_is_missing_is_refused(config):

@@ -13,6 +13,7 @@ from typing import Any
 from instruct.data.cards import DatasetCard, Template, check_purpose, load_dataset_card
 from instruct.data.formats import Prompt, alpaca_prompt, text_field
 from instruct.data.sources import RawRow, read_file, read_source
+from instruct.data.texts import is_text_file, read_texts
 from instruct.errors import InputError, one_line
 
 
@@ -47,7 +48,8 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     """An evaluation set by its card, cut to its first `limit` prompts.
 
     The baseline's answers are those of the card's `baseline` file, or else the `output` values of the prompts' rows.
-    `files` replace both the prompts and the answers.
+    `files` replace both the prompts and the answers, and the set is called like them; a .txt file has a prompt on each
+    line.
 
     Raises:
         InputError: an unknown card, a card of training data, an unreadable file, a row without an instruction, a
@@ -56,19 +58,29 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     card = load_dataset_card(name)
     check_purpose(card, "eval")
     if files:
-        raw = [row for file in files for row in read_file(Path(file).expanduser())]
+        raw = [row for file in files for row in _read_prompts(Path(file).expanduser())]
+        name = "+".join(Path(file).stem for file in files)
     else:
         raw = list(read_source(card.source, card.folder))
+        name = card.name
     _check_instructions(raw)
-    prompts = [EvalPrompt(row.fields["instruction"], _part(row, card.name)) for row in raw]
+    prompts = [EvalPrompt(row.fields["instruction"], _part(row, name)) for row in raw]
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
     elif any(row.fields.get("output") is not None for row in raw):
-        answers = [_answer(row, card.name) for row in raw]
+        answers = [_answer(row, name) for row in raw]
     else:
-        return EvalSet(card.name, prompts[:limit], None, None)
+        return EvalSet(name, prompts[:limit], None, None)
     generators = dict.fromkeys(answer["generator"] for answer in answers)
-    return EvalSet(card.name, prompts[:limit], answers[:limit], "+".join(generators))
+    return EvalSet(name, prompts[:limit], answers[:limit], "+".join(generators))
+
+
+def _read_prompts(path: Path) -> Iterable[RawRow]:
+    """The rows of a file of prompts; a text file has one on each line, and its blank lines are none."""
+    if not is_text_file(path):
+        return read_file(path)
+    lines = [row for row in read_texts(path) if row.fields["text"].strip()]
+    return [RawRow(row.origin, row.row, {"instruction": row.fields["text"]}) for row in lines]
 
 
 def load_answers(path: str | Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from instruct.cards import Options
+from instruct.cards import Options, Texts
 from instruct.data.cards import Documents, Template, load_dataset_card
 
 Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
@@ -20,7 +20,7 @@ class SourceOptions(Options):
 
     card: str | None = None
     """A data set's card, by name or path; without one, the first row determines the format."""
-    files: list[str] | None = None
+    files: Texts | None = None
     """Your own files, instead of the card's source: JSON, JSON lines, CSV, Parquet or plain text."""
     template: Literal["alpaca", "chat"] | None = None
     """How prompts are rendered: Alpaca's, or the model's chat template (default: the card's, else chat)."""
@@ -63,7 +63,7 @@ class DataOptions(SourceOptions):
     """When a weighted mixture ends (default: first_exhausted); all_exhausted repeats rows of smaller data sets."""
     seed: int | None = Field(default=None, ge=0)
     """Of a weighted mixture's draws (default: 42)."""
-    eval_files: list[str] | None = Field(default=None, min_length=1)
+    eval_files: Texts | None = Field(default=None, min_length=1)
     """Files to evaluate on while training, read like the training files (of a mixture: like its first data set)."""
     eval_limit: int | None = Field(default=None, ge=1)
     """The largest number of rows from eval_files."""

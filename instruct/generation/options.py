@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.cards import Options
+from instruct.cards import Options, Texts
 from instruct.engines.base import server_address
 
 
@@ -57,7 +57,7 @@ class AnswerOptions(Options):
 
     eval_set: str = "starter_eval"
     """The prompts to answer: starter_eval or alpaca_eval."""
-    files: list[str] | None = None
+    files: Texts | None = None
     """Your own prompts, instead of eval_set."""
     limit: int | None = Field(default=None, ge=1)
     """Answer the first prompts only."""
@@ -65,6 +65,12 @@ class AnswerOptions(Options):
     """How prompts are rendered (default: as in training)."""
     generation: GenerationConfig = GenerationConfig()
     """How prompts are answered."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> AnswerOptions:
+        if self.files and self.eval_set != AnswerOptions.model_fields["eval_set"].default:
+            raise ValueError("files and eval_set exclude each other; remove one of them")
+        return self
 
     def made_from(self) -> dict[str, Any]:
         """The options as a step's inputs."""

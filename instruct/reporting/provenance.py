@@ -19,10 +19,14 @@ from instruct.runs import RunDirectory, sha256_of
 _MOST_POINTS = 500
 
 
-def config_summary(config: dict[str, Any]) -> dict[str, str]:
-    """The experiment, a line per part; what the config leaves out is left out."""
+def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, str]:
+    """The experiment, a line per part; what the config leaves out is left out.
+
+    How the prompts were answered is told by the step that answered them: flags may have changed the config since.
+    """
     model, data, lora = config.get("model") or {}, config.get("data") or {}, config.get("lora")
-    answers = config.get("answers") or {}
+    ran = manifest["steps"].get("answers", {}).get("config")
+    answers = ran or config.get("answers") or {}
     decoding = answers.get("generation") or {}
     train = {key: value for key, value in (config.get("train") or {}).items() if key != "hub_token"}  # a secret
     method = f"{'DoRA' if lora.get('use_dora') else 'LoRA'} rank {lora.get('r')}" if lora else "full fine-tuning"
@@ -32,10 +36,21 @@ def config_summary(config: dict[str, Any]) -> dict[str, str]:
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
         "data": data_label(data) if any(data.get(key) for key in ("mixture", "files", "card")) else "?",
         "training": ", ".join(f"{key} {value}" for key, value in train.items()),
-        "answered": f"{answers.get('eval_set', '?')}, at most {decoding.get('max_new_tokens', '?')} tokens, "
-        f"temperature {decoding.get('temperature', '?')}",
+        "answered": _answered(answers, decoding),
     }
     return {name: text for name, text in parts.items() if text}
+
+
+def _answered(answers: dict[str, Any], decoding: dict[str, Any]) -> str:
+    """The prompts, and what decided the answers to them; a seed matters to sampled answers only."""
+    count = f" ({answers['prompts']} prompts)" if "prompts" in answers else ""
+    temperature = decoding.get("temperature", "?")
+    parts = [f"{answers.get('eval_set', '?')}{count}", f"at most {decoding.get('max_new_tokens', '?')} tokens"]
+    parts += [f"temperature {temperature}"]
+    if temperature not in (0, "?"):
+        parts += [f"top_p {decoding.get('top_p', '?')}", f"seed {decoding.get('seed', '?')}"]
+    parts += [f"template {answers['template']}"] if answers.get("template") else []
+    return ", ".join(parts)
 
 
 def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) -> list[Training]:

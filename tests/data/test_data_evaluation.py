@@ -88,11 +88,24 @@ def test_missing_or_non_json_answers_are_refused(tmp_path: Path, write: Write) -
 def test_files_may_contain_only_prompts(write: Write) -> None:
     file = write("prompts.jsonl", [{"instruction": "a?"}, {"instruction": "b?", "dataset": "two"}])
     found = load_eval_set("starter_eval", files=[file])
-    assert found.prompts == [EvalPrompt("a?", "starter_eval"), EvalPrompt("b?", "two")]
+    assert found.prompts == [EvalPrompt("a?", "prompts"), EvalPrompt("b?", "two")]
+    assert found.name == "prompts"
     assert (found.baseline, found.baseline_name) == (None, None)
     again = write("again.jsonl", [{"instruction": "b?"}])
     with pytest.raises(InputError, match=rf"again.jsonl, row 1: instruction: 'b\?' is already in {file}, row 2; "):
         load_eval_set("starter_eval", files=[file, again])
+
+
+def test_a_text_file_has_a_prompt_on_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("Say hi.\n\n  Name a color. \n", encoding="utf-8")
+    found = load_eval_set("starter_eval", files=[str(path)])
+    assert found.prompts == [EvalPrompt("Say hi.", "mine"), EvalPrompt("  Name a color. ", "mine")]
+    path.write_text("Say hi.\nSay hi.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine.txt, row 2: instruction: 'Say hi.' is already in"):
+        load_eval_set("starter_eval", files=[str(path)])
+    path.write_text("\n\n", encoding="utf-8")
+    assert load_eval_set("starter_eval", files=[str(path)]).prompts == []
 
 
 def test_a_separate_baseline_file_is_joined_by_instruction(write: Write, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_run_on_a_mixture_records_what_each_data_set_contributed(tmp_path, tin
     assert results["turns"] == {"answers": 16, "opening": 0, "empty": 0, "after": 8}
     card = (run.adapters / "emo" / "README.md").read_text()
     assert "`rows.jsonl (0.75), chats.jsonl (0.25)`: 32 complete rows" in " ".join(card.split())
-    assert config_summary(run.config())["data"] == "rows.jsonl (0.75), chats.jsonl (0.25)"
+    assert config_summary(run.config(), run.manifest())["data"] == "rows.jsonl (0.75), chats.jsonl (0.25)"
     file = run.adapters / "emo" / "adapter_model.safetensors"
     before = file.stat().st_mtime_ns
     train(tmp_path / "run", config)

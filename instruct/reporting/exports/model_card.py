@@ -83,7 +83,7 @@ def evaluation_section(report: Report, candidate: str) -> str:
 
 def evaluation_set(report: Report) -> str:
     """The name of the evaluation set that was answered; the run's name if the verdicts are from elsewhere."""
-    return one_line(report.config.get("answered", report.run).partition(",")[0], 100)
+    return one_line(report.config.get("answered", report.run).partition(",")[0].partition(" (")[0], 100)
 
 
 def _with_evaluation(card: str, report: Report, candidate: str) -> str:
