@@ -15,6 +15,7 @@ from instruct.errors import InputError, StoppedError, one_line, run_guarded
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
+    from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.reporting.length_control import Difficulty
     from instruct.runs import RunDirectory
@@ -151,9 +152,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
-        for each in judges:
-            each.check()  # a judge that is not available leaves no run behind
-        run = _run_of_files(arguments)
+        run = _run_of_files(arguments, judges)
     else:
         run = _run(arguments.run, "outputs/*.json")
     judges = judges or [Judge(options) for options in _configured_judges(run, arguments)]
@@ -171,7 +170,7 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise stopped
 
 
-def _run_of_files(arguments: argparse.Namespace) -> RunDirectory:
+def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
     """A run with the two files of answers that the call names; the call's flags then name its systems."""
     from instruct.judging.answer_files import run_of_files
 
@@ -181,6 +180,8 @@ def _run_of_files(arguments: argparse.Namespace) -> RunDirectory:
             "--output creates a run from two files of answers: it takes --judge, --candidate FILE.json and --baseline "
             "FILE.json, and no RUN"
         )
+    for judge in judges:
+        judge.check()  # one that is not available leaves no run behind
     run, arguments.candidate, arguments.baseline = run_of_files(arguments.output, *sides)
     return run
 

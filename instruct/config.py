@@ -118,7 +118,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
     files: list[Path] = []
     content = _read_extended(found, files)
     bases = ", ".join(map(str, files[1:]))
-    return make_config(content, overrides, f"{found} (extends {bases})" if bases else found)
+    where = f"{found} (extends {bases})" if bases else found
+    answers = content.get("answers")
+    if isinstance(answers, dict) and answers.get("files") and answers.get("eval_set"):
+        raise InputError(f"{where}: answers: {_ONE_SOURCE}")
+    return make_config(content, overrides, where)
+
+
+_ONE_SOURCE = "files and eval_set exclude each other; remove one of them"
 
 
 def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
@@ -175,7 +182,15 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
         InputError: an unknown key (with the nearest), or a value of the wrong type.
     """
     content = dict(content)
-    for key, value in parse_overrides(overrides):
+    flags = dict(parse_overrides(overrides))
+    sources = [name for name in ("files", "eval_set") if flags.get(f"answers.{name}")]
+    if len(sources) == 2:
+        raise InputError(f"command line: answers: {_ONE_SOURCE}")
+    if sources and isinstance(content.get("answers"), dict):  # a flag replaces the config's other source
+        content["answers"] = {
+            key: value for key, value in content["answers"].items() if key not in ("files", "eval_set")
+        }
+    for key, value in flags.items():
         _set(content, key.split("."), value)
     config = validated(ExperimentConfig, content, where)
     check_train_arguments(config.train, where)

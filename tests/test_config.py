@@ -123,9 +123,15 @@ def test_one_value_stands_for_a_list_of_one(tmp_path):
     ]
 
 
-def test_two_sources_of_prompts_are_refused():
-    with pytest.raises(InputError, match="answers: files and eval_set exclude each other; remove one of them"):
+def test_two_sources_of_prompts_are_refused(tmp_path):
+    message = "answers: files and eval_set exclude each other; remove one of them"
+    with pytest.raises(InputError, match=message):
         load_config("demo", ["--answers.files", "a.txt", "--answers.eval_set", "alpaca_eval"])
+    (tmp_path / "c.yaml").write_text("name: c\nanswers: {files: mine.txt, eval_set: alpaca_eval}\n")
+    with pytest.raises(InputError, match=message):
+        load_config(tmp_path / "c.yaml")
+    answers = load_config("alpaca_emo_smollm2", ["--answers.files", "a.txt"]).answers  # a flag replaces the config's
+    assert (answers.files, answers.eval_set) == (["a.txt"], "starter_eval")
 
 
 def test_a_flag_can_empty_a_section():

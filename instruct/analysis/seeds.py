@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -75,5 +74,7 @@ def _crossed_interval(scores: np.ndarray) -> list[float] | None:
 def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
     if not error:
         return None
+    from scipy import stats  # takes seconds; most reports have no seeds
+
     half = float(stats.t.ppf(0.975, freedom)) * error
     return [max(0.0, mean - half), min(100.0, mean + half)]

@@ -66,12 +66,6 @@ class AnswerOptions(Options):
     generation: GenerationConfig = GenerationConfig()
     """How prompts are answered."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> AnswerOptions:
-        if self.files and self.eval_set != AnswerOptions.model_fields["eval_set"].default:
-            raise ValueError("files and eval_set exclude each other; remove one of them")
-        return self
-
     def made_from(self) -> dict[str, Any]:
         """The options as a step's inputs."""
         made_from = self.model_dump(mode="json")

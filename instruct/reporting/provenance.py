@@ -48,7 +48,7 @@ def _answered(answers: dict[str, Any], decoding: dict[str, Any]) -> str:
     parts = [f"{answers.get('eval_set', '?')}{count}", f"at most {decoding.get('max_new_tokens', '?')} tokens"]
     parts += [f"temperature {temperature}"]
     if temperature not in (0, "?"):
-        parts += [f"top_p {decoding.get('top_p', '?')}", f"seed {decoding.get('seed', '?')}"]
+        parts += [f"{name} {decoding[name]}" for name in ("top_p", "seed") if name in decoding]
     parts += [f"template {answers['template']}"] if answers.get("template") else []
     return ", ".join(parts)
 

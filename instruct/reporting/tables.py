@@ -249,10 +249,11 @@ def _lengths(comparisons: Sequence[Comparison], named: bool) -> Table:
     rows: list[tuple[Comparison, Sequence[Value]]] = []
     notes: dict[str, None] = {}
     for each, length in found:
-        cells: list[Value] = [None] * 4
+        cells: list[Value] = [None] * 5
         if length:
             adjusted = length.adjusted
-            cells = [length.candidate_mean, length.baseline_mean, adjusted.win_rate, adjusted.interval]
+            slope = probability(adjusted.slope_p)
+            cells = [length.candidate_mean, length.baseline_mean, adjusted.win_rate, adjusted.interval, slope]
             notes[f"Win rate at equal length: {adjusted.model}."] = None
             if adjusted.note:
                 notes[f"{each.candidate} against {each.baseline}: {adjusted.note}."] = None
@@ -260,7 +261,13 @@ def _lengths(comparisons: Sequence[Comparison], named: bool) -> Table:
             notes[f"{each.candidate} against {each.baseline}: {control.note}."] = None
         rate: list[Value] = [control.win_rate, control.standard_error] if control else [None, None]
         rows.append((each, [*cells, *rate * controlled]))
-    header = ["candidate's mean characters", "baseline's mean characters", "win rate % at equal length", "95 % CI"]
+    header = [
+        "candidate's mean characters",
+        "baseline's mean characters",
+        "win rate % at equal length",
+        "95 % CI",
+        "p of length",
+    ]
     more = ["length-controlled win rate %", "std. error"] * controlled
     return _table("Length", rows, [*header, *more], named, note=" ".join(notes))
 

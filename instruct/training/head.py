@@ -138,7 +138,9 @@ def attach_objective(
             if torch.is_autocast_enabled(kind):
                 # As autocast would for the head's own product; the residual stream may be in float32.
                 states = states.to(torch.get_autocast_dtype(kind))
-            own_labels = labels if host_labels is None else host_labels.labels
+            # PEFT's prompt learning puts labels without loss before those of the collator.
+            from_host = host_labels is not None and host_labels.labels.shape == labels.shape
+            own_labels = host_labels.labels if host_labels is not None and from_host else labels
             targets = functional.pad(own_labels[:, 1:], (0, 1), value=-100)
             result = linear_objective(
                 states.flatten(0, 1),

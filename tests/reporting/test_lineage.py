@@ -155,8 +155,8 @@ def test_the_difficulty_file_is_identified_by_its_hash(whole, tmp_path):
     file, prompts = tmp_path / "difficulty.csv", tmp_path / "prompts.json"
     file.write_text("a")
     prompts.write_text("b")
-    hashes = build_report(whole.folder, Difficulty(file, prompts)).sha256
+    hashes = build_report(whole.folder, Difficulty(file, prompts, kept=True)).sha256
     assert hashes["instruction difficulties"] == sha256_of(file)
     assert hashes["instruction difficulties, prompts of"] == sha256_of(prompts)
-    unread = build_report(whole.folder, Difficulty(tmp_path / "absent.csv"))  # no judge here is weighted
+    unread = build_report(whole.folder, Difficulty(tmp_path / "absent.csv", kept=True))  # no judge here is weighted
     assert "instruction difficulties" not in unread.sha256

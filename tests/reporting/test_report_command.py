@@ -22,6 +22,11 @@ PAIRS = 805
 def complete_run(run, tmp_path) -> RunDirectory:
     """A run of 805 pairs compared by two judges, one of them weighted, with every reply stored."""
     rng = random.Random(0)
+
+    def weighted(verdict: str) -> float | None:
+        ranges = {"first": (1, 1.49), "second": (1.51, 2), "tie": (1.5, 1.5)}
+        return rng.uniform(*ranges[verdict]) if verdict in ranges else None
+
     prompts = [f"prompt {number} " + "word " * 40 for number in range(PAIRS)]
     for name in ("emo", "mle"):
         rows = [{"dataset": "d", "instruction": p, "output": "answer " * 150, "generator": name} for p in prompts]
@@ -31,12 +36,12 @@ def complete_run(run, tmp_path) -> RunDirectory:
     for name, positions in {"pandalm": ("first", "second"), "weighted_alpaca_eval_gpt4_turbo": ("first",)}.items():
         judgments = [
             Judgment(
-                name, "emo", "mle", pair, prompt, "d", position, f"{name} {pair} {position}",
-                rng.choice(["first", "second", "tie", "unparsed"]),
-                preference=rng.uniform(1, 2) if len(positions) == 1 else None,
+                name, "emo", "mle", pair, prompt, "d", position, f"{name} {pair} {position}", verdict,
+                preference=weighted(verdict) if len(positions) == 1 else None,
             )
             for pair, prompt in enumerate(prompts)
             for position in positions
+            for verdict in [rng.choice(["first", "second", "tie", "unparsed"])]
         ]  # fmt: skip
         with JudgmentStore(run.store) as store:
             store.add_replies(name, [(judgment.key, Completion("reply " * 100), 0.0) for judgment in judgments])
@@ -61,7 +66,8 @@ def reported(run, verb, *flags):
         f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
     )
     command = [sys.executable, "-c", code, verb, str(run.folder), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert f"report: {run.report / 'report.md'}" in done.stdout
     assert "majority of 2 judges" in done.stdout
     return done.stdout.rsplit("loaded: ", 1)[1].strip()

@@ -113,7 +113,7 @@ def test_no_token_of_a_packed_text_is_lost(tmp_path, tiny_model_folder, file, st
     longest = max(len(row.input_ids) for row in data.encoded.encoded)
     assert longest > 64
     arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out", plain_text=True)
-    trainer = trainer_of(config, arguments, data.tokenizer, data.encoded)
+    trainer = trainer_of(config, arguments, data.tokenizer, data.encoded.dataset())
     packed = packed_blocks(trainer.train_dataset, data.encoded.encoded, 64, data.tokenizer.eos_token_id)
     assert packed.tokens == sum(len(row.input_ids) for row in data.encoded.encoded)
     assert packed.split == sum(len(row.input_ids) > 64 for row in data.encoded.encoded)

@@ -44,7 +44,7 @@ def moved(config, output) -> tuple[float, torch.dtype]:
     """The share of the weights that training has changed, and their dtype."""
     data = load_training_rows(config)
     arguments = trainer_arguments(config, config.systems["emo"], output)
-    trainer = make_from_config(config, arguments, data.tokenizer, data.encoded)
+    trainer = make_from_config(config, arguments, data.tokenizer, data.encoded.dataset())
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     trainer.train()
     pairs = list(zip(before, trainer.model.parameters(), strict=True))

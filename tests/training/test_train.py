@@ -186,7 +186,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
 def test_checkpoints_from_different_rows_are_discarded(tmp_path, tiny_model_folder, rows, monkeypatch):
     config = tiny_config(tiny_model_folder, rows)
 
-    def interrupt(*arguments):
+    def interrupt(*arguments, **named):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
