@@ -37,4 +37,4 @@ def test_the_page_works_as_written(tmp_path):
             lines = printed.splitlines()
             assert [line for line in text.splitlines() if line not in lines] == []
             done["output"] += 1
-    assert done == {"files": 12, "bash": 5, "python": 6, "output": 5}
+    assert done == {"files": 13, "bash": 6, "python": 7, "output": 6}

@@ -88,7 +88,7 @@ def test_the_first_screen_shows_winner_rate_interval_and_judge_agreement(visit):
     assert text.startswith("emo beats mle | ")  # the winner
     assert "Win rate 59.9 % (95 % CI 56.5–63.2, n = 803)." in text
     assert "n = 803" in text and "with a verdict, of 805; 481 with a winner; in both orders" in text  # noqa: PT018
-    assert "autoj 60.0 % of 1392" in text  # the judge's agreement with human labels
+    assert "autoj: κ 0.37 (accuracy 60.0 % of 1392" in text  # the judge's agreement with human labels
     assert "emo better 320" in page.inner_text(".legend") and "no verdict 2" in page.inner_text(".legend")  # noqa: PT018
     assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): worst- and best-case bounds" in text
     assert "Inconsistent: the verdict changed with the order of the answers for 161 of 803 pairs (20.0 %)" in text
