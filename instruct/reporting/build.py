@@ -171,7 +171,9 @@ def _length_control(
 ) -> tuple[LengthControl | None, list[str]]:
     """AlpacaEval's rate, for the weighted judges that it is defined for, and warnings about it."""
     single = outcomes.by_policy["single"]
-    if not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
+    card = outcomes.judged.card
+    scores_alone = card is not None and card.protocol == "reward"  # AlpacaEval has no such judges
+    if scores_alone or not any(pair.score not in (None, 0, 0.5, 1) for pair in single):
         return None, []
     _, *names = outcomes.judged.key
     missing = [name for name in names if name not in contents.answers]

@@ -188,8 +188,9 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
         first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
         facts.append(("Same verdict in both orders", f"{comparison.consistency:.1f} %", first))
     measured = [each for each in (judge.human_agreement or {}).values() if "kappa" in each]
-    trusted = f"κ {round(measured[0]['kappa'], 2) + 0:.2f}" if measured else "not measured"
-    if measured and is_chance(measured[0]):
+    worst = min(measured, key=lambda each: each["kappa"], default=None)  # of several sets the least flattering
+    trusted = f"κ {round(worst['kappa'], 2) + 0:.2f}" if worst else "not measured"
+    if worst and is_chance(worst):
         trusted = "no better than chance"
     detail = clean(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
     if not measured and judge.agreement != "not measured":
