@@ -38,6 +38,7 @@ def run_guarded(work: Callable[[], None]) -> int:
     """
     # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if os.environ.get("RANK", "0") != "0":  # of several training processes only the main one prints

@@ -18,6 +18,7 @@ from instruct.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
+from instruct.errors import run_guarded
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions
@@ -349,6 +350,14 @@ def test_one_objective_leaves_out_comparisons_with_others(instruct):
     assert code == 0, stderr
     assert left_out.startswith("comparisons left out, because mle is the only system: emo against mle")
     assert yaml.safe_load(resolved)["comparisons"] in ([], [["mle", "baseline"]])
+
+
+def test_libraries_report_no_usage(monkeypatch):
+    names = ("HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert run_guarded(lambda: None) == 0
+    assert [os.environ.get(name) for name in names] == ["1", "1"]
 
 
 def test_the_module_is_the_command():
