@@ -80,7 +80,8 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     if repositories:
         print(f"upload    {', '.join(repositories.values())}, after training and again with the report")
     print(
-        f"train     {systems}: estimated {minutes:.0f} min each, {needed:.1f} of {available:.1f} GiB memory", flush=True
+        f"train     {systems}: estimated {_minutes(minutes)} each, {needed:.1f} of {available:.1f} GiB memory",
+        flush=True,
     )
     return data
 
@@ -158,6 +159,10 @@ def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: An
         rows *= arguments.world_size
     tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
     return training_minutes(tokens, shape, config.lora is not None, matrix_flops())
+
+
+def _minutes(minutes: float) -> str:
+    return "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
 
 
 def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:

@@ -77,6 +77,10 @@ def check_threshold(fail_under: float) -> None:
     """Refuse a threshold that is not a percentage: InputError."""
     if not 0 <= fail_under <= 100:  # nor is NaN
         raise InputError(f"--fail-under {fail_under:g}: must be a percentage from 0 to 100")
+    if 0 < fail_under < 1:
+        raise InputError(
+            f"--fail-under {fail_under:g}: is below 1 %; for {100 * fail_under:g} % give {100 * fail_under:g}"
+        )
 
 
 def _comparisons(report: Report) -> Iterator[tuple[Judge, Comparison]]:

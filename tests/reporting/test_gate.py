@@ -137,3 +137,8 @@ def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
     call = ["report", "--annotations", tmp_path / "a.json", "--output", tmp_path / "imported", "--fail-under"]
     assert instruct(*call, "75")[0] == 0
     assert instruct(*call, "76")[0] == 4
+
+
+def test_a_share_instead_of_a_percentage_is_asked_about(instruct, judged):
+    code, _, stderr = instruct("report", judged.folder, "--fail-under", "0.5")
+    assert (code, stderr) == (2, "instruct: --fail-under 0.5: is below 1 %; for 50 % give 50\n")
