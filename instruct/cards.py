@@ -115,12 +115,14 @@ _MOST_LEVELS = 100
 
 def _values_in(value: Any, known: dict[int, int], level: int = 0) -> int:
     """The number of values with all aliases expanded; each list or mapping is counted once (`known`, by its id)."""
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise yaml.YAMLError("has a surrogate escape such as \\ud83d; write the character itself")
     if not isinstance(value, dict | list):
         return 1
     if level > _MOST_LEVELS:
         raise yaml.YAMLError(f"contains itself, or is nested more than {_MOST_LEVELS} levels deep")
     if id(value) not in known:
-        inner = value if isinstance(value, list) else value.values()
+        inner = value if isinstance(value, list) else [*value, *value.values()]
         known[id(value)] = 1 + sum(_values_in(each, known, level + 1) for each in inner)
     return known[id(value)]
 

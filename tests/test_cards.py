@@ -63,10 +63,12 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("name: 2026-13-45", "is not valid YAML"),
         ("name: " + "9" * 5000, "is not valid YAML"),
         ("name: &a [*a]", "contains itself, or is nested more than 100 levels deep"),
+        ('name: ["\\ud83d\\ude00"]', r"has a surrogate escape such as \ud83d; write the character itself"),
+        ('name: {"\\ud83d": 1}', r"has a surrogate escape such as \ud83d; write the character itself"),
         ("name: " + "[" * 2000 + "]" * 2000, "is not valid YAML"),
         (LAUGHS, "has more than 1,000,000 values once its aliases are expanded"),
     ],
-    ids=["int", "timestamp", "bool", "date", "digits", "itself", "depth", "aliases"],
+    ids=["int", "timestamp", "bool", "date", "digits", "itself", "surrogate", "surrogate key", "depth", "aliases"],
 )
 def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, problem):
     path = tmp_path / "mine.yaml"
