@@ -56,7 +56,7 @@ class DatasetCard(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str
+    name: str = Field(min_length=1)
     description: str = ""
     purpose: Literal["train", "eval"]
     source: Source

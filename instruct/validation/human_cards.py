@@ -51,7 +51,7 @@ class HumanSetCard(Options):
         groups: the values of the group column in each group.
     """
 
-    name: str
+    name: str = Field(min_length=1)
     description: str
     file: str | None = None
     files: dict[str, str] | None = Field(default=None, min_length=2)

@@ -112,3 +112,10 @@ def test_an_invalid_card_is_refused_in_one_line(text: str, message: str, write: 
 def test_an_unknown_card_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt5' \(nearest: alpaca_gpt4"):
         load_dataset_card("alpaca_gpt5")
+
+
+def test_a_card_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: ''\nformat: alpaca\nlicence: none\nsource: {files: [a.json]}\n")
+    with pytest.raises(InputError, match=r"mine.yaml: name: String should have at least 1 character"):
+        load_dataset_card(str(path))
