@@ -37,13 +37,14 @@ _PACKAGES = (
 
 
 class RunDirectory:
-    """`runs/NAME/`: config.yaml, manifest.json, adapters/, outputs/, judgments.sqlite, report/."""
+    """`runs/NAME/`: config.yaml, manifest.json, adapters/, outputs/, continuations/, judgments.sqlite, report/."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest_path = self.folder / "manifest.json"
         self.adapters = self.folder / "adapters"
         self.outputs = self.folder / "outputs"
+        self.continuations = self.folder / "continuations"
         self.store = self.folder / "judgments.sqlite"
         self.labels = self.folder / "labels.jsonl"
         self.report = self.folder / "report"
