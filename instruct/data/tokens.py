@@ -109,7 +109,7 @@ def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list
         InputError: messages for a tokenizer without a chat template, or a template that rejects them.
     """
     if isinstance(prompt, str):
-        return _text_token_ids(tokenizer, [prompt])[0]
+        return text_token_ids(tokenizer, [prompt])[0]
     return _without_special(tokenizer, [ChatTemplate(tokenizer).render(prompt, prompt=True)])[0]
 
 
@@ -244,7 +244,7 @@ def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str
         return []
     if tokenizer.eos_token_id is None:
         raise InputError("the tokenizer has no end token, so the model could not learn to stop; set its eos_token")
-    prompts = _text_token_ids(tokenizer, [row["prompt"] for row in rows])
+    prompts = text_token_ids(tokenizer, [row["prompt"] for row in rows])
     answers = tokenizer([row["completion"] for row in rows], add_special_tokens=False)["input_ids"]
     return [
         [prompt, [*answer, tokenizer.eos_token_id]] if row["completion"].strip() else []
@@ -290,8 +290,9 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -
     return ids
 
 
-def _text_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    ids: list[list[int]] = tokenizer(texts)["input_ids"]
+def text_token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """The tokens of texts with the tokenizer's special tokens, but never an end token, which text could follow."""
+    ids: list[list[int]] = tokenizer(texts)["input_ids"] if texts else []
     # Some tokenizers append the end token to every text. An empty text would not show it: some begin with that token.
     if tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id:
         return [row[:-1] for row in ids]

@@ -73,7 +73,7 @@ class LocalEngine:
         options = self._options
         model, self._pickled = _located(options)
         revision = None if Path(model).is_dir() else options.revision
-        self._tokenizer = options.tokenizer or _load_tokenizer(options.subject, model, revision)
+        self._tokenizer = options.tokenizer or load_tokenizer(options.subject, model, revision)
         self._model, self._revision = model, revision
 
     def _prepare(self) -> None:
@@ -148,7 +148,12 @@ class LocalEngine:
         return Completion(text, logprobs, "length" if end is None else "stop", len(prompt), tokens)
 
 
-def _load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
+def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
+    """The tokenizer of a folder or hub model; `subject` names it in errors.
+
+    Raises:
+        InputError: there is none.
+    """
     from transformers import AutoTokenizer
 
     try:

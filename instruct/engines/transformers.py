@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 from instruct.engines.base import EngineOptions, Reply, Request
-from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked, LocalEngine
-from instruct.engines.pickles import unreadable
-from instruct.errors import InputError, one_line
+from instruct.engines.causal import CausalEngine
+from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked
+from instruct.errors import InputError
 
 
-class TransformersEngine(LocalEngine):
+class TransformersEngine(CausalEngine):
     """transformers' `generate`, `options.batch` prompts at a time (None: one), padded on the left.
 
     Beam search stops early, as PandaLM's authors have it (WeOpenML/PandaLM, pandalm/utils/pandalm_inference.py).
-    Samples are seeded per batch, by its first request, so they repeat for the same batches only. Adapters are loaded
-    next to each other on one base.
+    Samples are seeded per batch, by its first request, so they repeat for the same batches only.
 
     Raises:
         InputError: `tensor_parallel_size` is set, which only vLLM has; when the first request is looked at: 4-bit
             weights without a GPU, weights that cannot be loaded, a label that is not one token.
     """
-
-    kind = "transformers"
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
@@ -37,57 +32,6 @@ class TransformersEngine(LocalEngine):
                 f"{options.subject}: tensor_parallel_size {options.tensor_parallel_size} needs vLLM; leave it out, or "
                 "set the engine to vllm"
             )
-        self._network: Any = None
-        self._loaded: dict[str, str] = {}  # adapter folder to PEFT's name for it
-
-    def start(self) -> str:
-        """Load the model if it is not loaded; returns transformers' version and the device."""
-        import transformers
-
-        if self._network is None:
-            self._prepare()
-            self._load()
-        return f"transformers {transformers.__version__} {self._network.device.type}"
-
-    def check(self) -> None:
-        super().check()
-        self._check_gpu()
-
-    def _check_gpu(self) -> None:
-        import torch
-
-        if self._options.quantization and not torch.cuda.is_available():
-            raise InputError(
-                f"{self._options.subject}: quantization {self._options.quantization} needs a GPU (bitsandbytes); "
-                "use a machine with one"
-            )
-
-    def _load(self) -> None:
-        import torch
-        import transformers
-
-        self._check_gpu()
-        cuda = torch.cuda.is_available()
-        dtype: Any = self._options.dtype or "bfloat16"
-        if dtype == "bfloat16" and cuda and not torch.cuda.is_bf16_supported():
-            dtype = "float16"
-        quantization: dict[str, Any] = {}
-        if self._options.quantization:
-            config = transformers.BitsAndBytesConfig(
-                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
-            )
-            quantization = {"quantization_config": config, "device_map": {"": 0}}
-        model, revision = self._safetensors()
-        try:
-            network: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                model, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True, **quantization
-            )
-        except Exception as error:  # a torn file, an unknown architecture, ...
-            raise unreadable(self._model, error) from error
-        # A quantized model is on its device already, and cannot be moved.
-        self._network = (network if quantization else network.to("cuda" if cuda else "cpu")).eval()
-        # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
-        self._network.generation_config = transformers.GenerationConfig()
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`."""
@@ -130,32 +74,6 @@ class TransformersEngine(LocalEngine):
             for row, answer, values in zip(rows, answers, logprobs, strict=True)
         ]
 
-    def _adapted(self, adapter: str) -> Any:
-        """A context in which the model answers with `adapter`, or as it is if that is empty."""
-        if not adapter:
-            return self._network.disable_adapter() if self._loaded else nullcontext()
-        if adapter not in self._loaded:
-            from peft import PeftModel
-
-            name = f"adapter{len(self._loaded)}"
-            try:
-                # autocast_adapter_dtype would keep the adapter in float32, which vLLM does not
-                if self._loaded:
-                    self._network.load_adapter(adapter, name, autocast_adapter_dtype=False)
-                else:
-                    self._network = PeftModel.from_pretrained(
-                        self._network, adapter, name, autocast_adapter_dtype=False
-                    )
-            except Exception as error:
-                reason = one_line(f"{type(error).__name__}: {error}")
-                raise InputError(
-                    f"{adapter}: the adapter does not fit {self._model} ({reason}); give its own base"
-                ) from error
-            self._network.eval()
-            self._loaded[adapter] = name
-        self._network.set_adapter(self._loaded[adapter])
-        return nullcontext()
-
     def _decoding(self, limit: int) -> Any:
         from transformers import GenerationConfig
 
@@ -177,15 +95,3 @@ class TransformersEngine(LocalEngine):
             bos_token_id=begin,
             **more,
         )
-
-    def close(self) -> None:
-        """Drop the model."""
-        if self._network is None:
-            return
-        import torch
-
-        self._network = None
-        self._loaded = {}
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()

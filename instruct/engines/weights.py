@@ -14,6 +14,7 @@ _BLOCK = 1 << 16
 _BLOCKS = 256
 _ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _WEIGHTS = "*.safetensors"
+_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
 TEXTS = ("*.json", "*.jinja", "*.model", "*.txt")
 
 
@@ -91,6 +92,12 @@ def model_identity(model: str, revision: str | None, weights: tuple[str, ...] = 
 def adapter_identity(adapter: Path) -> str:
     """A hash of an adapter's two files."""
     return hashlib.sha256("".join(sha256_of(adapter / name) for name in _ADAPTER_FILES).encode()).hexdigest()
+
+
+def context_of(config: Any) -> int | None:
+    """The longest text of a model in tokens, by its transformers config; None if that states none."""
+    settings = config.get_text_config()
+    return next((value for key in _CONTEXT_KEYS if isinstance(value := getattr(settings, key, None), int)), None)
 
 
 def lora_rank(adapter: Path) -> int:

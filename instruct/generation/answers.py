@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from instruct.data.cards import Template
 from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
-from instruct.engines.weights import adapter_identity, check_model, is_adapter, model_identity
+from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.errors import InputError, InstructError, one_line
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import GenerationConfig
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
 
 
 @dataclass(frozen=True)
@@ -240,12 +239,11 @@ def _on_this_machine(
         tokenizer = AutoTokenizer.from_pretrained(
             words, revision=model.revision if words == model.name else None, trust_remote_code=False
         )
-        settings = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False).get_text_config()
+        context = context_of(AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"model {base}: no tokenizer or configuration ({one_line(error, 200)}); check the folder"
         ) from error
-    context = next((value for key in _CONTEXT_KEYS if isinstance(value := getattr(settings, key, None), int)), None)
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
     token_ids = sent_token_ids(tokenizer, prompts, template)

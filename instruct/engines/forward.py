@@ -1,0 +1,264 @@
+"""Teacher-forced passes of a causal model over given text: log-probabilities, distributions, hidden states."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instruct.data.tokens import text_token_ids
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.causal import CausalEngine
+from instruct.engines.local import load_tokenizer
+from instruct.engines.rewards import BATCH_TOKENS, batches, padded
+from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
+from instruct.errors import InputError
+from instruct.models import ModelOptions, model_path
+
+if TYPE_CHECKING:
+    import torch
+
+# The logits of one pass, in numbers, and those that are in float32 at a time.
+_LOGITS = {"cpu": 1 << 28, "cuda": 1 << 30}
+_CHUNK = {"cpu": 1 << 22, "cuda": 1 << 27}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Token ids, of which those from `start` on are looked at; each needs one before it, so `start` is at least 1."""
+
+    ids: Sequence[int]
+    start: int = 1
+
+
+class ForwardEngine(CausalEngine):
+    """A causal model for passes over given text; see `ForwardModel`, which adds one of its adapters."""
+
+    @property
+    def subject(self) -> str:
+        """The model as error messages name it."""
+        return self._options.subject
+
+    def loads(self, options: EngineOptions) -> bool:
+        """Whether this engine's weights are those of `options`."""
+        fields = ("model", "revision", "dtype", "quantization")
+        return all(getattr(options, field) == getattr(self._options, field) for field in fields)
+
+    @property
+    def network(self) -> Any:
+        """The transformers model, in a PeftModel once an adapter was used; loaded on first use."""
+        self.start()
+        return self._network
+
+    @property
+    def tokenizer(self) -> Any:
+        self._prepare()
+        return self._tokenizer
+
+    @contextmanager
+    def adapted(self, adapter: Path | None) -> Iterator[Any]:
+        """The transformers model (`*ForCausalLM`) with `adapter` switched on (None: as it is), without gradients."""
+        import torch
+
+        self.start()
+        with self._adapted("" if adapter is None else str(adapter)), torch.inference_mode():
+            yield self._network.get_base_model() if self._loaded else self._network
+
+
+@dataclass(frozen=True)
+class ForwardModel:
+    """One system: a base model, alone or with a LoRA adapter, or a whole fine-tuned model.
+
+    Rows are sorted by length and computed in batches of up to 4,096 tokens on a CPU, 16,384 on a GPU, fewer for a large
+    vocabulary. Logits are in the model's dtype, as in training and generation; log-softmax is in float32. Rows must
+    not be longer than `context`.
+    """
+
+    engine: ForwardEngine
+    adapter: Path | None
+    identity: str
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.engine.tokenizer
+
+    @property
+    def context(self) -> int:
+        """The longest row, in tokens."""
+        return context_of(self.engine.network.config) or sys.maxsize
+
+    @property
+    def end(self) -> int:
+        """The id of the token that ends a text.
+
+        Raises:
+            InputError: the tokenizer has none.
+        """
+        end = self.tokenizer.eos_token_id
+        if end is None:
+            raise InputError(f"{self.engine.subject}: its tokenizer has no end token; set its eos_token")
+        return int(end)
+
+    def close(self) -> None:
+        """Release the model."""
+        self.engine.close()
+
+    # Tokens
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of texts, with those that the tokenizer puts before them and without an end token."""
+        return text_token_ids(self.tokenizer, list(texts))
+
+    def encode_after(self, prefixes: Sequence[str], continuations: Sequence[str]) -> list[Row]:
+        """Prefixes and continuations tokenized as one text each; `start` is the first token that is not the prefix's.
+
+        A token that spans the boundary counts to the continuation, and so does the first token of an empty prefix
+        unless nothing is before it.
+        """
+        whole = self.encode([prefix + text for prefix, text in zip(prefixes, continuations, strict=True)])
+        return [
+            Row(ids, max(1, _shared(before, ids))) for before, ids in zip(self.encode(prefixes), whole, strict=True)
+        ]
+
+    # Passes
+
+    def log_probabilities(self, rows: Sequence[Row]) -> list[np.ndarray]:
+        """Of each row: ln p(token | tokens before it) of its tokens from `start` on; float32, [len(ids) - start]."""
+        found: list[Any] = [np.zeros(0, np.float32)] * len(rows)
+        import torch
+
+        for places, logits in self._passes(rows):
+            asked = [rows[place] for place in places]
+            flat, width = logits.flatten(0, 1), logits.shape[1]
+            at = torch.cat(
+                [torch.arange(row.start - 1, len(row.ids) - 1) + i * width for i, row in enumerate(asked)]
+            ).to(logits.device)
+            targets = torch.tensor([token for row in asked for token in row.ids[row.start :]], device=logits.device)
+            values = torch.empty(len(at))
+            for chunk in _chunks(len(at), logits):
+                z = flat[at[chunk]].float()
+                values[chunk] = (z.gather(1, targets[chunk, None])[:, 0] - z.logsumexp(-1)).cpu()
+            ends = np.cumsum([len(row.ids) - row.start for row in asked])
+            for place, part in zip(places, np.split(values.numpy(), ends[:-1]), strict=True):
+                found[place] = part
+        return found
+
+    def distributions(self, rows: Sequence[Row], vocabulary: int | None = None) -> Iterator[tuple[int, torch.Tensor]]:
+        """The next-token distributions at the tokens from `start` on, in portions of one row.
+
+        Yields the row's place in `rows` and ln p, float32, of shape [positions, vocabulary], on the model's device:
+        portions of a row follow each other, and rows come from the longest to the shortest. Models that are given the
+        same rows, on one machine and with one vocabulary, yield the same portions.
+
+        Args:
+            vocabulary: keep the first ids only (and let them sum to 1), for embeddings that are padded differently.
+        """
+        for places, logits in self._passes(rows):
+            for number, place in enumerate(places):
+                row = rows[place]
+                own = logits[number, row.start - 1 : len(row.ids) - 1, :vocabulary]
+                for chunk in _chunks(len(own), logits):
+                    yield place, own[chunk].float().log_softmax(-1)
+
+    def last_states(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """The final hidden state (after the last norm) of each row's last token; float32, [rows, hidden]."""
+        import torch
+
+        found: list[Any] = [None] * len(rows)
+        for places, ids in self._batches([Row(row) for row in rows], vocabulary=1):
+            with self.engine.adapted(self.adapter) as network:
+                states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
+                ends = torch.tensor([len(rows[place]) - 1 for place in places], device=states.device)
+                values = states[torch.arange(len(places), device=states.device), ends].float().cpu().numpy()
+            for place, value in zip(places, values, strict=True):
+                found[place] = value
+        return np.stack(found)
+
+    @property
+    def vocabulary(self) -> int:
+        """The width of the logits, which may exceed the tokenizer's vocabulary."""
+        return int(self.engine.network.config.get_text_config().vocab_size)
+
+    def _passes(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """The places of the rows of each batch, and their logits: [rows, longest, vocabulary]."""
+        wanted = [place for place, row in enumerate(rows) if len(row.ids) > row.start]
+        for found, ids in self._batches([rows[place] for place in wanted], self.vocabulary):
+            places = [wanted[place] for place in found]
+            with self.engine.adapted(self.adapter) as network:
+                logits = network(input_ids=ids.to(network.device), use_cache=False).logits
+            yield places, logits
+
+    def _batches(self, rows: Sequence[Row], vocabulary: int) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Places and padded ids. What follows a text cannot change it, so no mask is needed."""
+        if not rows:
+            return
+        device = self.engine.network.device.type
+        longest = max(rows, key=lambda row: len(row.ids))
+        if len(longest.ids) > self.context:
+            raise InputError(
+                f"{self.engine.subject}: a text of {len(longest.ids)} tokens exceeds its context of {self.context}; "
+                "shorten the texts"
+            )
+        by_length = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
+        tokens = min(BATCH_TOKENS[device], _LOGITS[device] // vocabulary)
+        for batch in batches([len(rows[place].ids) for place in by_length], tokens):
+            places = by_length[batch]
+            yield places, padded([rows[place].ids for place in places], self.tokenizer.pad_token_id or 0)[0]
+
+
+def open_model(model: ModelOptions, source: Path | None = None, like: ForwardModel | None = None) -> ForwardModel:
+    """A model for teacher-forced passes; it is loaded on first use.
+
+    Args:
+        model: the base, its dtype and quantization.
+        source: None: the base itself; a LoRA adapter's folder, or that of a whole fine-tuned model.
+        like: a system whose engine is used again if it has the same base; otherwise it is closed.
+
+    Raises:
+        InputError: no such model, adapter or weights; when it is loaded: too little memory, weights that do not fit.
+    """
+    name = model_path(model.name)
+    adapter = source if source is not None and is_adapter(source) else None
+    if source is not None and adapter is None:
+        base, revision = str(source), check_model(str(source))
+    else:
+        base, revision = name, check_model(name, model.revision)
+    identity = model_identity(base, revision)
+    if adapter is not None:
+        identity += f" with adapter {adapter_identity(adapter)}"
+    tokenizer = None
+    if base != name and not (Path(base) / "tokenizer_config.json").is_file():
+        # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
+        tokenizer = load_tokenizer(f"model {model.name}", name, model.revision)
+    options = EngineOptions(
+        subject=f"model {model.name if base == name else base}",
+        model=base,
+        revision=revision,
+        decoding=Decoding(),
+        context_length=0,  # nothing is generated
+        tokenizer=tokenizer,
+        dtype=model.dtype,
+        quantization=model.quantization,
+    )
+    if like is not None:
+        if like.engine.loads(options):
+            return ForwardModel(like.engine, adapter, identity)
+        like.close()
+    return ForwardModel(ForwardEngine(options), adapter, identity)
+
+
+def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:
+    """Slices of positions whose logits may be in float32 at a time."""
+    size = max(1, _CHUNK[logits.device.type] // logits.shape[-1])
+    return (slice(begin, begin + size) for begin in range(0, positions, size))
+
+
+def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many ids two rows have in common at their beginning."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -1,0 +1,119 @@
+"""Teacher-forced passes, compared with one pass of the transformers model per text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from instruct.engines import forward, rewards
+from instruct.engines.forward import ForwardModel, Row, open_model
+from instruct.errors import InputError
+from instruct.models import ModelOptions
+
+TEXTS = ["A short text.", "", "Ten more words than the other one has, and ünïcödé.", "x", "The same length again" * 9]
+
+
+@pytest.fixture
+def options(tiny_model: Path) -> ModelOptions:
+    return ModelOptions(name=str(tiny_model), dtype="float32")
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches, and several portions of a row."""
+    monkeypatch.setitem(rewards.BATCH_TOKENS, "cpu", 64)
+    monkeypatch.setitem(forward._CHUNK, "cpu", 7 * 300)
+
+
+def whole(network: torch.nn.Module, ids: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        return network(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
+
+
+def rows_of(model: ForwardModel) -> list[Row]:
+    return [Row([*ids, model.end], start) for start in (1, 3) for ids in model.encode(TEXTS)]
+
+
+def test_log_probabilities_equal_those_of_one_pass_per_text(options, tiny_adapters, tiny_model, small_batches):
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    model = open_model(options)
+    for source in (None, tiny_adapters["emo"], tiny_adapters["mle"], None):
+        model = open_model(options, source, like=model)
+        network = base
+        if source:
+            fresh = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+            network = PeftModel.from_pretrained(fresh, source)
+        rows = rows_of(model)
+        found = model.log_probabilities(rows)
+        for row, values in zip(rows, found, strict=True):
+            expected = whole(network, list(row.ids))
+            scored = [float(expected[t - 1, row.ids[t]]) for t in range(row.start, len(row.ids))]
+            assert values.dtype == np.float32
+            np.testing.assert_allclose(values, scored, atol=2e-5)
+
+
+def test_distributions_come_row_by_row_and_sum_to_one(options, tiny_model, small_batches):
+    model, network = open_model(options), AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    rows = rows_of(model)
+    found: dict[int, list[torch.Tensor]] = {}
+    for place, portion in model.distributions(rows):
+        assert len(portion) <= 7
+        assert portion.dtype == torch.float32
+        found.setdefault(place, []).append(portion)
+    for place, row in enumerate(rows):
+        expected = whole(network, list(row.ids))[row.start - 1 : len(row.ids) - 1]
+        values = torch.cat(found[place]) if place in found else expected[:0]
+        torch.testing.assert_close(values, expected, atol=2e-5, rtol=0)
+    first = [place for place, _ in model.distributions(rows)]
+    assert first == sorted(first, key=lambda place: -len(rows[place].ids)), "longest first, and stable"
+    cut = torch.cat([portion for _, portion in model.distributions(rows[:1], vocabulary=40)])
+    torch.testing.assert_close(cut.exp().sum(-1), torch.ones(len(cut)))
+    assert cut.shape[1] == 40
+
+
+def test_the_last_state_is_the_one_that_the_head_reads(options, tiny_model, tiny_adapters, small_batches):
+    model = open_model(options, tiny_adapters["emo"])
+    fresh = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    network = PeftModel.from_pretrained(fresh, tiny_adapters["emo"])
+    rows = [ids for ids in model.encode(TEXTS) if ids]
+    for ids, state in zip(rows, model.last_states(rows), strict=True):
+        with torch.inference_mode():
+            states = network(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[-1][0, -1]
+        np.testing.assert_allclose(state, states.numpy(), atol=2e-5)
+
+
+def test_a_whole_fine_tuned_model_needs_no_tokenizer_of_its_own(options, tiny_model, make_model, tmp_path):
+    other = make_model(tmp_path / "tuned", seed=3)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (other / name).unlink(missing_ok=True)
+    base, tuned = open_model(options), open_model(options, other)
+    assert tuned.identity != base.identity
+    (row,) = base.encode(["some text"])
+    assert tuned.encode(["some text"]) == [row]
+    network = AutoModelForCausalLM.from_pretrained(other, dtype=torch.float32)
+    (found,) = tuned.log_probabilities([Row(row)])
+    assert found[0] == pytest.approx(float(whole(network, row)[0, row[1]]), abs=2e-5)
+
+
+def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(options):
+    model = open_model(options)
+    (apart,) = model.encode_after(["a few wor"], ["ds to"])
+    assert model.tokenizer.decode(apart.ids) == "a few words to"
+    kept = model.tokenizer.decode(apart.ids[: apart.start])
+    assert "a few wor".startswith(kept)
+    assert model.encode(["a few wor"])[0] != list(apart.ids[: apart.start])
+    (empty,) = model.encode_after(["a few words"], [""])
+    assert empty.start == len(empty.ids)
+    (none,) = model.encode_after([""], ["a few"])
+    assert none.start == 1
+
+
+def test_a_text_that_exceeds_the_context_is_refused(options):
+    model = open_model(options)
+    with pytest.raises(InputError, match=r"a text of 513 tokens exceeds its context of 512; shorten the texts"):
+        model.log_probabilities([Row([1] * 513)])
