@@ -72,7 +72,10 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name: str, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
+        sub = verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
+        sub.add_argument("--json", action="store_true", help="print one JSON document; progress goes to stderr")
+        sub.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
+        return sub
 
     for name, text in [
         ("run", "the whole experiment of a config: train, answer, judge, report; rerun it to resume"),

@@ -8,16 +8,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import make_parser, name_override, split_overrides
-from instruct.errors import InputError, StoppedError, one_line, run_guarded
+from instruct.errors import GateError, InputError, one_line, run_guarded
+from instruct.output import Result, progress_kept_apart, show
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.reporting.length_control import Difficulty
+    from instruct.reporting.model import Report
     from instruct.runs import RunDirectory
 
 
@@ -45,7 +47,7 @@ def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> lis
     if len(left) == len(comparisons):
         return []
     dropped = ", ".join(" against ".join(pair) for pair in comparisons if pair not in left)
-    print(f"comparisons left out, because {objective} is the only system: {dropped}")
+    print(f"note: comparisons left out, because {objective} is the only system: {dropped}", file=sys.stderr)
     return ["--comparisons", json.dumps(left)]
 
 
@@ -59,28 +61,34 @@ def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
     return Difficulty(arguments.instruction_difficulty, arguments.difficulty_prompts)
 
 
-def run(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import run_experiment
+def run(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.experiment import run_experiment, run_folder
 
     config = _config(arguments, overrides)
-    run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+    report = run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+    folder = str(run_folder(config))
+    return Result({"run": folder, "report": report}, _headlines(report) if report else folder)
 
 
-def config(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.config_reference import SCHEMA_PATH, render_text
+def config(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.config_reference import SCHEMA_PATH, config_keys, render_text
 
     if arguments.schema:
-        print(SCHEMA_PATH)
-    elif arguments.config or arguments.model or arguments.objective or arguments.name or overrides:
+        return _shown({"schema": str(SCHEMA_PATH)}, str(SCHEMA_PATH))
+    if arguments.config or arguments.model or arguments.objective or arguments.name or overrides:
         import yaml
 
         content = _config(arguments, overrides).model_dump(mode="json")
-        print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), end="")
-    else:
-        print(render_text(), end="")
+        return _shown(content, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    return _shown([key._asdict() for key in config_keys()], render_text())
 
 
-def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def _shown(data: Any, text: str) -> Result:
+    """The result of a verb whose text is its purpose."""
+    return Result(data, text, text)
+
+
+def preview(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.generation.prompts import evaluation_set
     from instruct.training.preview import print_preview
 
@@ -90,10 +98,11 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> None:
     except InputError as error:  # the rest of the preview does not need them
         print(f"note: overlap with the evaluation prompts not counted: {error}")
         prompts = []
-    print_preview(config, shown=arguments.rows, prompts=prompts)
+    found = print_preview(config, shown=arguments.rows, prompts=prompts)
+    return Result(found, found.step.words())
 
 
-def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def train(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import open_run, record_overlap, run_folder, upload
     from instruct.preflight import check_training
     from instruct.training.train import train_system
@@ -104,11 +113,16 @@ def train(arguments: argparse.Namespace, overrides: list[str]) -> None:
     record_overlap(config, run, data.rows)
     for name in config.trained:
         train_system(config, name, run, data)
-        print(f"{name}: {run.adapters / name}")
     upload(config, run)
+    return _files({name: run.adapters / name for name in config.trained})
 
 
-def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def _files(found: dict[str, Path]) -> Result:
+    """The result of a verb that makes something for each system."""
+    return _shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
+
+
+def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import answer_prompts, open_run
 
     if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
@@ -118,8 +132,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> None:
         run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
         config = _run_config(run, overrides)
     answer_prompts(config, run)
-    for name in config.systems:
-        print(f"{name}: {run.outputs / name}.json")
+    return _files({name: run.outputs / f"{name}.json" for name in config.systems})
 
 
 def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
@@ -135,11 +148,9 @@ def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
     return config
 
 
-def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.experiment import print_report
+def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.experiment import judge_and_report, print_written
     from instruct.judging.asking import Judge
-    from instruct.judging.judge import judge_answers
-    from instruct.judging.lock import only_judging_process
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
@@ -157,17 +168,17 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> None:
         run = _run(arguments.run, "outputs/*.json")
     judges = judges or [Judge(options) for options in _configured_judges(run, arguments)]
     comparisons = _comparisons(run, arguments)
-    stopped: StoppedError | None = None
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
-    with only_judging_process(run):
-        for each in judges:
-            try:
-                judge_answers(run, each, each.options.comparisons or comparisons, **given)
-            except StoppedError as error:  # report what was judged, and let the other judges go on
-                stopped = error
-    print_report(run.folder, difficulty)
-    if stopped:
-        raise stopped
+    report, stopped = judge_and_report(run, judges, comparisons, difficulty, **given)
+    print_written(report, run.folder)
+    return Result(report, _headlines(report), failure=stopped)
+
+
+def _headlines(report: Report) -> str:
+    """A line for each comparison of a report."""
+    from instruct.reporting.text import escape_terminal, headline
+
+    return "\n".join(headline(judge, each, escape_terminal) for judge in report.judges for each in judge.comparisons)
 
 
 def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
@@ -198,11 +209,11 @@ def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list
     return judges
 
 
-def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def validate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.validation.validate import validate as validate_judge
 
     _no_overrides(overrides)
-    text, stopped = validate_judge(
+    found = validate_judge(
         _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
         reference=arguments.reference,
@@ -214,9 +225,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> None:
         yes=arguments.yes,
         retry_failed=arguments.retry_failed,
     )
-    print(text, end="")
-    if stopped:
-        raise stopped
+    return Result(found.content, found.headline, found.text, found.stopped)
 
 
 def _judge_options(
@@ -239,7 +248,7 @@ def _judge_options(
     return validated(JudgeOptions, given, "command line")
 
 
-def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def report(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import print_report, print_written
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
@@ -271,12 +280,17 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> None:
                 keep_labels(run, arguments.human)
             built = write_report(run.folder, difficulty).report
         print_written(built, Path(arguments.output))
-    if arguments.fail_under is not None:
-        names = {"judge": arguments.judge, "candidate": arguments.candidate}
-        print(check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names))
+    if arguments.fail_under is None:
+        return Result(built, _headlines(built))
+    names = {"judge": arguments.judge, "candidate": arguments.candidate}
+    try:
+        passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
+    except GateError as error:
+        return Result(built, _headlines(built), failure=error)
+    return Result(built, f"{_headlines(built)}\n{passed}", passed)
 
 
-def compare(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def compare(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.reporting.compare_runs import check_ending, compare_runs, render_table, write_comparison
 
     _no_overrides(overrides)
@@ -285,12 +299,11 @@ def compare(arguments: argparse.Namespace, overrides: list[str]) -> None:
     found = compare_runs(arguments.runs)
     for path in arguments.output or ():
         write_comparison(found, path)
-    print(render_table(found), end="")
-    for path in arguments.output or ():
-        print(f"written: {path}")
+    written = "".join(f"written: {path}\n" for path in arguments.output or ())
+    return Result(found.content(), render_table(found), render_table(found) + written)
 
 
-def sample(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def sample(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from pathlib import Path
 
     from instruct.reporting.labeling_form import write_form
@@ -303,11 +316,11 @@ def sample(arguments: argparse.Namespace, overrides: list[str]) -> None:
         raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
     path = Path(arguments.output or run.folder / "label.html")
     drawn = write_form(run, *comparisons[0], arguments.n, path, arguments.seed)
-    print(f"{path}: {drawn} pairs to label; open it in a browser, export, then")
-    print(f"instruct report {run.folder} --human FILE")
+    after = f"open it in a browser, export, then\ninstruct report {run.folder} --human FILE"
+    return Result({"form": path, "pairs": drawn}, str(path), f"{path}: {drawn} pairs to label; {after}")
 
 
-def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.judging.interchange.exchange import export_from_run
     from instruct.judging.interchange.json_lines import export_jsonl
     from instruct.judging.store import JudgmentStore
@@ -322,28 +335,29 @@ def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
         count = export_from_run(run, arguments.judge, arguments.output, **pair)
-    print(f"{arguments.output}: {count} verdicts")
+    return _shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {count} verdicts")
 
 
-def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.judging.interchange.exchange import import_into_run
 
     _no_overrides(overrides)
     names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
     run = import_into_run(arguments.file, arguments.output, **names)
-    print(f"{run.folder}: imported; write its report with `instruct report {run.folder}`")
+    after = f"{run.folder}: imported; write its report with `instruct report {run.folder}`"
+    return Result({"run": run.folder}, str(run.folder), after)
 
 
-def merge(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def merge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.training.merge import merge_adapter
 
     _no_overrides(overrides)
     run = _run(arguments.run, "adapters/*/adapter_config.json")
-    for folder in merge_adapter(_run_config(run, []), run, arguments.system):
-        print(f"merged: {folder}")
+    folders = merge_adapter(_run_config(run, []), run, arguments.system)
+    return _shown({"merged": folders}, "\n".join(f"merged: {folder}" for folder in folders))
 
 
-def push(arguments: argparse.Namespace, overrides: list[str]) -> None:
+def push(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.hub import check_write_access, push_systems, repositories
 
     _no_overrides(overrides)
@@ -353,22 +367,26 @@ def push(arguments: argparse.Namespace, overrides: list[str]) -> None:
     # A system that was named is uploaded to the repository as it was named.
     names = repositories(arguments.repo_id or (f"{default}-{systems[0]}" if arguments.system else default), systems)
     check_write_access(names.values())
-    for repository in push_systems(run, names, arguments.private or None):
-        print(f"uploaded: {repository}")
+    uploaded = push_systems(run, names, arguments.private or None)
+    return _shown({"uploaded": uploaded}, "\n".join(f"uploaded: {repository}" for repository in uploaded))
 
 
-def list_cards_or_runs(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.listing import print_listing
-
-    _no_overrides(overrides)
-    print_listing(arguments.what)
-
-
-def doctor(arguments: argparse.Namespace, overrides: list[str]) -> None:
-    from instruct.doctor import run_doctor
+def list_cards_or_runs(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.listing import listed, render_names, render_text
 
     _no_overrides(overrides)
-    run_doctor()
+    found = listed(arguments.what)
+    return Result([each.content() for each in found], render_names(found), render_text(found, arguments.what))
+
+
+def doctor(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.doctor import failure, run_doctor
+
+    _no_overrides(overrides)
+    found = run_doctor()
+    broken = failure(found)
+    usable = "" if broken else "instruct can be used here"
+    return Result([finding._asdict() for finding in found], usable, usable, broken)
 
 
 def _run(path: str | None, needs: str) -> RunDirectory:
@@ -414,7 +432,7 @@ def _no_overrides(overrides: list[str]) -> None:
         raise InputError(f"unexpected argument {one_line(overrides[0], 80)!r}; see --help")
 
 
-VERBS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
+VERBS: dict[str, Callable[[argparse.Namespace, list[str]], Result]] = {
     "run": run,
     "config": config,
     "preview": preview,
@@ -444,7 +462,11 @@ def main() -> int:
             raise InputError(
                 "only `run` and `train` work on several processes; run this verb without `accelerate launch`"
             )
-        VERBS[arguments.verb](arguments, overrides)
+        with progress_kept_apart(arguments.json, arguments.quiet):
+            result = VERBS[arguments.verb](arguments, overrides)
+        show(result, arguments.json, arguments.quiet)
+        if result.failure:
+            raise result.failure
 
     return run_guarded(work)
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,23 +27,24 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def run_doctor() -> None:
-    """Print every finding with its remedy.
-
-    Raises:
-        InstructError: something required is broken (exit code 1).
-    """
-    broken = []
+def run_doctor() -> list[Finding]:
+    """Print every finding with its remedy, as it is made; returns them all."""
+    found = []
     for check in (packages, imports, gpu, resources, caches, hub, keys, optional):
         for finding in _findings(check):
             print(f"{finding.state:<8} {finding.what:<9} {finding.text}", flush=True)
             if finding.remedy:
                 print(f"{'':<18} fix: {finding.remedy}")
-            if finding.state == "error":
-                broken.append(finding.what)
-    if broken:
-        raise InstructError(f"doctor: not usable yet; fix the lines marked error: {', '.join(dict.fromkeys(broken))}")
-    print("instruct can be used here")
+            found.append(finding)
+    return found
+
+
+def failure(found: Iterable[Finding]) -> InstructError | None:
+    """What the command ends with if something required is broken (exit code 1)."""
+    broken = dict.fromkeys(finding.what for finding in found if finding.state == "error")
+    if not broken:
+        return None
+    return InstructError(f"doctor: not usable yet; fix the lines marked error: {', '.join(broken)}")
 
 
 def _findings(check: Callable[[], Iterator[Finding]]) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,19 @@ from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.options import template_of
 from instruct.data.rows import RowSet
-from instruct.errors import InputError
+from instruct.errors import InputError, StoppedError
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 
 if TYPE_CHECKING:
+    from instruct.judging.asking import Judge
     from instruct.reporting.length_control import Difficulty
     from instruct.reporting.model import Report
 
 
 def run_experiment(
     config: ExperimentConfig, dry_run: bool = False, first: str = PHASES[0], last: str = PHASES[-1]
-) -> None:
+) -> Report | None:
     """Train every system except the base, let each answer the prompts, let the judges compare the answers, report.
 
     A phase whose result exists is skipped, and an interrupted one resumes. Under `accelerate launch` it ends after
@@ -33,6 +35,9 @@ def run_experiment(
     Args:
         dry_run: check access, memory and disk, print the plan and stop.
         first, last: the phases to run, of PHASES; earlier ones must be done.
+
+    Returns:
+        The report, if it was written.
 
     Raises:
         InputError: the experiment cannot be run as configured; nothing has been written.
@@ -53,7 +58,7 @@ def run_experiment(
     data = check_training(config, run_folder(config)) if config.trained and "train" in phases else None
     judges = check_evaluation(config) if {"answer", "judge"} & set(phases) else []
     if dry_run:
-        return
+        return None
     run = open_run(config)
     if data:
         record_overlap(config, run, data.rows)
@@ -63,7 +68,7 @@ def run_experiment(
         upload(config, run)
     if PartialState().num_processes > 1:
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
-        return
+        return None
     if "answer" in phases:
         answer_prompts(config, run)
     if "judge" in phases and judges:
@@ -72,10 +77,42 @@ def run_experiment(
                 judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     elif "judge" in phases:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
-        return
-    if "report" in phases:
-        print_report(run.folder)
-        upload(config, run)  # the cards, now with the evaluation
+        return None
+    if "report" not in phases:
+        return None
+    report = print_report(run.folder)
+    upload(config, run)  # the cards, now with the evaluation
+    return report
+
+
+def judge_and_report(
+    run: RunDirectory,
+    judges: Iterable[Judge],
+    comparisons: Sequence[tuple[str, str]],
+    difficulty: Difficulty | None = None,
+    **given: bool,
+) -> tuple[Report, StoppedError | None]:
+    """Let each judge compare a run's answers, and write the report.
+
+    Args:
+        comparisons: pairs of candidate and baseline, for judges that name none of their own.
+        given: further arguments of judge_answers.
+
+    Returns:
+        The report, and what stopped the last judge that was stopped by its budget or too many failures.
+    """
+    from instruct.judging.judge import judge_answers
+    from instruct.judging.lock import only_judging_process
+    from instruct.reporting.report import write_report
+
+    stopped: StoppedError | None = None
+    with only_judging_process(run):
+        for judge in judges:
+            try:
+                judge_answers(run, judge, judge.options.comparisons or comparisons, **given)
+            except StoppedError as error:  # report what was judged, and let the other judges go on
+                stopped = error
+    return write_report(run.folder, difficulty).report, stopped
 
 
 def upload(config: ExperimentConfig, run: RunDirectory) -> None:

@@ -2,92 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.text import Text
-
-from instruct.cards import list_cards
+from instruct.cards import CardLocation, Kind, list_cards
 from instruct.errors import InputError, one_line
 
+EMPTY = {
+    "data": "no data cards found; copy one from the project's data folder into ./data",
+    "judges": "no judge cards found; copy one from the project's judges folder into ./judges",
+    "runs": "no runs in ./runs yet; make one: instruct run demo, or instruct judge --judge J --candidate a.json "
+    "--baseline b.json --output runs/NAME",
+}
 
-def print_listing(what: str) -> None:
-    """Print the data cards, the judge cards, or the runs under `./runs`."""
-    console = Console(highlight=False)
-    for name, facts in {"data": _data, "judges": _judges, "runs": _runs}[what]():
-        console.print(Text(one_line(name), style="bold"))
-        console.print(Text("  " + " · ".join(one_line(fact, 2000) for fact in facts)), soft_wrap=True)
+
+class Listed(NamedTuple):
+    """A card or a run: its name, its facts for programs, the same as words, and the packaged card that it hides."""
+
+    name: str
+    facts: dict[str, Any]
+    words: list[str]
+    hides: Path | None = None
+
+    def content(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"name": self.name, **self.facts}
+
+
+def listed(what: str) -> list[Listed]:
+    """The data cards, the judge cards, or the runs under `./runs`."""
+    return {"data": _data, "judges": _judges, "runs": _runs}[what]()
+
+
+def render_names(found: Sequence[Listed]) -> str:
+    """One name a line."""
+    return "\n".join(one_line(each.name) for each in found)
+
+
+def render_text(found: Sequence[Listed], what: str) -> str:
+    """Two lines for each, then what else there is to know; an empty list says how to fill it."""
+    if not found:
+        return EMPTY[what]
+    lines = [
+        line
+        for each in found
+        for line in (one_line(each.name), "  " + " · ".join(one_line(word, 2000) for word in each.words))
+    ]
     if what == "judges":
-        more = "The annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn."
-        console.print(Text(more), soft_wrap=True)
-    if what != "runs":
-        for card in [*list_cards("data"), *list_cards("data/human")] if what == "data" else list_cards("judges"):
-            if card.hides:
-                console.print(
-                    Text(one_line(f"note: {card.name} in {card.path} hides the packaged card {card.hides}", 2000))
-                )
+        lines.append("The annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn.")
+    lines += [
+        one_line(f"note: {each.name} in {each.facts['path']} hides the packaged card {each.hides}", 2000)
+        for each in found
+        if each.hides
+    ]
+    return "\n".join(lines)
 
 
-def _data() -> list[tuple[str, list[str]]]:
+def _cards(kind: Kind, facts_of: Callable[[str], tuple[dict[str, Any], list[str]]]) -> list[Listed]:
+    """The cards of a kind with their facts; a card that cannot be read is listed with its error."""
+
+    def one(found: CardLocation) -> Listed:
+        try:
+            facts, words = facts_of(str(found.path))
+        except InputError as error:
+            return Listed(found.name, {"path": str(found.path), "error": str(error)}, [one_line(error)], found.hides)
+        return Listed(found.name, {**facts, "path": str(found.path)}, [*words, str(found.path)], found.hides)
+
+    return [one(found) for found in list_cards(kind)]
+
+
+def _data() -> list[Listed]:
+    return _cards("data", _data_facts) + _cards("data/human", _human_facts)
+
+
+def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     from instruct.data.cards import load_dataset_card
 
-    listed = []
-    for found in list_cards("data"):
-        card = load_dataset_card(str(found.path))
-        purpose = "training" if card.purpose == "train" else "evaluation"
-        rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
-        listed.append((found.name, [purpose, rows, f"licence: {card.licence}", str(found.path)]))
-    return listed + _human_sets()
+    card = load_dataset_card(path)
+    purpose = "training" if card.purpose == "train" else "evaluation"
+    rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
+    facts = {"purpose": purpose, "rows": card.rows, "licence": card.licence}
+    return facts, [purpose, rows, f"licence: {card.licence}"]
 
 
-def _human_sets() -> list[tuple[str, list[str]]]:
-    """For `instruct validate --against`."""
+def _human_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    """Of labels for `instruct validate --against`."""
     from instruct.validation.human_cards import load_human_card
 
-    listed = []
-    for found in list_cards("data/human"):
-        try:
-            card = load_human_card(str(found.path))
-        except InputError as error:  # list the others anyway
-            listed.append((found.name, [one_line(error)]))
-            continue
-        rows = f"{card.rows:,} pairs" if card.rows else "number of pairs unknown"
-        listed.append((found.name, ["human labels", rows, f"licence: {one_line(card.licence, 300)}", str(found.path)]))
-    return listed
+    card = load_human_card(path)
+    rows = f"{card.rows:,} pairs" if card.rows else "number of pairs unknown"
+    facts = {"purpose": "human labels", "rows": card.rows, "licence": card.licence}
+    return facts, ["human labels", rows, f"licence: {one_line(card.licence, 300)}"]
 
 
-def _judges() -> list[tuple[str, list[str]]]:
+def _judges() -> list[Listed]:
+    return _cards("judges", _judge_facts)
+
+
+def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     from instruct.judging.cards import load_judge_card
     from instruct.judging.human_agreement import agreement_words
 
-    listed = []
-    for found in list_cards("judges"):
-        try:
-            card = load_judge_card(str(found.path))
-            measured = agreement_words(card)
-        except InputError as error:  # list the others anyway
-            listed.append((found.name, [one_line(error)]))
-            continue
-        orders = "both orders" if card.order_policy == "both" else "one order"
-        facts = [
-            f"model {card.model}",
-            {"single": "single ratings", "reward": "reward model"}.get(card.protocol, f"pairwise, {orders}"),
-            f"agreement with people: {measured}",
-            f"licence: {card.licence}",
-            str(found.path),
-        ]
-        listed.append((found.name, facts))
-    return listed
+    card = load_judge_card(path)
+    measured = agreement_words(card)
+    orders = "both orders" if card.order_policy == "both" else "one order"
+    protocol = {"single": "single ratings", "reward": "reward model"}.get(card.protocol, f"pairwise, {orders}")
+    facts = {"model": card.model, "protocol": protocol, "agreement": measured, "licence": card.licence}
+    words = [f"model {card.model}", protocol, f"agreement with people: {measured}", f"licence: {card.licence}"]
+    return facts, words
 
 
-def _runs() -> list[tuple[str, list[str]]]:
+def _runs() -> list[Listed]:
     from instruct.runs import RunDirectory
 
-    listed = []
+    found = []
     for manifest in sorted(Path("runs").glob("*/manifest.json")):
         content = RunDirectory(manifest.parent).manifest()
         done = [name for name, step in content["steps"].items() if step["status"] == "done"]
-        listed.append(
-            (str(manifest.parent), [f"updated {content['updated']}", f"done: {', '.join(done) or 'nothing'}"])
-        )
-    return listed
+        words = [f"updated {content['updated']}", f"done: {', '.join(done) or 'nothing'}"]
+        found.append(Listed(str(manifest.parent), {"updated": content["updated"], "done": done}, words))
+    return found

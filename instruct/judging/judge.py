@@ -371,9 +371,10 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(f"judging ({one_line(judge, 40)})".replace("[", "("), total=total)
         yield lambda count: progress.advance(task, count)

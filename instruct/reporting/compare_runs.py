@@ -47,6 +47,14 @@ class Compared:
         """All figures as tables."""
         return [_table(self.rows), *ranking_tables(self.rankings, self.strengths)]
 
+    def content(self) -> dict[str, Any]:
+        """All figures for programs."""
+        return {
+            "comparisons": [_figures(row) | {"warnings": row.warnings} for row in self.rows],
+            "rankings": [asdict(each) for each in self.rankings],
+            "strengths": [asdict(each) for each in self.strengths],
+        }
+
     def warnings(self) -> list[str]:
         """Why rows may not be comparable, with their names."""
         return [

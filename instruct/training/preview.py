@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
-from instruct.data.tokens import PERCENTILES, EncodedRow, EncodedRows, length_percentiles
+from instruct.data.tokens import PERCENTILES, EncodedRow, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.errors import InputError
 from instruct.training.estimate import model_shape
@@ -33,12 +33,56 @@ BEGIN, END = "⟦", "⟧"
 MOST_TRUNCATED = 0.2
 
 
-def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str] = ()) -> None:
+@dataclass(frozen=True)
+class Step:
+    """One forward and backward pass: its mean loss over `tokens`, which `over` names, and its gradient norm."""
+
+    objective: str
+    loss: float
+    tokens: int
+    over: str
+    gradient_norm: float
+
+    def words(self) -> str:
+        """The step as a sentence."""
+        return (
+            f"one step ({self.objective}): loss {self.loss:.4f} over {self.tokens} {self.over}, "
+            f"gradient norm {self.gradient_norm:.3f}"
+        )
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a preview found.
+
+    Attributes:
+        counts: rows by what became of them.
+        lengths: percentiles of the lengths before truncation, in tokens.
+        notes: on the rows.
+        overlap: how many evaluation prompts are in the training data; None if nobody counted.
+        rows: the rows shown: where each is from, and its text in pieces with whether they are trained on.
+        memory_gib: the estimated memory by what needs it.
+        step: one step of training.
+    """
+
+    counts: dict[str, int]
+    lengths: dict[str, dict[int, int]]
+    notes: list[str]
+    overlap: dict[str, int] | None
+    rows: list[dict[str, Any]]
+    memory_gib: dict[str, float]
+    step: Step
+
+
+def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str] = ()) -> Preview:
     """Print rows with their mask, counts, lengths, a memory estimate; run one forward and backward pass.
 
     Args:
         shown: the number of rows, or blocks, to print.
         prompts: of the evaluation set, to count how many are in the training data.
+
+    Returns:
+        What it printed, for programs.
 
     Raises:
         InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
@@ -57,7 +101,8 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     counts = Table(*(name.replace("_", " ") for name in found))
     counts.add_row(*(f"{number:,}" for number in found.values()))
     console.print(counts)
-    console.print(_lengths(encoded, _parts(rows)))
+    lengths = length_percentiles(encoded)
+    console.print(_lengths(lengths, _parts(rows)))
     if rows.turns:
         console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
     for part in rows.parts:
@@ -66,12 +111,17 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         console.print(f"evaluation: {evaluated(data)}", highlight=False)
     for note in rows.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
-    if prompts:
-        console.print(f"overlap: {overlap_text(asdict(find_overlap(prompts, rows)))}", highlight=False)
+    overlap = asdict(find_overlap(prompts, rows)) if prompts else None
+    if overlap:
+        console.print(f"overlap: {overlap_text(overlap)}", highlight=False)
     packs = rows.plain_text and config.train.get("packing", True)
+    printed = []
     for index, row in itertools.islice(enumerate(encoded.encoded), 0 if packs else shown):
+        pieces = masked_pieces(data.tokenizer, row)
         console.rule(Text(rows.sources[index]), align="left")
-        console.print(masked_text(data.tokenizer, row))
+        console.print(masked_text(pieces))
+        parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
+        printed.append({"source": rows.sources[index], "parts": parts})
     if shown and not packs:
         console.rule()
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
@@ -83,10 +133,13 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         trainer = make_trainer(config, arguments, data.tokenizer, encoded.dataset(), data.eval_encoded)
         if packs:
             print_blocks(console, trainer, data, shown)
-        parts = memory_gib(config, model_shape(config), arguments)
-        listed = ", ".join(f"{name} {size:.2f}" for name, size in parts.items())
-        console.print(f"memory, estimated: {sum(parts.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
-        console.print(one_step(trainer, "tokens" if rows.plain_text else "response tokens"), highlight=False)
+        memory = memory_gib(config, model_shape(config), arguments)
+        listed = ", ".join(f"{name} {size:.2f}" for name, size in memory.items())
+        console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
+        step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
+        console.print(step.words(), highlight=False)
+    counts_of_all = {**rows.counts, **encoded.counts}
+    return Preview(counts_of_all, lengths, list(rows.notes), overlap, printed, memory, step)
 
 
 def train_on_text(train: dict[str, Any]) -> str:
@@ -98,13 +151,19 @@ def train_on_text(train: dict[str, Any]) -> str:
     }[train.get("train_on", "assistant_turns")]
 
 
-def masked_text(tokenizer: Any, row: EncodedRow) -> Text:
-    """The row's text: what is trained on in brackets and green, the rest dim. Control characters are escaped."""
+def masked_pieces(tokenizer: Any, row: EncodedRow) -> list[tuple[bool, str]]:
+    """The row's text in pieces, each with whether it is trained on. Control characters are escaped."""
+    pairs = zip(row.completion_mask, row.input_ids, strict=True)
+    return [
+        (bool(trained), printable(tokenizer, [token for _, token in tokens]))
+        for trained, tokens in itertools.groupby(pairs, key=lambda pair: pair[0])
+    ]
+
+
+def masked_text(pieces: Sequence[tuple[bool, str]]) -> Text:
+    """The pieces of a row: what is trained on in brackets and green, the rest dim."""
     text = Text()
-    for trained, tokens in itertools.groupby(
-        zip(row.completion_mask, row.input_ids, strict=True), key=lambda pair: pair[0]
-    ):
-        part = printable(tokenizer, [token for _, token in tokens])
+    for trained, part in pieces:
         text.append(f"{BEGIN}{part}{END}" if trained else part, style="green" if trained else "dim")
     return text
 
@@ -161,8 +220,8 @@ def print_blocks(console: Console, trainer: Any, data: TrainingRows, shown: int)
         console.print("every token is trained on; each line with a number in brackets begins a text or a part of one")
 
 
-def one_step(trainer: Any, tokens_name: str) -> str:
-    """One forward and backward pass over the first batch, as a sentence with its loss and gradient norm."""
+def one_step(trainer: Any, tokens_name: str) -> Step:
+    """One forward and backward pass over the first batch."""
     import torch
 
     batch = next(iter(trainer.get_train_dataloader()))
@@ -176,10 +235,7 @@ def one_step(trainer: Any, tokens_name: str) -> str:
     if not torch.isfinite(loss) or norm == 0:
         raise InputError(f"the first step has loss {loss.item()} and gradient norm {norm}; check model, data and dtype")
     tokens = int((batch["labels"][:, 1:] != -100).sum())
-    return (
-        f"one step ({trainer.args.objective}): loss {loss.item():.4f} over {tokens} {tokens_name}, "
-        f"gradient norm {norm:.3f}"
-    )
+    return Step(trainer.args.objective, loss.item(), tokens, tokens_name, norm)
 
 
 def _parts(rows: RowSet) -> dict[str, str]:
@@ -191,10 +247,9 @@ def _parts(rows: RowSet) -> dict[str, str]:
     return {"prompt": "prompt", "completion": "completion", "total": "total"}
 
 
-def _lengths(encoded: EncodedRows, parts: Mapping[str, str]) -> Table:
+def _lengths(found: Mapping[str, Mapping[int, int]], parts: Mapping[str, str]) -> Table:
     """Percentiles of the lengths before truncation, to choose a max_length by."""
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
-    found = length_percentiles(encoded)
     for part, name in parts.items():
         lengths = found[part]
         table.add_row(name, *(f"{lengths[percent]:,}" for percent in PERCENTILES))

@@ -81,7 +81,7 @@ def train_judge(training: JudgeTraining) -> Path:
     if held_out:
         sets = {str(_write_pairs(folder / f"{HELD_OUT}.jsonl", held_out.pairs)): held_out}
     for against in sets:
-        text, stopped = validate(JudgeOptions(card=str(folder), engine="transformers"), against, write_card=True)
+        _, _, text, stopped = validate(JudgeOptions(card=str(folder), engine="transformers"), against, write_card=True)
         print(text)
         if stopped:
             raise stopped

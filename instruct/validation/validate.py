@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from instruct.errors import InputError, StoppedError, one_line
 from instruct.judging.asking import Judge
@@ -29,6 +29,18 @@ from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
 
 
+class Validated(NamedTuple):
+    """A judge's agreement with labels: agreement.json's content, the sentence that matters, and all tables as text.
+
+    `stopped`: why asking stopped early, if it did.
+    """
+
+    content: dict[str, Any]
+    headline: str
+    text: str
+    stopped: StoppedError | None
+
+
 def validate(
     judge: JudgeOptions | None,
     against: str | Sequence[str],
@@ -41,7 +53,7 @@ def validate(
     write_card: bool = False,
     yes: bool = False,
     retry_failed: bool = False,
-) -> tuple[str, StoppedError | None]:
+) -> Validated:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
 
     Without a file to replay, the judge is asked about every pair in both orders, in the run directory
@@ -63,7 +75,7 @@ def validate(
         retry_failed: ask again for what failed for good.
 
     Returns:
-        The tables as text for a terminal, and why asking stopped early, if it did.
+        The figures, and why asking stopped early, if it did.
 
     Raises:
         InputError: unknown judge or set, or a file that does not fit the set.
@@ -110,12 +122,12 @@ def validate(
     figures = card_figures(agreement, card)
     head = _head(card, human, found, limit, figures)
     target = Path(output) if output else folder
-    _write(target, human, found, agreement, head)
+    content = _write(target, human, found, agreement, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
-    return text, stopped
+    return Validated(content, _agreement_sentence(human, figures), text, stopped)
 
 
 def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
@@ -256,17 +268,22 @@ def _head(
     head.append(f"Judge {found.judge}{model} vs. {whose} on {human.name}: {len(human.pairs)} pairs, {labels}.")
     if limit is not None:
         head.append(f"Only the first {len(human.pairs)} pairs: a trial, not a measurement.")
-    head.append(
-        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
-        f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
-    )
+    head.append(_agreement_sentence(human, figures))
     if warning := yardstick_warning(human.name, figures, human.labels_by):
         head.append(f"WARNING: the judge {warning}.")
     head.append(f"Verdicts: {found.source}. Parentheses: 95 % bootstrap intervals over pairs.")
     return [*head, *(f"Note: {note}" for note in (*human.notes, *found.notes))]
 
 
-def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]) -> None:
+def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
+    return (
+        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
+        f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
+    )
+
+
+def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]) -> dict[str, Any]:
+    """Write the files; returns the content of agreement.json."""
     content = {
         "judge": found.judge,
         "model": found.model,
@@ -291,3 +308,4 @@ def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement,
     rows = [made, *found.rows] if found.card else found.rows
     lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     write_atomically(folder / "verdicts.jsonl", lines)
+    return content

@@ -16,7 +16,7 @@ from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.presentations import PromptTemplate, trimmed
-from instruct.listing import print_listing
+from instruct.listing import listed, render_text
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
 SHA256 = {
@@ -351,12 +351,11 @@ def test_list_judges_shows_models_and_agreement_with_human_labels(folder, capsys
     (tmp_path / "judges" / "broken" / "judge.yaml").write_text("modle: m")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
-    print_listing("judges")
-    listed = capsys.readouterr().out
+    text = render_text(listed("judges"), "judges") + "\n"
     assert (
         "mine\n  model m · pairwise, both orders · agreement with people: pandalm: κ 0.50 (accuracy 66.8 % of 999) · "
         "licence: none · judges/mine/judge.yaml\n"
-    ) in listed
-    assert "broken\n  judges/broken/judge.yaml: " in listed
+    ) in text
+    assert "broken\n  judges/broken/judge.yaml: " in text
     assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in listed
     assert "annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn" in listed

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from instruct.errors import InputError
-from instruct.listing import print_listing
+from instruct.listing import listed, render_text
 from instruct.validation.human_cards import load_human_card
 from instruct.validation.human_sets import HumanPair, load_human_set
 
@@ -157,11 +157,10 @@ def test_a_card_that_does_not_fit_is_refused_with_one_line(folder, changes, said
     assert "\n" not in str(caught.value)
 
 
-def test_sets_are_listed_with_the_data(folder, capsys):
+def test_sets_are_listed_with_the_data(folder):
     card(folder)
     (folder / "wrong.yaml").write_text("name: wrong\n")
-    print_listing("data")
-    out = capsys.readouterr().out
+    out = render_text(listed("data"), "data")
     assert "pandalm\n  human labels · 999 pairs · licence: Apache-2.0" in out
     assert "mine\n  human labels · number of pairs unknown · licence: none · data/human/mine.yaml" in out
     assert "faireval\n  human labels · 80 pairs" in out

@@ -124,7 +124,7 @@ def preferences(path: str) -> list[int]:
 def test_a_judge_is_asked_about_the_pairs_of_all_models(fake_server):
     url, requests = fake_server()
     against = [annotations("gpt4", model) for model in (1, 2)]
-    text, stopped = validate(JudgeOptions(card="pandalm", base_url=url), against)
+    _, _, text, stopped = validate(JudgeOptions(card="pandalm", base_url=url), against)
     assert stopped is None
     assert "Judge pandalm (WeOpenML/PandaLM-7B-v1) vs. the verdicts of gpt4 on gpt4-2-models: 40 pairs" in text
     content = json.loads(Path("runs/validate-pandalm-gpt4-2-models/agreement.json").read_text())

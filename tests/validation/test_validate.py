@@ -46,7 +46,7 @@ def work(tmp_path, monkeypatch):
 
 
 def run(url=None, card="pandalm", against="own.json", **arguments):
-    text, stopped = validate(JudgeOptions(card=card, base_url=url), against, **arguments)
+    _, _, text, stopped = validate(JudgeOptions(card=card, base_url=url), against, **arguments)
     assert stopped is None
     return text
 

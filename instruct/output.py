@@ -1,0 +1,71 @@
+"""What a verb prints: text for people, one JSON document (`--json`), or the result alone (`--quiet`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TextIO
+
+from instruct.errors import InstructError
+
+
+class Result(NamedTuple):
+    """What a verb found.
+
+    Attributes:
+        data: for `--json`: anything that pydantic can write as JSON.
+        line: for `--quiet`: the result in a line, "" if the verb's purpose is not a result.
+        text: printed at the end otherwise, "" if the verb printed everything as it went.
+        failure: what to end with after printing.
+    """
+
+    data: Any
+    line: str = ""
+    text: str = ""
+    failure: InstructError | None = None
+
+
+@contextlib.contextmanager
+def progress_kept_apart(json: bool, quiet: bool) -> Iterator[None]:
+    """Keep what is printed meanwhile off stdout if a document is to be printed there, and off the terminal if `quiet`.
+
+    What libraries and child processes write to the file descriptor of stdout is kept off it, too.
+    """
+    if not (json or quiet):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        aside: TextIO = sys.stderr
+        if quiet:
+            aside = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stderr(aside))
+        if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
+            stack.enter_context(_descriptor_redirected(sys.__stdout__.fileno(), aside.fileno()))
+        stack.enter_context(contextlib.redirect_stdout(aside))
+        yield
+
+
+@contextlib.contextmanager
+def _descriptor_redirected(descriptor: int, target: int) -> Iterator[None]:
+    sys.stdout.flush()
+    kept = os.dup(descriptor)
+    os.dup2(target, descriptor)
+    try:
+        yield
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(kept)
+
+
+def show(result: Result, json: bool, quiet: bool) -> None:
+    """Print a verb's result in the form that the call asks for."""
+    if json:
+        import pydantic_core
+
+        print(pydantic_core.to_json(result.data, indent=2, inf_nan_mode="null").decode())
+        return
+    text = result.line if quiet else result.text
+    if text:
+        print(text.removesuffix("\n"))
