@@ -87,20 +87,7 @@ class RewardEngine(LocalEngine):
 
     def _check_architecture(self) -> None:
         """Refuse a model that has no head for one score: transformers would make one up."""
-        from transformers import AutoConfig
-
-        options = self._options
-        model = model_path(options.model)
-        revision = None if Path(model).is_dir() else options.revision
-        try:
-            config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            if "trust_remote_code" in str(error):
-                raise InputError(
-                    f"{options.subject}: {options.model} needs code from its repository, which is never run; choose a "
-                    "model that transformers knows"
-                ) from None
-            raise unreadable(options.model, error) from error
+        options, config = self._options, self._config()
         architectures = config.architectures or ["none"]
         if not architectures[0].endswith("ForSequenceClassification"):
             raise InputError(
@@ -115,6 +102,27 @@ class RewardEngine(LocalEngine):
         self._pad = text.pad_token_id
         self._context = min(options.context_length, getattr(text, "max_position_embeddings", None) or 1 << 30)
 
+    def _config(self) -> Any:
+        """The model's config.
+
+        Raises:
+            InputError: it cannot be read, or needs code from the model's repository.
+        """
+        from transformers import AutoConfig
+
+        options = self._options
+        model = model_path(options.model)
+        revision = None if Path(model).is_dir() else options.revision
+        try:
+            return AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"{options.subject}: {options.model} needs code from its repository, which is never run; choose a "
+                    "model that transformers knows"
+                ) from None
+            raise unreadable(options.model, error) from error
+
     def start(self) -> str:
         """Load the model if it is not loaded; returns transformers' version and the device."""
         import transformers
@@ -125,18 +133,16 @@ class RewardEngine(LocalEngine):
         return f"transformers {transformers.__version__} {self._network.device.type}"
 
     def _loaded(self) -> Any:
+        """The model on its device, ready to score."""
         import torch
+
+        network = self._network_from_weights()
+        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+    def _network_from_weights(self) -> Any:
         from transformers import AutoModelForSequenceClassification
 
-        model, revision = self._safetensors()
-        try:
-            with quiet_loading():
-                network, loading = AutoModelForSequenceClassification.from_pretrained(
-                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True,
-                    output_loading_info=True,
-                )  # fmt: skip
-        except Exception as error:  # a torn file, an unknown architecture, ...
-            raise unreadable(self._options.model, error) from error
+        network, loading = self._from_pretrained(AutoModelForSequenceClassification, output_loading_info=True)
         if missing := sorted(loading["missing_keys"]):
             raise InputError(
                 f"{self._options.subject}: {self._options.model} has no {one_line(missing[0], 60)}, which would be "
@@ -144,7 +150,18 @@ class RewardEngine(LocalEngine):
             )
         if hasattr(network, "score"):
             network.score.float()
-        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        return network
+
+    def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
+        """What `auto_class` loads from the model's safetensors, without a progress bar."""
+        model, revision = self._safetensors()
+        try:
+            with quiet_loading():
+                return auto_class.from_pretrained(
+                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True, **more
+                )
+        except Exception as error:  # a torn file, an unknown architecture, ...
+            raise unreadable(self._options.model, error) from error
 
     def _dtype(self) -> Any:
         """The options' dtype; bfloat16 by default, or float16 on a GPU without it."""

@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 
 from instruct.engines.base import EngineOptions, Message, Prompt
-from instruct.engines.pickles import unreadable
-from instruct.engines.reward_adapters import quiet_loading
 from instruct.engines.rewards import RewardEngine, Text, padded
 from instruct.errors import InputError, one_line
-from instruct.models import model_path
 from instruct.runs import sha256_of
 
 _EPSILON = 1e-5
@@ -125,15 +122,7 @@ class StatesEngine(RewardEngine):
         return np.stack([found[place] for place in range(len(texts))])
 
     def _check_architecture(self) -> None:
-        from transformers import AutoConfig
-
-        options = self._options
-        model = model_path(options.model)
-        revision = None if Path(model).is_dir() else options.revision
-        try:
-            config = AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise unreadable(options.model, error) from error
+        options, config = self._options, self._config()
         blocks = getattr(config.get_text_config(), "num_hidden_layers", 0)
         if max(self.reading.layers, default=0) > blocks:
             raise InputError(
@@ -141,21 +130,13 @@ class StatesEngine(RewardEngine):
                 f"has {blocks}; choose the model that the head was trained on"
             )
 
-    def _loaded(self) -> Any:
-        import torch
+    def _network_from_weights(self) -> Any:
         from transformers import AutoModel
 
-        model, revision = self._safetensors()
-        try:
-            with quiet_loading():
-                network: Any = AutoModel.from_pretrained(
-                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True
-                )
-        except Exception as error:  # a torn file, an unknown architecture, ...
-            raise unreadable(self._options.model, error) from error
+        network = self._from_pretrained(AutoModel)
         network.layers = network.layers[: max(self.reading.layers, default=1)]  # later blocks are not read
         network.config.num_hidden_layers = len(network.layers)
-        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        return network
 
     def _texts(self, prompts: Sequence[Prompt]) -> list[Text]:
         self._prepare()
