@@ -304,8 +304,6 @@ def compare(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 
 def sample(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from pathlib import Path
-
     from instruct.reporting.labeling_form import write_form
 
     _no_overrides(overrides)

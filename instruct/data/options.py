@@ -36,6 +36,20 @@ class SourceOptions(Options):
         """The data set's name for people: its card, or its files without their folders."""
         return ", ".join(Path(file).name for file in self.files or []) or str(self.card)
 
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `data.rows.load_rows` and `iterate_rows` that say what is read, and how.
+
+        Raises:
+            InputError: an unknown card.
+        """
+        return {
+            "card": load_dataset_card(self.card) if self.card else None,
+            "files": self.files,
+            "template": self.template,
+            "documents": self.documents,
+            "encoding": self.encoding,
+        }
+
 
 class MixedSource(SourceOptions):
     """A data set of a mixture."""

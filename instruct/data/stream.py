@@ -136,15 +136,7 @@ def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str
     """The rows of a data set as JSON, again and again, each with its place; a row with nothing to learn is empty."""
     while True:
         kept = 0
-        for raw, _, row in iterate_rows(
-            load_dataset_card(source.card) if source.card else None,
-            files=source.files,
-            template=source.template,
-            documents=source.documents,
-            encoding=source.encoding,
-            train_on=train_on,
-            streaming=True,
-        ):
+        for raw, _, row in iterate_rows(**source.reading(), train_on=train_on, streaming=True):
             if kept == source.limit:
                 break
             kept += row is not None

@@ -116,9 +116,9 @@ def _words(card: Measured, name: str, found: HumanAgreement) -> str:
     if "kappa" not in found:
         words = f"{name}: {accuracy}" + (f" ({'; '.join(asides[1:])})" if asides[1:] else "")
     elif is_chance(found):
-        words = f"{name}: no better than chance (κ {_kappa(found)}; {'; '.join(asides)})"
+        words = f"{name}: no better than chance (κ {kappa_text(found)}; {'; '.join(asides)})"
     else:
-        words = f"{name}: κ {_kappa(found)} ({'; '.join(asides)})"
+        words = f"{name}: κ {kappa_text(found)} ({'; '.join(asides)})"
     return f"{words}, too few pairs to rely on" if few else words
 
 
@@ -127,12 +127,13 @@ def is_chance(found: Mapping[str, Any]) -> bool:
     return bool(found.get("kappa_interval", (1.0, 1.0))[0] <= 0)
 
 
-def _kappa(found: Mapping[str, Any]) -> str:
+def kappa_text(found: Mapping[str, Any]) -> str:
+    """Cohen's kappa of an agreement that has one, with two digits and never a negative zero."""
     return f"{round(found['kappa'], 2) + 0:.2f}"
 
 
 def _chance(found: Mapping[str, Any]) -> str:
-    return f"; no better than chance (κ {_kappa(found)})" if is_chance(found) else ""
+    return f"; no better than chance (κ {kappa_text(found)})" if is_chance(found) else ""
 
 
 def _outdated(card: Measured, found: Mapping[str, Any]) -> bool:

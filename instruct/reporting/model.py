@@ -106,6 +106,11 @@ class TallyFigures(Record):
     finding: str  # candidate | baseline | no difference | too few
     reversible: bool
 
+    @property
+    def called(self) -> int:
+        """Ties that the judge called."""
+        return self.tie - self.contradicted - self.identical
+
 
 class ReasonCount(Record):
     """How many verdicts as shown (a pair in both orders has two) have a reason, such as `failed`, `too long`."""

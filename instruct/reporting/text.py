@@ -48,8 +48,7 @@ def headline(judge: Judge, comparison: Comparison, escape: Escape) -> str:
 
 def largest_tie(figures: TallyFigures) -> str | None:
     """The more frequent kind of tie that the judge made, without a full stop; None without such ties."""
-    called = figures.tie - figures.contradicted - figures.identical
-    kinds = [(figures.contradicted, "the judge contradicted itself"), (called, "the judge called a tie")]
+    kinds = [(figures.contradicted, "the judge contradicted itself"), (figures.called, "the judge called a tie")]
     count, words = max(kinds, key=lambda kind: kind[0])
     return f"{count} of {figures.n_judged} pairs: {words}" if count else None
 

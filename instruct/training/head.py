@@ -139,8 +139,8 @@ def attach_objective(
                 # As autocast would for the head's own product; the residual stream may be in float32.
                 states = states.to(torch.get_autocast_dtype(kind))
             # PEFT's prompt learning puts labels without loss before those of the collator.
-            from_host = host_labels is not None and host_labels.labels.shape == labels.shape
-            own_labels = host_labels.labels if host_labels is not None and from_host else labels
+            on_host = host_labels if host_labels is not None and host_labels.labels.shape == labels.shape else None
+            own_labels = labels if on_host is None else on_host.labels
             targets = functional.pad(own_labels[:, 1:], (0, 1), value=-100)
             result = linear_objective(
                 states.flatten(0, 1),

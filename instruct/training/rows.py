@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from instruct.data.cards import Format, load_dataset_card
+from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
@@ -53,6 +53,18 @@ class TrainingRows:
         if self.stream is None:
             return self.encoded.dataset()
         return self.stream.dataset(arguments.seed if arguments.data_seed is None else arguments.data_seed)
+
+    def made_of(self) -> dict[str, Any]:
+        """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`."""
+        if self.stream:
+            rows, parts, turns = self.stream.counts, self.stream.parts, {}
+        else:
+            rows, parts = {**self.rows.counts, **self.encoded.counts}, self.rows.parts
+            turns = self.rows.turns
+        if self.rows.plain_text:
+            encoded = self.encoded.encoded
+            rows["tokens"] = self.stream.tokens if self.stream else sum(len(row.input_ids) for row in encoded)
+        return {"rows": rows, **({"turns": turns} if turns else {}), **({"mixture": parts} if parts else {})}
 
 
 def load_training_rows(config: TrainingOptions) -> TrainingRows:
@@ -139,16 +151,7 @@ def evaluated(data: TrainingRows) -> str:
 
 
 def _load_source(source: SourceOptions, train_on: TrainOn, format: Format | None = None) -> RowSet:
-    return load_rows(
-        load_dataset_card(source.card) if source.card else None,
-        files=source.files,
-        template=source.template,
-        limit=source.limit,
-        documents=source.documents,
-        encoding=source.encoding,
-        train_on=train_on,
-        format=format,
-    )
+    return load_rows(**source.reading(), limit=source.limit, train_on=train_on, format=format)
 
 
 def _evaluation(

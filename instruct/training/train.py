@@ -276,12 +276,9 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             if not config.lora:
                 round_saved_weights(making, compute_dtype(config.model))
             evaluation = evaluation_summary(trainer.state, data) if data.eval_rows else None
-            rows = data.stream.counts if data.stream else {**data.rows.counts, **data.encoded.counts}
-            parts = data.stream.parts if data.stream else data.rows.parts
-            if data.rows.plain_text:
-                encoded = data.encoded.encoded
-                rows["tokens"] = data.stream.tokens if data.stream else sum(len(row.input_ids) for row in encoded)
-            write_atomically(making / "README.md", model_card(config, name, rows, train, evaluation=evaluation))
+            made_of = data.made_of()
+            card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
+            write_atomically(making / "README.md", card)
             name_base_model(config, making)
             write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
             (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
@@ -289,9 +286,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
             os.replace(making, final)
             history = [entry for entry in trainer.state.log_history if "loss" in entry]
             results |= {
-                "rows": rows,
-                **({"turns": data.rows.turns} if data.rows.turns and not data.stream else {}),
-                **({"mixture": parts} if parts else {}),
+                **made_of,
                 "steps": trainer.state.global_step,
                 "epochs": None if data.stream else round(trainer.state.epoch or 0.0, 4),
                 "processes": processes.num_processes,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from instruct.analysis.results import SeedSpread
 from instruct.errors import one_line
-from instruct.judging.human_agreement import is_chance
+from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.seeds import spread_with
@@ -154,7 +154,7 @@ def _view(judge: Judge, comparison: Comparison, spread: SeedSpread | None) -> Vi
 def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     counts = {
         "win": (f"{candidate} better", figures.win),
-        "tie": ("tie called by the judge", figures.tie - figures.contradicted - figures.identical),
+        "tie": ("tie called by the judge", figures.called),
         "split": ("judge contradicted itself", figures.contradicted),
         "same": ("identical answers", figures.identical),
         "loss": (f"{baseline} better", figures.loss),
@@ -189,7 +189,7 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
         facts.append(("Same verdict in both orders", f"{comparison.consistency:.1f} %", first))
     measured = [each for each in (judge.human_agreement or {}).values() if "kappa" in each]
     worst = min(measured, key=lambda each: each["kappa"], default=None)  # of several sets the least flattering
-    trusted = f"κ {round(worst['kappa'], 2) + 0:.2f}" if worst else "not measured"
+    trusted = f"κ {kappa_text(worst)}" if worst else "not measured"
     if worst and is_chance(worst):
         trusted = "no better than chance"
     detail = clean(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
