@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,21 @@ class Failure:
 Reply = Completion | Failure
 
 
+@dataclass(frozen=True)
+class Portion:
+    """Replies of one batch, all of them or the first to arrive.
+
+    Attributes:
+        batch: the batch's index among those asked.
+        replies: its requests with their replies.
+        seconds: what they took where they were computed.
+    """
+
+    batch: int
+    replies: list[tuple[Request, Reply]]
+    seconds: float
+
+
 class Engine(Protocol):
     """A model that can be asked.
 
@@ -180,6 +196,23 @@ class Engine(Protocol):
         """Replies as they arrive, in portions; requests are taken from the iterator when there is room for them."""
         ...
 
+    def complete_batches(self, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+        """Replies to batches, each of them computed together; which batch is finished first is up to the engine."""
+        ...
+
     def close(self) -> None:
         """Release the model."""
         ...
+
+
+class BatchesInTurn:
+    """What engines in one process share: batches are asked one after another, and taken when their turn comes."""
+
+    def complete_batches(self: Engine, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+        """See `Engine`."""
+        for number, batch in enumerate(batches):
+            began = time.monotonic()
+            for replies in self.complete(batch):
+                ended = time.monotonic()
+                yield Portion(number, replies, ended - began)
+                began = time.monotonic()

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Request
+from instruct.engines.base import BatchesInTurn, Completion, EngineOptions, Failure, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
@@ -31,7 +31,7 @@ class Asked:
     seed: int
 
 
-class LocalEngine:
+class LocalEngine(BatchesInTurn):
     """The part of an engine on this machine that is the same in vLLM and in transformers.
 
     Nothing is loaded before the first prompt is looked at.

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict
 
 from instruct.cards import validated
 from instruct.data.sources import RawRow, read_file
-from instruct.engines.base import Completion, Failure, Prompt, Reply, Request
+from instruct.engines.base import BatchesInTurn, Completion, Failure, Prompt, Reply, Request
 from instruct.errors import InputError, one_line
 from instruct.runs import sha256_of
 
 
-class ReplayEngine:
+class ReplayEngine(BatchesInTurn):
     """Replies from a file in place of a model; a request without one is a Failure.
 
     A line is what `export_jsonl` writes, or one reply: {"text": …, "label_logprobs": …} and the other fields of a

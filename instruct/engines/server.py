@@ -13,7 +13,16 @@ from typing import Any
 
 import tenacity
 
-from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request, server_address
+from instruct.engines.base import (
+    BatchesInTurn,
+    Completion,
+    EngineOptions,
+    Failure,
+    Prompt,
+    Reply,
+    Request,
+    server_address,
+)
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 from instruct.errors import InputError, InstructError, StoppedError
@@ -41,7 +50,7 @@ _OPENAI = "https://api.openai.com/v1"
 _jitter = random.Random()
 
 
-class ServerEngine:
+class ServerEngine(BatchesInTurn):
     """A model behind an OpenAI-compatible server. The key is read from OPENAI_API_KEY and stored nowhere.
 
     At most `concurrency` requests are in flight; the next is taken when one is done and the caller asks for more.

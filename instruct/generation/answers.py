@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import Template
-from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Request
+from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Reply, Request
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.errors import InputError, InstructError, one_line
@@ -162,33 +161,43 @@ def _answer(
             unfinished = [system for system in served if not _finished(system.journal, config)]
             for system in unfinished:
                 system.journal.start(version)
-                if not system.journal.batches:
+                if len(system.journal.missing) == len(system.journal.sizes):
                     (folder / f"{system.name}.json").unlink(missing_ok=True)  # answers to something else
             progress.update(
                 bar,
                 total=sum(len(system.journal.sizes) for system in unfinished),
                 completed=sum(len(system.journal.batches) for system in unfinished),
             )
-            for system in unfinished:
-                progress.update(bar, description=f"answers of {system.name}")
-                while not system.journal.complete:
-                    system.journal.append(_next_batch(system, engine, prompts, asked, config))
-                    progress.advance(bar)
+            missing = [(system, number) for system in unfinished for number in system.journal.missing]
+
+            def batches() -> Iterator[list[Request]]:
+                for system, number in missing:
+                    progress.update(bar, description=f"answers of {system.name}")
+                    yield _requests(system, number, asked, config)
+
+            # A batch is recorded when all its replies are there.
+            arrived: dict[int, tuple[float, list[tuple[Request, Reply]]]] = {}
+            for portion in engine.complete_batches(batches()):
+                system, number = missing[portion.batch]
+                seconds, replies = arrived.pop(portion.batch, (0.0, []))
+                seconds, replies = seconds + portion.seconds, [*replies, *portion.replies]
+                if len(replies) < system.journal.sizes[number]:
+                    arrived[portion.batch] = seconds, replies
+                    continue
+                system.journal.append(_batch(system, number, prompts, replies, seconds))
+                progress.advance(bar)
         finally:
             engine.close()
 
 
-def _next_batch(
-    system: _System, engine: Engine, prompts: Sequence[EvalPrompt], asked: list[_Asked], config: GenerationConfig
-) -> Batch:
-    """The answers to the first batch that the journal lacks."""
-    number = len(system.journal.batches)
+def _requests(system: _System, number: int, asked: list[_Asked], config: GenerationConfig) -> list[Request]:
+    """The requests of a batch; each one's key is its prompt's place, and unique among all systems."""
     first = number * config.batch_size
     # A server need not know seeds, which matter only where something is drawn.
     seeded = config.engine != "server" or config.temperature > 0
-    requests = [
+    return [
         Request(
-            key=str(place),
+            key=f"{system.name}/{place}",
             prompt=each.prompt,
             adapter=system.adapter,
             max_tokens=each.limit,
@@ -196,12 +205,15 @@ def _next_batch(
         )
         for place, each in enumerate(asked[first : first + config.batch_size], first)
     ]
-    began = time.monotonic()
-    replies = {request.key: reply for portion in engine.complete(requests) for request, reply in portion}
-    seconds = round(time.monotonic() - began, 3)
+
+
+def _batch(
+    system: _System, number: int, prompts: Sequence[EvalPrompt], replies: list[tuple[Request, Reply]], seconds: float
+) -> Batch:
+    """The answers to a batch, from its replies in any order."""
+    places = {int(request.key.rpartition("/")[2]): reply for request, reply in replies}
     done: list[Completion] = []
-    for place, request in enumerate(requests, first):
-        reply = replies[request.key]
+    for place, reply in sorted(places.items()):
         if not isinstance(reply, Completion):
             raise InstructError(
                 f"{_place(prompts, place)}: no answer of {system.name} ({reply.reason}); finished batches are kept: "
@@ -210,7 +222,7 @@ def _next_batch(
         done.append(reply)
     return Batch(
         batch=number,
-        seconds=seconds,
+        seconds=round(seconds, 3),
         tokens=[
             None if each.completion_tokens is None else each.completion_tokens - (each.finish_reason == "stop")
             for each in done

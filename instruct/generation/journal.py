@@ -30,21 +30,31 @@ class Batch(BaseModel):
 class Journal:
     """`NAME.batches.jsonl`: the finished batches of those in `sizes` (prompts in each), made under `fingerprint`.
 
-    A line counts once its newline is written; an incomplete last line is ignored. Lines of another fingerprint are not
-    read; they stay until `start` replaces them.
+    Batches may be added in any order. A line counts once its newline is written; an incomplete last line is ignored.
+    Lines of another fingerprint are not read; they stay until `start` replaces them.
     """
 
     def __init__(self, path: Path, fingerprint: str, sizes: list[int]) -> None:
         self.path, self.fingerprint, self.sizes = path, fingerprint, sizes
         self.engine = ""
-        self.batches: list[Batch] = []
+        self._done: dict[int, Batch] = {}
         self._end = 0
         if path.is_file():
             self._read(path.read_bytes())
 
     @property
+    def batches(self) -> list[Batch]:
+        """The finished batches, in the order of their prompts."""
+        return [self._done[number] for number in sorted(self._done)]
+
+    @property
+    def missing(self) -> list[int]:
+        """The numbers of the batches that are not finished."""
+        return [number for number in range(len(self.sizes)) if number not in self._done]
+
+    @property
     def complete(self) -> bool:
-        return len(self.batches) == len(self.sizes)
+        return len(self._done) == len(self.sizes)
 
     def _read(self, data: bytes) -> None:
         lines = data.split(b"\n")[:-1]
@@ -53,14 +63,16 @@ class Journal:
             return
         self.engine = str(header.get("engine", ""))
         self._end = len(lines[0]) + 1
-        for line, size in zip(lines[1:], self.sizes, strict=False):
+        for line in lines[1:]:
             try:
                 batch = Batch.model_validate_json(line)
             except ValidationError:
                 return
-            if batch.batch != len(self.batches) or {len(batch.tokens), len(batch.finish), len(batch.texts)} != {size}:
+            if batch.batch in self._done or not 0 <= batch.batch < len(self.sizes):
                 return
-            self.batches.append(batch)
+            if {len(batch.tokens), len(batch.finish), len(batch.texts)} != {self.sizes[batch.batch]}:
+                return
+            self._done[batch.batch] = batch
             self._end += len(line) + 1
 
     def start(self, engine: str) -> None:
@@ -69,7 +81,7 @@ class Journal:
             with self.path.open("r+b") as file:
                 file.truncate(self._end)
             return
-        self.engine, self.batches = engine, []
+        self.engine, self._done = engine, {}
         header = {"fingerprint": self.fingerprint, "engine": engine, "batches": len(self.sizes)}
         write_atomically(self.path, json.dumps(header) + "\n")
 
@@ -79,7 +91,7 @@ class Journal:
             file.write(batch.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self.batches.append(batch)
+        self._done[batch.batch] = batch
 
 
 def _header(line: bytes) -> dict[str, Any]:

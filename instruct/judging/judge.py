@@ -348,17 +348,22 @@ def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
 
 
 def _ask_batches(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
-    # Always the same batches, whatever of them is stored: a killed run asks in the same batches and gets the same
-    # replies. Only engines on this machine have batches, and they are free.
-    assert engine.batch is not None
-    for start in range(0, len(work.plan.presentations), engine.batch):
-        batch = work.plan.presentations[start : start + engine.batch]
+    # Only engines that the user runs have batches, and they are free.
+    for portion in engine.complete_batches(_batches(work, engine.batch or 1)):
+        advance(work.take(portion.replies))
+
+
+def _batches(work: _Work, size: int) -> Iterator[list[Request]]:
+    """The requests of each batch of presentations that have no reply yet, until the judge's stopping rule is met.
+
+    Always the same batches, whatever of them is stored: a killed run forms them again and gets the same replies.
+    """
+    for start in range(0, len(work.plan.presentations), size):
         if work.enough():
             return
-        keys = {request.key for each in batch for request in each.requests}
+        keys = {request.key for each in work.plan.presentations[start : start + size] for request in each.requests}
         if missing := [request for request in work.requests() if request.key in keys]:
-            for portion in engine.complete(missing):
-                advance(work.take(portion))
+            yield missing
 
 
 def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:

@@ -68,6 +68,19 @@ def test_a_different_engine_or_version_starts_from_scratch(tmp_path: Path) -> No
 def test_reading_stops_at_the_first_invalid_batch(tmp_path: Path) -> None:
     path = tmp_path / "a.batches.jsonl"
     lines = written(path, "f", "e", batches(list("abcde"))).splitlines(keepends=True)
-    for bad in (b"{}\n", b"[1]\n", b"\xff\n", lines[1], lines[3], lines[2].replace(b'"stop",', b"")):
+    beyond = lines[3].replace(b'"batch":2', b'"batch":3')
+    for bad in (b"{}\n", b"[1]\n", b"\xff\n", lines[1], beyond, lines[2].replace(b'"stop",', b"")):
         path.write_bytes(lines[0] + lines[1] + bad + lines[3])
         assert len(Journal(path, "f", SIZES).batches) == 1, bad
+
+
+def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
+    path, made = tmp_path / "a.batches.jsonl", batches(list("abcde"))
+    journal = Journal(path, "f", SIZES)
+    journal.start("e")
+    journal.append(made[2])
+    assert Journal(path, "f", SIZES).missing == [0, 1]
+    assert written(path, "f", "e", [made[2], made[1], made[0]]).count(b"\n") == 4
+    again = Journal(path, "f", SIZES)
+    assert again.complete
+    assert again.batches == made
