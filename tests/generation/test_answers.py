@@ -218,6 +218,7 @@ def test_an_adapter_of_a_different_base_model_is_refused(
         generate_answers(ModelOptions(name=str(tiny_model)), {"a": wrong}, PROMPTS, "chat", CONFIG, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_call_resumes_to_the_same_bytes(
     tiny_model: Path,
     tiny_adapters: dict[str, Path],

@@ -99,6 +99,7 @@ def test_the_gradient_equals_the_reference(objective, with_bias, logit_scale, so
     assert relative_error(gradient, reference_gradient(logits, labels, objective, **head)) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [MLE(), EMO(), EMO("pypi", "emo")], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("rows_dtype", [None, torch.float32], ids=str)
@@ -110,6 +111,7 @@ def test_low_precision_logits_keep_their_dtype_and_stay_near_the_reference(objec
     assert relative_error(gradient, reference_gradient(logits, labels, objective, bias=bias, softcap=20.0)) <= 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("vocabulary", [2, 128, 4097, 5000])
@@ -119,6 +121,7 @@ def test_any_vocabulary_size_equals_the_reference(objective, dtype, vocabulary):
     assert relative_error(gradient, reference_gradient(logits, labels, objective)) <= TOLERANCE[dtype]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", [1001, 1024])
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)
 def test_a_target_in_any_block_equals_the_reference(objective, vocabulary, monkeypatch):
@@ -172,6 +175,7 @@ def test_the_first_of_equal_logits_is_the_prediction(in_flight, monkeypatch):
     assert correct.tolist() == [True, False, False, False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [MLE(), EMO("paper"), EMO("official", "emo")], ids=str)
 @pytest.mark.parametrize("margin", [12.0, -15.0, -25.0, -60.0, -85.0, 0.0])
 def test_a_target_far_above_or_below_the_others_equals_the_reference(objective, margin):
@@ -198,6 +202,7 @@ def test_a_confident_target_keeps_its_precision():
     assert float(gradient[0, 0]) == pytest.approx(one, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
 @pytest.mark.parametrize("margin", [300.0, -300.0])
 def test_values_beyond_the_range_of_float32_stay_finite(objective, margin):
@@ -295,6 +300,7 @@ def test_the_complete_loss_with_these_kernels_equals_the_reference(objective, mo
     assert statistics.tokens == TOKENS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("vocabulary", [64, 101, 1001])
 def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, vocabulary, monkeypatch):
