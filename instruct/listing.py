@@ -80,7 +80,7 @@ def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     from instruct.data.cards import load_dataset_card
 
     card = load_dataset_card(path)
-    purpose = "training" if card.purpose == "train" else "evaluation"
+    purpose = {"train": "training", "eval": "evaluation", "continue": "text to continue"}[card.purpose]
     rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
     facts = {"purpose": purpose, "rows": card.rows, "licence": card.licence}
     return facts, [purpose, rows, f"licence: {card.licence}"]

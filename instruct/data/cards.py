@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from instruct.cards import find_card, read_yaml, validated
+from instruct.cards import Options, find_card, read_yaml, validated
 from instruct.errors import InputError
 
 Format = Literal["alpaca", "sharegpt", "messages", "prompt_completion", "text"]
 Template = Literal["alpaca", "chat"]
 Documents = Literal["line", "file"]
+Purpose = Literal["train", "eval", "continue"]
+Unit = Literal["words", "tokens"]
+_LENGTH = re.compile(r"([0-9]{1,6}) (words|tokens)")
+
+
+def _length(text: str) -> str:
+    if not _LENGTH.fullmatch(text):
+        raise ValueError("must be a number and a unit, such as `20 words` or `80 tokens`")
+    return text
+
+
+# A length of text, such as `20 words` or `80 tokens`.
+Length = Annotated[str, AfterValidator(_length)]
+
+
+def parse_length(length: Length) -> tuple[int, Unit]:
+    """The number and the unit of a length."""
+    number, unit = length.split()
+    return int(number), "words" if unit == "words" else "tokens"
 
 
 class Source(BaseModel):
@@ -37,6 +57,29 @@ class Source(BaseModel):
         return self
 
 
+class Cut(Options):
+    """How texts are cut into a prefix, which systems continue, and its reference, which is how the human text goes on.
+
+    A word is a run of characters that are not white space. Tokens are those of the model that continues.
+    """
+
+    prefix: Length | None = None
+    """The length of a prefix, such as `20 words` or `32 tokens`."""
+    continuation: Length | None = None
+    """The length of its reference, and the number of tokens that a system writes."""
+    rows: int | None = Field(default=None, ge=1)
+    """Read the first rows of the source only."""
+    min_characters: int | None = Field(default=None, ge=1)
+    """Leave out shorter texts."""
+    min_words: int | None = Field(default=None, ge=1)
+    """Leave out texts of fewer words."""
+    without: str | None = Field(default=None, min_length=1)
+    """Leave out texts that contain this, such as `==`."""
+    windows: bool | None = None
+    """Running text: join the texts by line breaks and cut them into one window after another (default: cut the
+    beginning of each text)."""
+
+
 class DatasetCard(BaseModel):
     """A dataset card.
 
@@ -52,13 +95,14 @@ class DatasetCard(BaseModel):
         rows: the expected number of rows.
         baseline: of an evaluation set, the file with the answers to compare with; by default, the source's own `output`
             values.
+        cut: of a corpus to continue, how its texts are cut.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1)
     description: str = ""
-    purpose: Literal["train", "eval"]
+    purpose: Purpose
     source: Source
     format: Format
     template: Template = "chat"
@@ -67,6 +111,7 @@ class DatasetCard(BaseModel):
     encoding: str | None = None
     rows: int | None = Field(default=None, ge=1)
     baseline: Source | None = None
+    cut: Cut | None = None
     licence: str
     citation: str | None = None
     notes: str | None = None
@@ -75,8 +120,14 @@ class DatasetCard(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
-        if self.purpose == "train" and self.baseline is not None:
+        if self.purpose != "eval" and self.baseline is not None:
             raise ValueError("baseline is for evaluation cards; remove it")
+        if self.purpose == "continue" and self.format != "text":
+            raise ValueError("a corpus to continue needs format: text")
+        if (self.purpose == "continue") != (self.cut is not None):
+            raise ValueError("purpose: continue requires cut, which says how texts are cut, and cut requires it")
+        if self.cut is not None and not (self.cut.prefix and self.cut.continuation):
+            raise ValueError("cut needs prefix and continuation, such as `20 words` and `80 words`")
         if self.purpose == "eval" and (self.format != "alpaca" or self.column is not None):
             raise ValueError("an evaluation card needs format: alpaca and takes no column")
         if self.format == "text" and "template" in self.model_fields_set:
@@ -103,12 +154,18 @@ def load_dataset_card(name: str) -> DatasetCard:
     return card
 
 
-def check_purpose(card: DatasetCard, purpose: Literal["train", "eval"]) -> None:
-    """Refuse a training card for evaluation, and an evaluation card for training.
+_PURPOSES: dict[Purpose, str] = {
+    "train": "a training set",
+    "eval": "an evaluation set",
+    "continue": "a corpus to continue",
+}
+
+
+def check_purpose(card: DatasetCard, purpose: Purpose) -> None:
+    """Refuse a card of another purpose, such as a training card for evaluation.
 
     Raises:
         InputError: the card's purpose is not `purpose`.
     """
     if card.purpose != purpose:
-        kinds = {"train": "a training set", "eval": "an evaluation set"}
-        raise InputError(f"card {card.name}: is {kinds[card.purpose]}; name {kinds[purpose]} instead")
+        raise InputError(f"card {card.name}: is {_PURPOSES[card.purpose]}; name {_PURPOSES[purpose]} instead")

@@ -136,7 +136,7 @@ def iterate_rows(
     expected = format
     format = format or (card.format if card else None)
     first = True
-    for raw in _raw_rows(card, files, documents, encoding, streaming):
+    for raw in raw_rows(card, files, documents, encoding, streaming):
         if expected and first and not all(key in raw.fields for key in KEYS[expected]):
             raise InputError(
                 f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
@@ -198,29 +198,37 @@ def _sha256(rows: list[dict[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-def _raw_rows(
+def raw_rows(
     card: DatasetCard | None,
     files: list[str] | None,
     documents: Documents | None,
     encoding: str | None,
-    streaming: bool,
+    streaming: bool = False,
+    section: str = "data",
 ) -> Iterator[RawRow]:
+    """The rows of `files`, or else of a card's source, as they are there; `section` of the config is named in errors.
+
+    Raises:
+        InputError: an unreadable file, or a data set that cannot be downloaded.
+    """
+
     def read(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         if is_text_file(Path(origin or path)):
             of_card = (card.documents, card.encoding) if card else (None, None)
-            return read_texts(path, origin, documents or of_card[0] or "line", encoding or of_card[1])
+            return read_texts(path, origin, documents or of_card[0] or "line", encoding or of_card[1], section)
         if documents or encoding:
             raise InputError(
-                f"{origin or path}: is not a text file; remove data.documents and data.encoding (a table is in UTF-8)"
+                f"{origin or path}: is not a text file; remove {section}.documents and {section}.encoding (a table is "
+                "in UTF-8)"
             )
         return read_file(path, origin)
 
     if files:
-        raw_rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
+        found: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
     else:
         assert card is not None
-        raw_rows = read_source(card.source, card.folder, read, streaming)
-    for raw in raw_rows:
+        found = read_source(card.source, card.folder, read, streaming)
+    for raw in found:
         # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):
             yield raw

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from instruct.data.cards import Source
 from instruct.errors import InputError, one_line
@@ -57,6 +60,8 @@ def read_source(
 def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
     """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file.
 
+    All but the last may be compressed (.gz).
+
     Raises:
         InputError: a missing file, an unknown type, no rows, or an unreadable row.
     """
@@ -66,8 +71,10 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         raise InputError(f"{origin}: is a folder; give the files inside it")
     if not path.is_file():
         raise InputError(f"{origin}: no such file; give the path of an existing {', '.join(SUFFIXES)} file")
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    compressed = path.suffix.lower() == ".gz"
+    suffix = Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
+    reader = readers.get(suffix)
+    if reader is None or (compressed and suffix == ".parquet"):
         raise InputError(
             f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
         )
@@ -76,14 +83,28 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         for row in reader(path, origin):
             found = True
             yield row
+    except BROKEN_GZIP:
+        raise broken_gzip(origin) from None
     except OSError as error:
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if not found:
         raise InputError(f"{origin}: has no rows; give a file with at least one")
 
 
+BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def broken_gzip(origin: str) -> InputError:
+    return InputError(f"{origin}: is not a complete gzip file; download or compress it again")
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file's bytes; those inside it if it is compressed (.gz), which may raise BROKEN_GZIP."""
+    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
 def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
@@ -103,7 +124,8 @@ def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
 
 def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
+            text = lines.read()
     except UnicodeDecodeError:
         raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
     if not text.strip():
@@ -125,7 +147,7 @@ def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
 def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
     # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         number = 0
         try:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import gzip
 import io
 import string
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
 
 from instruct.data.cards import Documents
-from instruct.data.sources import SUFFIXES, RawRow
+from instruct.data.sources import BROKEN_GZIP, SUFFIXES, RawRow, broken_gzip, open_bytes
 from instruct.errors import InputError
 
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
@@ -29,7 +26,11 @@ def is_text_file(path: Path) -> bool:
 
 
 def read_texts(
-    path: Path, origin: str | None = None, documents: Documents = "line", encoding: str | None = None
+    path: Path,
+    origin: str | None = None,
+    documents: Documents = "line",
+    encoding: str | None = None,
+    section: str = "data",
 ) -> Iterator[RawRow]:
     """The documents of a text file, as rows with the field `text`.
 
@@ -41,6 +42,7 @@ def read_texts(
         origin: the file's name in errors.
         documents: `line`: each line is a document; `file`: the file is one.
         encoding: Python's name of the encoding; None: UTF-8, with or without a byte order mark.
+        section: the config's section that sets the encoding, for errors.
 
     Raises:
         InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
@@ -56,13 +58,13 @@ def read_texts(
             raise LookupError
     except LookupError:
         raise InputError(
-            f"{origin}: unknown encoding {encoding!r}; set data.encoding to one that Python knows, such as latin-1"
+            f"{origin}: unknown encoding {encoding!r}; set {section}.encoding to one that Python knows, such as latin-1"
         ) from None
     name = "utf-8-sig" if codec.name == "utf-8" else codec.name
     found = False
     try:
         try:
-            with _open(path) as file, io.TextIOWrapper(file, name, newline="\n") as lines:
+            with open_bytes(path) as file, io.TextIOWrapper(file, name, newline="\n") as lines:
                 for number, text in enumerate([lines.read()] if documents == "file" else lines, start=1):
                     if text:
                         found = True
@@ -70,25 +72,21 @@ def read_texts(
                             origin, number, {"text": _without_line_break(text) if documents == "line" else text}
                         )
         except UnicodeError:
-            with _open(path) as file:
-                raise _wrong_encoding(file.read(), origin, encoding) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError(f"{origin}: is not a complete gzip file; download or compress it again") from None
+            with open_bytes(path) as file:
+                raise _wrong_encoding(file.read(), origin, encoding, section) from None
+    except BROKEN_GZIP:
+        raise broken_gzip(origin) from None
     except OSError as error:
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if not found:
         raise InputError(f"{origin}: is empty; give a file with text")
 
 
-def _open(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
-
-
 def _without_line_break(line: str) -> str:
     return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
-def _wrong_encoding(data: bytes, origin: str, encoding: str | None) -> InputError:
+def _wrong_encoding(data: bytes, origin: str, encoding: str | None, section: str) -> InputError:
     """One line on where a file does not fit its encoding, with the encoding that it probably has."""
     name, place = encoding or "UTF-8", ""
     try:
@@ -100,11 +98,11 @@ def _wrong_encoding(data: bytes, origin: str, encoding: str | None) -> InputErro
         pass
     guess = likely_encoding(data)
     if guess == "utf-8":
-        return InputError(f"{origin}{place}: is not {name} text but UTF-8; remove data.encoding")
+        return InputError(f"{origin}{place}: is not {name} text but UTF-8; remove {section}.encoding")
     if guess is None or guess == encoding:
-        remedy = "set data.encoding to the file's encoding"
+        remedy = f"set {section}.encoding to the file's encoding"
     else:
-        remedy = f"it is probably {guess}: set data.encoding {guess}"
+        remedy = f"it is probably {guess}: set {section}.encoding {guess}"
     return InputError(f"{origin}{place}: is not {name} text; {remedy}, or save the file as UTF-8")
 
 

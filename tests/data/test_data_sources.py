@@ -114,7 +114,8 @@ UNREADABLE = [
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
     ("empty.parquet", b"", "empty.parquet: is not a Parquet file ("),
     ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
-    ("rows.csv.gz", LINE, "rows.csv.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
+    ("rows.parquet.gz", LINE, "rows.parquet.gz: unknown file type '.gz'; give a .json, .jsonl, .csv, .parquet file"),
+    ("rows.csv.gz", LINE, "rows.csv.gz: is not a complete gzip file; download or compress it again"),
     ("rows", LINE, "rows: unknown file type '(no suffix)'; give a .json, .jsonl, .csv, .parquet file"),
 ]
 

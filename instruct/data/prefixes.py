@@ -1,0 +1,216 @@
+"""Prefixes of human texts and how these go on, to the letter."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
+from instruct.data.formats import to_row
+from instruct.data.rows import raw_rows
+from instruct.data.sources import RawRow
+from instruct.data.texts import is_text_file
+from instruct.errors import InputError, one_line
+
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The beginning of a text and what follows there.
+
+    Attributes:
+        id: different for every prefix of a corpus, and the same whenever the corpus is read.
+        text: may begin with white space, but never ends with it if it is cut after words.
+        reference: what follows, to the letter; None if the corpus has no length for it.
+        place: the file or data set and the row, for error messages.
+    """
+
+    id: str
+    text: str
+    reference: str | None
+    place: str
+
+
+@dataclass(frozen=True)
+class PrefixSet:
+    """The prefixes of a corpus.
+
+    `counts`: rows `read`, texts `kept` and, by reason, texts left out; of windows, the `windows` too.
+    """
+
+    name: str
+    prefixes: list[Prefix]
+    counts: dict[str, int]
+    cut: Cut
+
+    @property
+    def sha256(self) -> str:
+        """Of the prefixes, their references and ids; independent of the file that they came from."""
+        content = [[each.id, each.text, each.reference] for each in self.prefixes]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
+
+
+def load_prefixes(
+    card: DatasetCard | None,
+    cut: Cut,
+    *,
+    files: list[str] | None = None,
+    documents: Documents | None = None,
+    encoding: str | None = None,
+    column: str | None = None,
+    limit: int | None = None,
+    tokenizer: Any = None,
+) -> PrefixSet:
+    """The prefixes of a card's texts, or of `files`.
+
+    Args:
+        cut: what is None is as the card says.
+        files: .txt, .tokens, .json, .jsonl or .csv, each also compressed (.gz), or .parquet.
+        documents, encoding: of text files, instead of the card's.
+        column: with the texts of a table, instead of the card's (default: `text`).
+        limit: the first prefixes only.
+        tokenizer: for lengths in tokens.
+
+    Raises:
+        InputError: no length for a prefix, an unreadable file, a row without text, or no text that can be cut.
+    """
+    if card is not None:
+        check_purpose(card, "continue")
+        column = column or card.column
+        card = card.model_copy(update={"column": None})
+    elif not files:
+        raise InputError("continuations: no card and no files; set continuations.card (see `instruct list data`)")
+    cut = _merged(card.cut if card and card.cut else Cut(), cut)
+    if cut.prefix is None:
+        raise InputError("continuations: has no length for prefixes; set continuations.prefix, such as 20 words")
+    for length in (cut.prefix, cut.continuation):
+        if length and parse_length(length)[1] == "tokens" and tokenizer is None:
+            raise InputError(
+                f"continuations: a length of {length} needs a model on this machine, which knows its tokens; give it "
+                "in words"
+            )
+    counts: Counter[str] = Counter(read=0)
+    texts = _texts(raw_rows(card, files, documents, encoding, section="continuations"), cut, column or "text", counts)
+    found: list[Prefix] = []
+    for name, place, text in _joined(texts) if cut.windows else texts:
+        before = len(found)
+        for number, (prefix, reference) in enumerate(_pieces(text, cut, tokenizer), start=1):
+            found.append(Prefix(f"{name}:{number}" if cut.windows else name, prefix, reference, place))
+            if len(found) == limit:
+                break
+        counts["too short to cut"] += len(found) == before
+        counts["kept"] += len(found) > before
+        if len(found) == limit:
+            break
+    corpus = "+".join(_name(file) for file in files) if files else card.name if card else ""
+    if cut.windows:
+        counts["windows"] = len(found)
+    if not found:
+        raise InputError(f"{corpus}: no text is left to cut of {_fallen(counts, cut)}; change continuations' filters")
+    return PrefixSet(corpus, found, {name: count for name, count in counts.items() if count}, cut)
+
+
+def _merged(base: Cut, over: Cut) -> Cut:
+    """`base` with what `over` sets. A card's shortest length of a whole text says nothing about windows."""
+    if over.windows and not base.windows:
+        base = base.model_copy(update={"min_characters": None, "min_words": None})
+    return base.model_copy(update=over.model_dump(exclude_none=True))
+
+
+def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) -> Iterator[tuple[str, str, str]]:
+    """Each text that the filters leave, with an id and its place; the others are counted."""
+    names: dict[str, str] = {}
+    for raw in rows:
+        if counts["read"] == cut.rows:
+            return
+        counts["read"] += 1
+        if is_text_file(Path(raw.origin)):
+            column = "text"
+        if column not in raw.fields:
+            raise InputError(
+                f"{raw.place}: no column {column!r} (columns: {one_line(', '.join(map(str, raw.fields)), 120)}); set "
+                "continuations.column"
+            )
+        row = to_row(RawRow(raw.origin, raw.row, {"text": raw.fields[column]}), "text", "chat")
+        text: str = row["text"] if row else ""
+        if row is None:
+            counts["blank"] += 1
+        elif cut.min_characters and len(text) < cut.min_characters:
+            counts["too few characters"] += 1
+        elif cut.min_words and len(_WORD.findall(text)) < cut.min_words:
+            counts["too few words"] += 1
+        elif cut.without and cut.without in text:
+            counts["with the pattern"] += 1
+        else:
+            if raw.origin not in names:
+                name = _name(raw.origin)
+                names[raw.origin] = name if name not in names.values() else f"{name}#{len(names) + 1}"
+            yield f"{names[raw.origin]}:{raw.row}", raw.place, text
+
+
+def _joined(texts: Iterator[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """All texts as one, whose place is that of the first."""
+    listed = list(texts)
+    if listed:
+        yield "window", listed[0][1], "\n".join(text for _, _, text in listed)
+
+
+def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | None]]:
+    """The beginning of a text as a prefix and its reference; with `cut.windows`, one such pair after another."""
+    assert cut.prefix is not None
+    lengths = [parse_length(length) for length in (cut.prefix, cut.continuation) if length is not None]
+    ends = {unit: _ends(text, unit, tokenizer) for _, unit in lengths}
+    start = 0
+    while True:
+        bounds = [start]
+        for number, unit in lengths:
+            end = _end(ends[unit], bounds[-1], number)
+            if end is None:
+                return
+            bounds.append(end)
+        yield text[start : bounds[1]], text[bounds[1] : bounds[2]] if len(lengths) > 1 else None
+        if not cut.windows or bounds[-1] == start:
+            return
+        start = bounds[-1]
+
+
+def _ends(text: str, unit: Unit, tokenizer: Any) -> list[int]:
+    """Where each word or token of a text ends; a token that is part of a character ends where the character does."""
+    if unit == "words":
+        return [match.end() for match in _WORD.finditer(text)]
+    offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return [end for _, end in offsets]
+
+
+def _end(ends: list[int], start: int, number: int) -> int | None:
+    """Where the `number`-th word or token after `start` ends; None if there are fewer."""
+    if number == 0:
+        return start
+    last = bisect.bisect_right(ends, start) + number - 1
+    return ends[last] if last < len(ends) else None
+
+
+def _name(origin: str) -> str:
+    """A file's or a data set's name, without its folders."""
+    return Path(origin).name
+
+
+def _fallen(counts: Counter[str], cut: Cut) -> str:
+    """How many rows were read and what became of them, for people."""
+    reasons = {
+        "blank": "blank",
+        "too few characters": f"shorter than {cut.min_characters} characters",
+        "too few words": f"shorter than {cut.min_words} words",
+        "with the pattern": f"with {cut.without!r}",
+        "too short to cut": f"shorter than prefix and continuation ({cut.prefix}, {cut.continuation})",
+    }
+    fallen = [f"{counts[name]:,} {text}" for name, text in reasons.items() if counts[name]]
+    return f"{counts['read']:,} rows ({', '.join(fallen)})"

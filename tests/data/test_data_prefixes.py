@@ -1,0 +1,202 @@
+"""Prefixes of texts: cut to the letter, filtered with counts, and refused in one line where nothing can be cut."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from instruct.data.cards import Cut, load_dataset_card
+from instruct.data.prefixes import PrefixSet, load_prefixes
+from instruct.errors import InputError
+
+PAPER = ["wikitext2_test", "wikitext103_test", "webtext_test", "ptb_test", "writing_prompts_test", "ag_news_test"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model_folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_model_folder)
+
+
+def cut_file(path: Path, content: str | bytes, tokenizer: Any = None, **how: Any) -> PrefixSet:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    named = {name: how.pop(name) for name in ("encoding", "column", "limit", "documents") if name in how}
+    return load_prefixes(None, Cut(**how), files=[str(path)], tokenizer=tokenizer, **named)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\tab"), min_size=1, max_size=60),
+    lengths=st.tuples(st.integers(0, 4), st.integers(1, 4)),
+    units=st.tuples(st.sampled_from(["words", "tokens"]), st.sampled_from(["words", "tokens"])),
+    windows=st.booleans(),
+)
+def test_prefixes_and_references_are_the_text_to_the_letter(
+    tokenizer: Any, tmp_path_factory: Any, text: str, lengths: tuple[int, int], units: tuple[str, str], windows: bool
+) -> None:
+    path = tmp_path_factory.mktemp("corpus") / "a.jsonl"
+    prefix, continuation = (f"{number} {unit}" for number, unit in zip(lengths, units, strict=True))
+    path.write_text(json.dumps({"text": text}))
+    cut = Cut(prefix=prefix, continuation=continuation, windows=windows)
+    try:
+        found = load_prefixes(None, cut, files=[str(path)], tokenizer=tokenizer)
+    except InputError:
+        assume(False)
+    pieces = [piece for each in found.prefixes for piece in (each.text, each.reference or "")]
+    assert text.startswith("".join(pieces))
+    assert windows or len(found.prefixes) == 1
+    assert len({each.id for each in found.prefixes}) == len(found.prefixes)
+    for each in found.prefixes:
+        assert each.reference
+        if units == ("words", "words"):
+            assert len((each.text + each.reference).split()) == sum(lengths)
+            assert each.text == each.text.rstrip()
+
+
+def test_words_are_runs_without_white_space_and_outer_space_stays(tmp_path: Path) -> None:
+    found = cut_file(tmp_path / "a.txt", " It  was a\tdark night \n", prefix="2 words", continuation="2 words")
+    assert [(each.text, each.reference) for each in found.prefixes] == [(" It  was", " a\tdark")]
+    assert found.prefixes[0].id == "a.txt:1"
+
+
+def test_each_filter_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    lines = ["", "a b", "one two three four", "a = = b == c d", "one two three four five six", "late late late late"]
+    how: dict[str, Any] = {"prefix": "2 words", "continuation": "3 words", "min_characters": 5, "without": "=="}
+    found = cut_file(tmp_path / "a.txt", "\n".join(lines), rows=5, min_words=3, **how)
+    assert [each.text for each in found.prefixes] == ["one two"]
+    expected = {"read": 5, "blank": 1, "too few characters": 1, "with the pattern": 1, "too short to cut": 1, "kept": 1}
+    assert found.counts == expected
+    with pytest.raises(InputError) as error:
+        cut_file(tmp_path / "a.txt", "\n".join(lines), min_words=7, **how)
+    assert str(error.value) == (
+        "a.txt: no text is left to cut of 6 rows (1 blank, 1 shorter than 5 characters, 3 shorter than 7 words, "
+        "1 with '=='); change continuations' filters"
+    )
+
+
+def test_running_text_is_cut_into_windows_across_its_lines(tmp_path: Path) -> None:
+    found = cut_file(tmp_path / "a.txt", "a b\nc d e\nf g h", prefix="1 words", continuation="2 words", windows=True)
+    assert [(each.id, each.text, each.reference) for each in found.prefixes] == [
+        ("window:1", "a", " b\nc"),
+        ("window:2", " d", " e\nf"),
+    ]
+    assert found.counts == {"read": 3, "kept": 1, "windows": 2}
+
+
+def test_a_token_that_is_part_of_a_character_ends_with_it(tokenizer: Any, tmp_path: Path) -> None:
+    found = cut_file(tmp_path / "a.txt", "ab☕cd", tokenizer, prefix="3 tokens", continuation="1 tokens")
+    assert [(each.text, each.reference) for each in found.prefixes] == [("ab☕", "c")]
+
+
+def test_equal_prefixes_have_ids_of_their_own(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("same words here\nsame words there\n")
+    files = [str(tmp_path / folder / "a.txt") for folder in ("one", "two")]
+    found = load_prefixes(None, Cut(prefix="2 words"), files=files)
+    assert [(each.text, each.reference) for each in found.prefixes] == [("same words", None)] * 4
+    assert [each.id for each in found.prefixes] == ["a.txt:1", "a.txt:2", "a.txt#2:1", "a.txt#2:2"]
+    assert len(load_prefixes(None, Cut(prefix="2 words"), files=files, limit=3).prefixes) == 3
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".json", ".csv"])
+def test_text_files_and_tables_are_read_compressed_or_not(tmp_path: Path, suffix: str, compressed: bool) -> None:
+    texts = ["It was a dark night", "Call me «Ismael», he said"]
+    table = io.StringIO()
+    csv.writer(table).writerows([["story"], *([text] for text in texts)])
+    contents = {
+        ".txt": "\n".join(texts),
+        ".jsonl": "\n".join(json.dumps({"story": text}) for text in texts),
+        ".json": json.dumps([{"story": text} for text in texts]),
+        ".csv": table.getvalue(),
+    }
+    content = contents[suffix].encode()
+    path = tmp_path / f"a{suffix}{'.gz' if compressed else ''}"
+    found = cut_file(
+        path,
+        gzip.compress(content) if compressed else content,
+        prefix="1 words",
+        continuation="2 words",
+        column="story",
+    )
+    assert [each.text + (each.reference or "") for each in found.prefixes] == ["It was a", "Call me «Ismael»,"]
+
+
+@pytest.mark.parametrize(
+    ("content", "how", "message"),
+    [
+        ("Größe und Wärme".encode("latin-1"), {}, "probably latin-1: set continuations.encoding latin-1"),
+        ("a b c", {"encoding": "klingon"}, "unknown encoding 'klingon'; set continuations.encoding"),
+        ("a b c", {"prefix": None}, "set continuations.prefix, such as 20 words"),
+        ("a b c", {"prefix": "2 tokens"}, "a length of 2 tokens needs a model on this machine"),
+        ("a b", {}, "no text is left to cut of 1 rows (1 shorter than prefix and continuation (2 words, 1 words))"),
+    ],
+)
+def test_a_corpus_that_cannot_be_cut_is_refused(tmp_path: Path, content: Any, how: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        cut_file(tmp_path / "a.txt", content, **{"prefix": "2 words", "continuation": "1 words", **how})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_column_and_a_torn_archive_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a.jsonl, row 1: no column 'text' \(columns: story\); set continuations"):
+        cut_file(tmp_path / "a.jsonl", '{"story": "a"}', prefix="1 words")
+    with pytest.raises(InputError, match=r"a.jsonl.gz: is not a complete gzip file"):
+        cut_file(tmp_path / "a.jsonl.gz", gzip.compress(b'{"text": "a"}')[:-9], prefix="1 words")
+
+
+@pytest.mark.parametrize("length", ["20", "words", "20 word", "-1 words", "20  words", "20 words "])
+def test_a_length_is_a_number_and_a_unit(length: str) -> None:
+    with pytest.raises(ValueError, match="a number and a unit, such as `20 words`"):
+        Cut(prefix=length)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_cards_of_the_papers_corpora_have_its_lengths(name: str) -> None:
+    card = load_dataset_card(name)
+    lengths = {"ptb_test": ("5", "25"), "writing_prompts_test": ("35", "80"), "ag_news_test": ("10", "30")}
+    prefix, continuation = lengths.get(name, ("20", "80"))
+    assert card.cut is not None
+    assert (card.purpose, card.cut.prefix, card.cut.continuation) == (
+        "continue", f"{prefix} words", f"{continuation} words",
+    )  # fmt: skip
+    assert card.cut.min_words == int(prefix) + int(continuation) + 10
+    assert card.licence
+
+
+def test_real_corpora_give_the_counted_number_of_prefixes(shared_data: Path, tmp_path: Path) -> None:
+    """The authors count gaps between spaces: 928 of WikiText, where every line begins with one, and 444 of AG News."""
+    folder = shared_data / "lm"
+    if not folder.is_dir():
+        pytest.skip("no corpora")
+    with gzip.open(folder / "ag_news" / "test.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        news = [{"text": f"{title} {text}"} for _, title, text in csv.reader(file)]
+    (tmp_path / "ag_news.jsonl").write_text("\n".join(map(json.dumps, news)))
+    for name, file, count in [
+        ("wikitext2_test", folder / "wikitext2" / "test.txt.gz", 908),
+        ("wikitext103_test", folder / "wikitext103" / "wiki.test.tokens.gz", 908),
+        ("ptb_test", folder / "ptb" / "ptb.test.txt.gz", 168),
+        ("ag_news_test", tmp_path / "ag_news.jsonl", 367),
+    ]:
+        found = load_prefixes(load_dataset_card(name), Cut(), files=[str(file)])
+        assert len(found.prefixes) == count
+        assert found.counts["read"] == sum(number for reason, number in found.counts.items() if reason != "read")
+    ptb = [str(folder / "ptb" / "ptb.test.txt.gz")]
+    windows = load_prefixes(load_dataset_card("ptb_test"), Cut(windows=True), files=ptb)
+    assert len(windows.prefixes) == 2622  # 78,669 words without line ends, 30 a window
+    short = Cut(prefix="16 words", continuation="24 words", min_words=1)
+    webtext = load_prefixes(
+        load_dataset_card("webtext_test"), short, files=[str(folder / "webtext" / "webtext.test.jsonl.gz")]
+    )
+    assert len(webtext.prefixes) > 1000
