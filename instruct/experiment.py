@@ -151,11 +151,21 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     def start() -> str:
         # A token without write access is found out before training.
         create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
-        run.start(config.model_dump(mode="json"))
+        run.start(config.model_dump(mode="json"), with_defaults)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))
     return run
+
+
+def with_defaults(content: dict[str, Any]) -> dict[str, Any]:
+    """A resolved config with the defaults of options that are newer than it; as it is, if it is none of today's."""
+    from pydantic import ValidationError
+
+    try:
+        return ExperimentConfig.model_validate(content).model_dump(mode="json")
+    except ValidationError:
+        return content
 
 
 def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:

@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,12 @@ class RunDirectory:
         self.report = self.folder / "report"
         self.length_control = self.folder / "length_control"
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: dict[str, Any], complete: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
         """Create the directory, or continue the run that is there.
+
+        Args:
+            config: the run's.
+            complete: adds the defaults of options that did not exist when the run that is there was started.
 
         Raises:
             InputError: the run was started with a different config; the message names the first key that differs.
@@ -59,7 +63,8 @@ class RunDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            differing = _first_difference(self.config(), config)
+            found = self.config()
+            differing = _first_difference(complete(found) if complete else found, config)
             if differing:
                 raise InputError(
                     f"{path}: this run was started with a different {differing}; choose another name (--name) or "

@@ -147,3 +147,15 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
     record_overlap(config, run, load_training_rows(config).rows)  # training goes on without the prompts
     assert "overlap   not counted: missing.jsonl: no such file" in capsys.readouterr().out
     assert run.manifest()["steps"]["overlap"] == step
+
+
+def test_a_run_from_before_an_option_existed_resumes(config):
+    folder = open_run(config).folder
+    earlier = json.loads(json.dumps(RunDirectory(folder).config()))
+    for system in earlier["systems"].values():
+        del system["energy_weight"], system["energy_dim"]
+    (folder / "config.yaml").write_text(json.dumps(earlier))
+    open_run(config)
+    config.systems["mle"].energy_weight = 3.0
+    with pytest.raises(InputError, match=r"started with a different systems\.mle\.energy_weight"):
+        open_run(config)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.energy import EnergyTable, EnergyWeigher
+from instruct.objectives.objective import Energy, Objective, TokenStatistics
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost
@@ -70,7 +71,7 @@ def linear_objective_loss(
     weight: Tensor,
     labels: Tensor,
     objective: Objective,
-    cost: TransportCost | None = None,
+    cost: TransportCost | EnergyTable | None = None,
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
@@ -88,7 +89,8 @@ def linear_objective_loss(
             labels that are still on the CPU are faster: the order of computation is planned on the CPU, which otherwise
             waits until the GPU has finished what it was given before.
         objective: MLE(), EMO(...), MixCE(...) or another member of the family.
-        cost: the transport cost; None: 1 - cosine of the current head's rows, detached.
+        cost: the transport cost or, for Energy, the table; None: 1 - cosine of the current head's rows, or the table
+            made of them, detached.
         bias: (vocab,), the head's bias (Phi).
         logit_scale: multiplies the logits (Cohere, Granite).
         softcap: caps the logits at softcap * tanh(logits / softcap) (Gemma 2), after the scale.
@@ -102,8 +104,8 @@ def linear_objective_loss(
         of (chunk_rows, vocab) in the dtype of `hidden`: logits and, if the objective has a cost, cost rows.
 
     Raises:
-        ValueError: the shapes do not match, the cost and the head differ in their vocabulary, a label is outside the
-            vocabulary, or `chunk_rows` is not positive.
+        ValueError: the shapes do not match, the cost and the head differ in their vocabulary, Energy is given a
+            transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
     result = linear_objective(
         hidden, weight, labels, objective, cost, bias, logit_scale, softcap, num_items, chunk_rows
@@ -116,7 +118,7 @@ def linear_objective(
     weight: Tensor,
     labels: Tensor,
     objective: Objective,
-    cost: TransportCost | None = None,
+    cost: TransportCost | EnergyTable | None = None,
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
@@ -132,6 +134,8 @@ def linear_objective(
     vocabulary = len(weight)
     if cost is not None and cost.vocabulary != vocabulary:
         raise ValueError(f"the cost table has {cost.vocabulary} rows, the head {vocabulary}; they must be equal")
+    if isinstance(objective, Energy) and not (cost is None or isinstance(cost, EnergyTable)):
+        raise ValueError(f"Energy is measured in an EnergyTable, not in a {type(cost).__name__}; pass one as the cost")
     if chunk_rows is not None and chunk_rows < 1:
         raise ValueError(f"chunk_rows is {chunk_rows}; it must be at least 1")
     # Inside forward(), autograd reports that a Parameter needs a gradient even under no_grad.
@@ -140,7 +144,8 @@ def linear_objective(
     head_trains = wants_grad and weight.requires_grad
     chunk_rows, most_labels = buffer_rows(vocabulary, hidden.element_size(), triton, head_trains, chunk_rows)
     multiple = GPU_ROWS if triton else CPU_ROWS
-    plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, objective.needs_cost, hidden.device)
+    has_rows = objective.needs_cost and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
+    plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, has_rows, hidden.device)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
         sum_loss, sums, columns = _LinearObjective.apply(
@@ -162,7 +167,7 @@ class _LinearObjective(torch.autograd.Function):
         bias: Tensor | None,
         plan: TokenPlan,
         objective: Objective,
-        cost: TransportCost | None,
+        cost: TransportCost | EnergyTable | None,
         logit_scale: float,
         softcap: float | None,
         wants_grad: bool,
@@ -176,7 +181,7 @@ class _LinearObjective(torch.autograd.Function):
         if not objective.needs_cost:
             cost = None
         elif cost is None:
-            cost = CosineCost(head.weight)
+            cost = EnergyTable(head.weight, objective.dim) if isinstance(objective, Energy) else CosineCost(head.weight)
         states = hidden if plan.order is None else hidden.index_select(0, plan.order)
         grad_states = None
         if needs_hidden:
@@ -188,7 +193,7 @@ class _LinearObjective(torch.autograd.Function):
         tokens = len(plan.labels)
         products = _product_buffer(hidden, plan, len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
-        weigher = _weigher_class(hidden)(head, objective, products, tokens, cost, plan.most_labels, needs_any)
+        weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -244,12 +249,23 @@ def _uses_triton(hidden: Tensor) -> bool:
     return hidden.is_cuda and hidden.dtype != torch.float64 and importlib.util.find_spec("triton") is not None
 
 
-def _weigher_class(hidden: Tensor) -> type[TorchWeigher] | type[TritonWeigher]:
-    if _uses_triton(hidden):
+def _weigher(
+    head: Head,
+    objective: Objective,
+    products: Tensor,
+    tokens: int,
+    cost: TransportCost | EnergyTable | None,
+    most_labels: int,
+    wants_grad: bool,
+) -> TorchWeigher | TritonWeigher:
+    """Arguments as in TorchWeigher."""
+    if isinstance(cost, EnergyTable):
+        return EnergyWeigher(head, objective, products, tokens, cost, wants_grad)
+    if _uses_triton(products):
         from instruct.objectives.triton_weigher import TritonWeigher
 
-        return TritonWeigher
-    return TorchWeigher
+        return TritonWeigher(head, objective, products, tokens, cost, most_labels, wants_grad)
+    return TorchWeigher(head, objective, products, tokens, cost, most_labels, wants_grad)
 
 
 def buffer_rows(

@@ -5,7 +5,8 @@
 
     grad loss_t = a_t * grad ce_t + b_t * grad cost_t  a_t and b_t detached
 
-An objective turns a token's detached statistics into (a, b) and into the value that is reported as its loss.
+An objective turns a token's detached statistics into (a, b) and into the value that is reported as its loss. `Energy`
+has the energy score in place of the transport cost.
 """
 
 from __future__ import annotations
@@ -117,6 +118,40 @@ class EMO:
             ratio = ratio.clamp(max=3)
         half = torch.full_like(cost, 0.5)
         return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * cost), ratio=ratio, clamped=clamped)
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Cross-entropy and the energy score, with constant weights: 1/2 ce + 1/2 weight * energy (see energy.py).
+
+    Both are proper scores, and so is the sum, because its weights do not depend on the token: unlike EMO's, its optimum
+    is the true distribution. The statistic `cost` is the energy.
+
+    Args:
+        weight: of the energy, relative to that of cross-entropy.
+        dim: the width that the table's unit rows are projected to.
+
+    Raises:
+        ValueError: a negative weight, or a `dim` below 1.
+    """
+
+    weight: float = 10.0
+    dim: int = 128
+
+    needs_cost = True
+    needs_error_norm = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise ValueError(f"energy_weight is {self.weight}; it must be a number of at least 0")
+        if self.dim < 1:
+            raise ValueError(f"energy_dim is {self.dim}; it must be at least 1")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.cost is not None
+        half = torch.full_like(token.ce, 0.5)
+        b = half * self.weight
+        return Weighting(a=half, b=b, value=half * token.ce + b * token.cost)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.objective import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 
 
 def reference_token_loss(
@@ -25,7 +25,8 @@ def reference_token_loss(
     """The loss of each token, (tokens,) float64, differentiable. Arguments as in `linear_objective_loss`.
 
     Args:
-        cost_table: (vocab, width), the embeddings of the cosine cost; None: the head's rows.
+        cost_table: (vocab, width), the embeddings of the cosine cost or, as they are, of the energy; None: the head's
+            rows, whose unit rows are those of the energy.
         cost_matrix: (vocab, vocab), the cost of moving from the column's token to the row's, instead of a table.
 
     Raises:
@@ -56,8 +57,14 @@ def reference_token_loss(
         onehot = torch.nn.functional.one_hot(labels, len(weight))
         error_norm = torch.linalg.vector_norm(log_q.exp() - onehot, dim=-1)
         return ce.masked_fill(error_norm > objective.threshold, 0.0)
-    if not isinstance(objective, EMO):
+    if not isinstance(objective, EMO | Energy):
         raise TypeError(f"no reference for {objective}")
+    if isinstance(objective, Energy):
+        if cost_matrix is None:
+            cost_matrix = dense_distance(dense_unit_rows(weight) if cost_table is None else cost_table)
+        q, matrix = log_q.exp(), cost_matrix.double()
+        energy = (q * matrix[labels]).sum(dim=-1) - (q @ matrix * q).sum(dim=-1) / 2
+        return ce / 2 + objective.weight * energy / 2
     if cost_matrix is None:
         cost_matrix = dense_cosine_cost(weight if cost_table is None else cost_table)
     transport = cost_matrix.double()[labels].scatter(1, labels[:, None], 0.0)
@@ -74,7 +81,18 @@ def reference_token_loss(
 
 def dense_cosine_cost(table: Tensor) -> Tensor:
     """1 - cosine of every two rows, (rows, rows) float64; a row of norm 0 has cosine 0 to every row."""
+    unit = dense_unit_rows(table)
+    return 1 - unit @ unit.T
+
+
+def dense_unit_rows(table: Tensor) -> Tensor:
+    """The rows divided by their norms, float64; a row of norm 0 stays 0."""
     table = table.detach().double()
     norm = table.norm(dim=1, keepdim=True)
-    unit = torch.where(norm > 0, table / norm.clamp(min=1e-300), torch.zeros_like(table))
-    return 1 - unit @ unit.T
+    return torch.where(norm > 0, table / norm.clamp(min=1e-300), torch.zeros_like(table))
+
+
+def dense_distance(embeddings: Tensor) -> Tensor:
+    """Half the squared distance of every two rows, (rows, rows) float64."""
+    embeddings = embeddings.detach().double()
+    return (embeddings[:, None] - embeddings[None, :]).square().sum(dim=-1) / 2

@@ -5,7 +5,7 @@ On a CPU, a chunk is processed in blocks of rows that stay in the cache, because
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -113,13 +113,36 @@ class TorchWeigher:
             self._weigh_block_(product[block], target[block], rows, place)
 
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
-        head, objective = self.head, self.objective
+        found, others = self._leave_out_targets(product, target, place)
         q, spare = self.q[: len(product)], self.spare[: len(product)]
-        at = target[:, None]
+        if self.objective.needs_error_norm:
+            found = replace(found, error_norm=torch.linalg.vector_norm(q, dim=-1).hypot(others))
+        if cost is not None:
+            spare.copy_(cost).mul_(q)
+            found = replace(found, cost=spare.sum(dim=-1))
+        self._store(found, place)
+        if self.wants_grad:
+            weighting = self.objective.weigh(found)
+            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
+            a, b = weighting.a, weighting.b
+            at_target = -a * others
+            if b is None or found.cost is None:
+                q.mul_(a[:, None])
+            else:
+                at_target -= b * found.q_target * found.cost
+                q.mul_((a - b * found.cost)[:, None]).addcmul_(spare, b[:, None])
+            q.scatter_(1, target[:, None], at_target[:, None])
+            self._write_gradient_(product)
+
+    def _leave_out_targets(self, product: Tensor, target: Tensor, place: slice) -> tuple[TokenStatistics, Tensor]:
+        """The block's cross-entropy and q_target, and the other tokens' probability; `self.q` is q without the targets.
+
+        The target is left out of every sum: for a confident token, cross-entropy and cost depend on the others alone,
+        which 1 - q_y would round away.
+        """
+        head, q, at = self.head, self.q[: len(product)], target[:, None]
         torch.softmax(head.cap_(q.copy_(product)), dim=-1, out=q)
         q_target = q.gather(1, at)[:, 0]
-        # The target is left out of every sum: for a confident token, cross-entropy and cost depend on the others alone,
-        # which 1 - q_y would round away.
         q.scatter_(1, at, 0.0)
         others = q.sum(dim=-1)
         ce = torch.log1p(others / q_target)
@@ -132,27 +155,17 @@ class TorchWeigher:
         tied = q_target == best
         if tied.any():
             correct[tied] = head.cap_(product[tied].to(q.dtype)).argmax(dim=-1) == target[tied]
-        error_norm = torch.linalg.vector_norm(q, dim=-1).hypot(others) if objective.needs_error_norm else None
-        token_cost = None
-        if cost is not None:
-            spare.copy_(cost).mul_(q)
-            token_cost = spare.sum(dim=-1)
         self.correct[place] = correct
-        statistics = TokenStatistics(ce, q_target, token_cost, error_norm)
-        for all_tokens, own in zip(vars(self.statistics).values(), vars(statistics).values(), strict=True):
+        return TokenStatistics(ce, q_target), others
+
+    def _store(self, found: TokenStatistics, place: slice) -> None:
+        for all_tokens, own in zip(vars(self.statistics).values(), vars(found).values(), strict=True):
             if own is not None:
                 all_tokens[place] = own
-        if self.wants_grad:
-            weighting = objective.weigh(statistics)
-            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
-            a, b = weighting.a, weighting.b
-            at_target = -a * others
-            if b is None or token_cost is None:
-                q.mul_(a[:, None])
-            else:
-                at_target -= b * q_target * token_cost
-                q.mul_((a - b * token_cost)[:, None]).addcmul_(spare, b[:, None])
-            q.scatter_(1, at, at_target[:, None])
-            if head.softcap is not None or head.logit_scale != 1.0:
-                q.mul_(head.slope_(head.cap_(spare.copy_(product))))
-            product.copy_(q)
+
+    def _write_gradient_(self, product: Tensor) -> None:
+        """`product`, overwritten with its gradient: `self.q`, times the slope of what stands between the two."""
+        head, q = self.head, self.q[: len(product)]
+        if head.softcap is not None or head.logit_scale != 1.0:
+            q.mul_(head.slope_(head.cap_(self.spare[: len(product)].copy_(product))))
+        product.copy_(q)

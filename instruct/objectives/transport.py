@@ -80,6 +80,12 @@ class CosineCost:
     def vocabulary(self) -> int:
         return len(self.table)
 
+    @property
+    def checksum(self) -> int:
+        """The sum of the table's bits as integers, which is the same on every device and in every order."""
+        bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[self.table.element_size()]
+        return int(self.table.view(bits).sum(dtype=torch.int64))
+
     def rows(self, labels: Tensor, out: Tensor | None = None) -> Tensor:
         """The cost from every token to each label: (labels, vocab), the table's dtype, at least 0.
 

@@ -13,7 +13,7 @@ from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
 from instruct.errors import InputError
-from instruct.objectives import CosineCost, TransportCost
+from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
 from instruct.objectives.transport import NumericCost, load_cost_table, number_values
 
 
@@ -52,8 +52,11 @@ def make_cost(
     tokenizer: Any,
     sharded_on: torch.device | None = None,
     narrow: torch.dtype | None = None,
-) -> TransportCost | None:
+    objective: Objective | None = None,
+) -> TransportCost | EnergyTable | None:
     """The cost that `EMOConfig.transport_cost` selects; None: 1 - cosine of the current head's rows.
+
+    For the objective Energy, a table in place of a cost; None: that of the current head's rows.
 
     Args:
         choice: fixed, adaptive, numeric, or a path: see EMOConfig.
@@ -63,6 +66,7 @@ def make_cost(
             is gathered for each forward and then serves as the table.
         narrow: the dtype of autocast, if it is on: a copy of a trained head need not be wider, and a frozen head is
             cast for each forward and then serves as the table.
+        objective: the one that the cost is for; None: EMO.
 
     Raises:
         InputError: the table cannot be read or has a different vocabulary, or no token is a number.
@@ -70,6 +74,8 @@ def make_cost(
     trains = head.weight.requires_grad
     if choice == "adaptive" and trains:
         return None
+    if isinstance(objective, Energy):
+        return _energy_table(choice, head, objective, sharded_on)
     rebuilt_each_forward = sharded_on is not None or head.weight.dtype != (narrow or head.weight.dtype)
     if choice in ("fixed", "adaptive") and rebuilt_each_forward and not trains:
         return None
@@ -86,6 +92,18 @@ def make_cost(
         raise InputError(f"transport_cost {choice}: {error}") from None
 
 
+def _energy_table(choice: str, head: nn.Module, objective: Energy, sharded_on: torch.device | None) -> EnergyTable:
+    """The projected unit rows, which need no copy of the head."""
+    device = head.weight.device if sharded_on is None else sharded_on
+    try:
+        if choice not in ("fixed", "adaptive"):
+            return EnergyTable(load_cost_table(choice).to(device), objective.dim, vocabulary=head.weight.shape[0])
+        with gathered(head):
+            return EnergyTable(original_table(head, sharded_on), objective.dim)
+    except ValueError as error:
+        raise InputError(f"transport_cost {choice}: {error}") from None
+
+
 class TableRecord:
     """The checksum of a transport cost's table, which a checkpoint stores instead of a copy.
 
@@ -96,14 +114,10 @@ class TableRecord:
 
     FILE = "transport_cost.json"
 
-    def __init__(self, cost: TransportCost | None) -> None:
+    def __init__(self, cost: TransportCost | EnergyTable | None) -> None:
         if isinstance(cost, NumericCost):
             cost = cost.base
-        self.checksum: int | None = None
-        if isinstance(cost, CosineCost):
-            # An integer sum of the bits is the same on every device and in every order.
-            bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[cost.table.element_size()]
-            self.checksum = int(cost.table.view(bits).sum(dtype=torch.int64))
+        self.checksum = cost.checksum if isinstance(cost, CosineCost | EnergyTable) else None
 
     def save(self, checkpoint: str) -> None:
         Path(checkpoint).mkdir(parents=True, exist_ok=True)

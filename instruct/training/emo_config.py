@@ -11,7 +11,7 @@ from trl import SFTConfig
 
 from instruct.data.chats import TRAIN_ON
 from instruct.devices import check_gpu_is_usable
-from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.training.objective_names import OBJECTIVES
 
@@ -40,14 +40,20 @@ class EMOConfig(SFTConfig):
             TRL's own mask for chats, instead of `train_on`. `True`: the part that the template's `{% generation %}`
             markers name. `False`: all tokens.
         objective (`str`, *optional*, defaults to `"emo"`):
-            What is optimized on the response tokens: `"mle"`, `"emo"`, `"mixce"`, `"tailr"`, `"dft"` (dynamic
-            fine-tuning), `"goldfish"` (cross-entropy, with one token in `goldfish_k` left out of training; evaluation
-            leaves none out) or `"ent"` (error-norm truncation). See [`~instruct.objectives`].
+            What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
+            EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
+            `goldfish_k` left out of training; evaluation leaves none out) or `"ent"` (error-norm truncation). See
+            [`~instruct.objectives`].
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
         emo_emphasis (`str`, *optional*, defaults to `"mle"`):
             `"mle"`, or `"emo"` for the authors' mode 2.
+        energy_weight (`float`, *optional*, defaults to `10.0`):
+            The weight of the energy relative to cross-entropy, for `"energy"`, at least 0.
+        energy_dim (`int`, *optional*, defaults to `128`):
+            The width that the unit rows of `transport_cost`'s table are projected to, for `"energy"`. See
+            [`~instruct.objectives.EnergyTable`].
         gamma (`float`, *optional*, defaults to `0.8`):
             Mixing coefficient of `"mixce"` (Eq. 17) and `"tailr"` (Eq. 16), in [0, 1].
         tailr_variant (`str`, *optional*, defaults to `"paper"`):
@@ -59,15 +65,15 @@ class EMOConfig(SFTConfig):
         goldfish_context (`int`, *optional*, defaults to `13`):
             The length of the window whose hash chooses those tokens.
         transport_cost (`str`, *optional*, defaults to `"fixed"`):
-            The cost of moving probability between two tokens, for `"emo"`:
+            The cost of moving probability between two tokens, for `"emo"`; the table of embeddings for `"energy"`:
 
             - `"fixed"`: 1 - cosine of the rows of the head that the trainer was constructed with. No extra memory if
               the head is frozen or PEFT keeps the original next to the trained one; otherwise one copy. Checkpoints
               do not contain the copy: to resume, construct the trainer with the model that training began with, not
               with a checkpoint of it.
             - `"adaptive"`: the same for the head as it is now, detached.
-            - `"numeric"`: `"fixed"`, except that two number tokens cost the distance of their values. See
-              [`~instruct.objectives.NumericCost`].
+            - `"numeric"`: `"fixed"`, except that two number tokens cost the distance of their values; not for
+              `"energy"`. See [`~instruct.objectives.NumericCost`].
             - a path: 1 - cosine of a table's rows, of any width, for the same vocabulary: `FILE.safetensors`,
               `FILE.safetensors:NAME`, or a model's folder. See [`~instruct.objectives.load_cost_table`].
         chunk_rows (`int`, *optional*):
@@ -86,6 +92,8 @@ class EMOConfig(SFTConfig):
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
+    energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
+    energy_dim: int = field(default=128, metadata={"help": "width of the embeddings that energy is measured in"})
     gamma: float = field(default=0.8, metadata={"help": "mixing coefficient of mixce and tailr, in [0, 1]"})
     tailr_variant: str = field(default="paper", metadata={"help": "paper or official"})
     ent_threshold: float = field(default=1.3, metadata={"help": "largest error norm that ent keeps"})
@@ -154,6 +162,10 @@ class EMOConfig(SFTConfig):
             return MLE()
         if self.objective == "emo":
             return EMO(self.emo_variant, self.emo_emphasis)  # type: ignore[arg-type]
+        if self.objective == "energy":
+            if self.transport_cost == "numeric":
+                raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
+            return Energy(self.energy_weight, self.energy_dim)
         if self.objective == "mixce":
             return MixCE(self.gamma)
         if self.objective == "tailr":

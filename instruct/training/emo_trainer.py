@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from transformers.trainer_utils import EvalLoopOutput
 from trl import SFTConfig, SFTTrainer
 
-from instruct.objectives import ObjectiveStatistics
+from instruct.objectives import Energy, ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
 from instruct.training.checks import check_arguments, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
@@ -55,9 +55,9 @@ class EMOTrainer(SFTTrainer):
 
     An `SFTConfig` works too and trains with EMO's defaults. Unlike `SFTTrainer`, it masks chats (`messages`): the loss
     covers every assistant turn with its end token and nothing else, see `train_on` in [`EMOConfig`]. In addition to
-    `loss`, it logs `ce`, `cost`, `ratio`, `clamped_fraction`, `truncated_fraction` (those that the objective has) and
-    `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different objectives
-    are not comparable; `ce` is.
+    `loss`, it logs `ce`, `cost`, `ratio`, `energy`, `clamped_fraction`, `truncated_fraction` (those that the objective
+    has) and `mean_token_accuracy`, each a token-weighted mean over all ranks since the last log. Losses of different
+    objectives are not comparable; `ce` is.
     `eval_loss` and the other evaluation values are token-weighted means over the whole evaluation set;
     `eval_perplexity` is the exponential of `eval_ce`.
 
@@ -112,7 +112,7 @@ class EMOTrainer(SFTTrainer):
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
         if objective.needs_cost:
-            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow)
+            cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
         attach_objective(base, objective, cost, args.chunk_rows)
         self._objective = objective
         if args.patience is not None:
@@ -282,7 +282,9 @@ class EMOTrainer(SFTTrainer):
             return sums[name] / sums["tokens"]
 
         means = {"ce": mean("ce"), "mean_token_accuracy": mean("correct")}
-        if self._objective.needs_cost:
+        if isinstance(self._objective, Energy):
+            means["energy"] = mean("cost")
+        elif self._objective.needs_cost:
             means |= {"cost": mean("cost"), "ratio": mean("ratio")}
             if getattr(self._objective, "variant", None) == "pypi":
                 means["clamped_fraction"] = mean("clamped")

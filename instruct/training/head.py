@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from instruct.errors import InputError
-from instruct.objectives import Objective, ObjectiveStatistics, TransportCost
+from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
 from instruct.training.collator import HostLabels
 from instruct.training.nonfinite import TokenRecord
@@ -96,7 +96,10 @@ def logit_softcap(config: Any) -> float | None:
 
 
 def attach_objective(
-    model: PreTrainedModel, objective: Objective, cost: TransportCost | None, chunk_rows: int | None = None
+    model: PreTrainedModel,
+    objective: Objective,
+    cost: TransportCost | EnergyTable | None,
+    chunk_rows: int | None = None,
 ) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
@@ -105,7 +108,7 @@ def attach_objective(
 
     Args:
         model: the causal language model, unwrapped (not a PeftModel).
-        cost: the transport cost; None: 1 - cosine of the current head's rows.
+        cost: as in `linear_objective_loss`.
         chunk_rows: as in `linear_objective_loss`.
     """
     output_head(model)

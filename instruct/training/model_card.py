@@ -63,6 +63,7 @@ def model_card(
     cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
     choice = {
         "emo": f" (variant {system.variant}, emphasis {system.emphasis}, transport cost {cost})",
+        "energy": f" (weight {system.energy_weight:g}, {system.energy_dim} dimensions, table {cost})",
         "mixce": f" (gamma {system.gamma})",
         "tailr": f" (gamma {system.gamma}, variant {system.tailr_variant})",
         "ent": f" (threshold {system.ent_threshold})",

@@ -2,5 +2,5 @@
 
 from typing import Literal, get_args
 
-ObjectiveName = Literal["mle", "emo", "mixce", "tailr", "dft", "goldfish", "ent"]
+ObjectiveName = Literal["mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent"]
 OBJECTIVES: tuple[str, ...] = get_args(ObjectiveName)

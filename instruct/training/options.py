@@ -37,7 +37,11 @@ class SystemOptions(Options):
     emphasis: Literal["mle", "emo"] = "mle"
     """Of EMO: emo is the authors' mode 2."""
     transport_cost: str = "fixed"
-    """Of EMO: fixed, adaptive, numeric, or the path of a table."""
+    """Of EMO and energy: fixed, adaptive, numeric (EMO alone), or the path of a table."""
+    energy_weight: float = Field(default=10.0, ge=0)
+    """Of energy: its weight relative to that of cross-entropy."""
+    energy_dim: int = Field(default=128, ge=1)
+    """Of energy: the width that the table's unit rows are projected to."""
     gamma: float = Field(default=0.8, ge=0, le=1)
     """Of MixCE and TaiLr: the mixing coefficient."""
     tailr_variant: Literal["paper", "official"] = "paper"
@@ -57,8 +61,11 @@ class SystemOptions(Options):
         return {names.get(name, name): value for name, value in self.model_dump(exclude={"seed"}).items()}
 
     def made_from(self) -> dict[str, Any]:
-        """The options as a step's inputs. Earlier runs did not have a seed; their trainings must not look outdated."""
-        return self.model_dump(mode="json", exclude={"seed"} if self.seed is None else None)
+        """The options as a step's inputs, without those that earlier runs did not have: these are not outdated."""
+        later = {"seed"} if self.seed is None else set()
+        if self.objective != "energy":
+            later |= {"energy_weight", "energy_dim"}
+        return self.model_dump(mode="json", exclude=later)
 
 
 def seed_name(system: str, seed: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from instruct.objectives import DFT, EMO, MLE, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 
 EMO_VARIANTS: list[Objective] = [
     EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")
@@ -12,6 +12,7 @@ EMO_VARIANTS: list[Objective] = [
 FAMILY: list[Objective] = [
     MLE(),
     *EMO_VARIANTS,
+    Energy(8.0),
     MixCE(0.7),
     TaiLr(0.3),
     TaiLr(0.3, "official"),

@@ -15,6 +15,8 @@ from instruct.objectives import (
     EMO,
     MLE,
     CosineCost,
+    Energy,
+    EnergyTable,
     ErrorNormTruncation,
     MixCE,
     Objective,
@@ -123,7 +125,8 @@ def test_gradients_equal_finite_differences_of_the_loss_with_frozen_weights(obje
     bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
     frozen, shape = Frozen(objective), {"logit_scale": 0.8, "softcap": 6.0}
     if objective.needs_cost:
-        shape["cost"] = CosineCost(weight.detach().clone())
+        table = weight.detach().clone()
+        shape["cost"] = EnergyTable(table, dim=5) if isinstance(objective, Energy) else CosineCost(table)
     frozen.loss(hidden, weight, labels, bias, **shape)
     weights = [frozen.recorded[0].a, frozen.recorded[0].b]
     assert any(part is not None and bool((part != 0).any()) for part in weights)
@@ -240,6 +243,10 @@ def test_error_norm_truncation_drops_confident_errors_and_keeps_uncertain_tokens
         (lambda: ErrorNormTruncation(0.0), "threshold is 0.0"),
         (lambda: ErrorNormTruncation(2.0), "threshold is 2.0"),
         (lambda: ErrorNormTruncation(math.nan), "threshold is nan"),
+        (lambda: Energy(-1.0), "energy_weight is -1.0; it must be a number of at least 0"),
+        (lambda: Energy(math.inf), "energy_weight is inf"),
+        (lambda: Energy(dim=0), "energy_dim is 0"),
+        (lambda: EnergyTable(torch.ones(3, 2), 0), "energy_dim is 0"),
     ],
 )
 def test_an_invalid_option_is_refused(make, message):

@@ -1,0 +1,158 @@
+"""The energy score: its table and its projection, properness, precision, chunks, and tokens without a label."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from family import relative_error
+from torch import Tensor
+
+from instruct.objectives import EMO, MLE, CosineCost, Energy, EnergyTable, Objective, linear_objective_loss
+from instruct.objectives.energy import projection
+from instruct.objectives.reference import dense_unit_rows, reference_token_loss
+
+TOKENS, HIDDEN, VOCABULARY, WIDTH = 37, 16, 101, 24
+OBJECTIVE = Energy(6.0)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def example(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    hidden, weight = random(TOKENS, HIDDEN, seed=1), random(VOCABULARY, HIDDEN, seed=2)
+    labels = torch.randint(0, VOCABULARY, (TOKENS,), generator=torch.Generator().manual_seed(3))
+    hidden = 0.3 * hidden + torch.linspace(-0.1, 0.6, TOKENS)[:, None] * weight[labels]  # q_y lies all over [0, 1]
+    return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), labels
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-7), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)], ids=str
+)
+@pytest.mark.parametrize("dim", [7, WIDTH])
+def test_loss_and_gradients_in_a_projected_table_equal_the_dense_energy_score(dtype, tolerance, dim):
+    hidden, weight, labels = example(dtype)
+    table = random(VOCABULARY, WIDTH, seed=4).double()
+    table[5] = 0
+    bias = torch.linspace(-1, 1, VOCABULARY, dtype=dtype).requires_grad_()
+    shape = {"bias": bias, "logit_scale": 0.5, "softcap": 8.0}
+    loss, statistics = linear_objective_loss(hidden, weight, labels, OBJECTIVE, EnergyTable(table, dim), **shape)
+    embeddings = dense_unit_rows(table) @ (projection(WIDTH, dim) if dim < WIDTH else torch.eye(WIDTH).double())
+    dense = reference_token_loss(hidden, weight, labels, OBJECTIVE, embeddings, **shape).mean()
+    assert relative_error(loss.detach(), dense.detach()) <= tolerance
+    inputs = [hidden, weight, bias]
+    for found, wanted in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(dense, inputs), strict=True):
+        assert relative_error(found, wanted) <= 2 * tolerance
+    ce = reference_token_loss(hidden, weight, labels, MLE(), **shape).mean()
+    wanted = (dense - ce / 2).item() / (OBJECTIVE.weight / 2)
+    assert statistics.cost.item() / TOKENS == pytest.approx(wanted, rel=max(tolerance, 1e-6))
+
+
+def test_energy_of_a_confident_token_does_not_cancel():
+    """e_y - sum_j q_j e_j in float32 would keep no digit of it."""
+    weight = torch.tensor([[14.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    _, statistics = linear_objective_loss(torch.tensor([[1.0, 0.0]]), weight, torch.tensor([0]), OBJECTIVE)
+    other = 1 / (2 + torch.tensor(14.0, dtype=torch.float64).exp())
+    # The two others are opposite: their mean is 0, and the offset is -2 q e_y.
+    assert statistics.cost.item() == pytest.approx(float((2 * other) ** 2 / 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("chunk_rows", [None, 4])
+def test_tokens_without_a_label_and_the_size_of_chunks_change_nothing(chunk_rows):
+    hidden, weight, labels = example()
+    ignored = torch.arange(TOKENS) % 3 == 1
+    table = EnergyTable(weight, 8)
+    masked = labels.masked_fill(ignored, -100)
+    loss, statistics = linear_objective_loss(hidden, weight, masked, OBJECTIVE, table, chunk_rows=chunk_rows)
+    expected, _ = linear_objective_loss(hidden[~ignored], weight, labels[~ignored], OBJECTIVE, table)
+    assert statistics.tokens == (~ignored).sum()
+    assert relative_error(loss.detach(), expected.detach()) <= 1e-6
+    found = torch.autograd.grad(loss, [hidden, weight])
+    for grad, wanted in zip(found, torch.autograd.grad(expected, [hidden, weight]), strict=True):
+        assert relative_error(grad, wanted) <= 1e-5
+    assert (found[0][ignored] == 0).all()
+
+
+def test_masked_tokens_never_reach_the_head():
+    """States that are not finite: any product with them would spread."""
+    hidden, weight, labels = example()
+    masked = labels.clone()
+    masked[::2] = -100
+    broken = hidden.detach().clone()
+    broken[::2] = torch.nan
+    loss, _ = linear_objective_loss(broken.requires_grad_(), weight, masked, OBJECTIVE)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(weight.grad).all()
+    assert torch.isfinite(broken.grad).all()
+
+
+def optimum(objective: Objective, truth: Tensor, cost: CosineCost | EnergyTable) -> Tensor:
+    """The distribution that minimizes the expected loss under `truth`, by gradient descent on one state per label."""
+    size = len(truth)
+    head = torch.eye(size, dtype=torch.float64)
+    logits = torch.zeros(size, dtype=torch.float64)
+    for _ in range(200):
+        states = logits.repeat(size, 1).requires_grad_()
+        loss, _ = linear_objective_loss(states, head, torch.arange(size), objective, cost, num_items=1)
+        (grads,) = torch.autograd.grad(loss, states)
+        logits -= truth @ grads
+    return torch.softmax(logits, dim=0)
+
+
+def test_its_optimum_is_the_true_distribution_and_emos_is_sharper():
+    truth = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+    table = torch.eye(4, dtype=torch.float64) + 0.2 * random(4, 4, seed=5).double()
+
+    def entropy(q: Tensor) -> float:
+        return float(-(q * q.log()).sum())
+
+    energy = optimum(Energy(10.0), truth, EnergyTable(table, 3))
+    assert torch.allclose(energy, truth, atol=1e-5)
+    for variant in ("paper", "official"):
+        sharper = optimum(EMO(variant), truth, CosineCost(table))
+        assert entropy(sharper) < entropy(truth) - 0.05, variant
+        assert (sharper - truth).abs().max() > 0.02, variant
+
+
+def test_the_projection_keeps_squared_distances_on_average():
+    table = EnergyTable(random(400, 96), 32)
+    whole = EnergyTable(random(400, 96), 96)
+    first, second = torch.arange(0, 400, 2), torch.arange(1, 400, 2)
+    ratio = [(each.embeddings[first] - each.embeddings[second]).square().sum(dim=1) for each in (table, whole)]
+    assert float((ratio[0] / ratio[1]).mean()) == pytest.approx(1, abs=0.05)
+    assert torch.equal(table.embeddings, EnergyTable(random(400, 96), 32).embeddings)
+
+
+def test_rows_that_the_table_does_not_have_are_zero_and_another_tokenizers_table_is_refused():
+    table = EnergyTable(random(5, 4), 4, vocabulary=8)
+    assert table.vocabulary == 8
+    assert (table.embeddings[5:] == 0).all()
+    with pytest.raises(ValueError, match="they belong to different tokenizers"):
+        EnergyTable(random(5, 4), 4, vocabulary=5000)
+
+
+def test_a_transport_cost_is_refused():
+    hidden, weight, labels = example()
+    with pytest.raises(ValueError, match="Energy is measured in an EnergyTable, not in a CosineCost"):
+        linear_objective_loss(hidden, weight, labels, OBJECTIVE, CosineCost(weight))
+
+
+@pytest.mark.slow
+def test_a_random_projection_keeps_smollm2s_distances_better_than_its_principal_components():
+    from instruct.models import model_path
+    from instruct.objectives import load_cost_table
+
+    table = load_cost_table(model_path("smollm2-135m-instruct")).float()
+    units = torch.nn.functional.normalize(table)
+    first, second = torch.randint(0, len(units), (2, 4000), generator=torch.Generator().manual_seed(0))
+    exact = (units[first] - units[second]).square().sum(dim=1)
+    centered = units - units.mean(dim=0)
+    components = torch.linalg.eigh(centered.T @ centered)[1][:, -128:]
+    found = {}
+    for name, embeddings in (("random", EnergyTable(table, 128).embeddings), ("principal", units @ components)):
+        distance = (embeddings[first] - embeddings[second]).square().sum(dim=1)
+        found[name] = float((distance / exact).mean()), float(torch.corrcoef(torch.stack([distance, exact]))[0, 1])
+    assert found["random"][0] == pytest.approx(1, abs=0.01)
+    assert found["principal"][0] == pytest.approx(0.41, abs=0.01)
+    assert found["random"][1] > found["principal"][1]
