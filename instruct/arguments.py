@@ -11,12 +11,14 @@ from importlib import metadata
 from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
-SECTIONS = ("needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "judges", "comparisons")
+SECTIONS = (
+    "needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "evaluation", "judges", "comparisons",
+)  # fmt: skip
 OVERRIDES = (
     "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
     "A list is YAML: --data.files '[a.txt, b.txt]'."
 )
-PHASES = ("train", "answer", "judge", "report")
+PHASES = ("train", "answer", "evaluate", "judge", "report")
 RUN = "a run directory (default: the newest with {})"
 
 
@@ -78,7 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
         return sub
 
     for name, text in [
-        ("run", "the whole experiment of a config: train, answer, judge, report; rerun it to resume"),
+        ("run", "the whole experiment of a config: train, answer, evaluate, judge, report; rerun it to resume"),
         ("config", "print every key of a config with its default, or a config with its flags resolved"),
         ("preview", "show what training would see: rows, loss mask, lengths, memory, one step"),
         ("train", "train every system of a config (or a single one, with flags alone)"),
@@ -98,6 +100,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub = verb("generate", "answer the evaluation prompts with every system of a run", OVERRIDES)
     help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
     sub.add_argument("run", nargs="?", metavar="RUN", help=help_text)
+
+    sub = verb("evaluate", "compute numbers about texts without a judge: perplexity, entropy, distances", OVERRIDES)
+    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
 
     sub = verb("judge", "compare answers with a judge and write the report")
     sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))

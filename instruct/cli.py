@@ -135,6 +135,14 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     return _files({name: run.outputs / f"{name}.json" for name in config.systems})
 
 
+def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
+    from instruct.evaluate import evaluate_run, metrics_text
+
+    run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
+    found = evaluate_run(_run_config(run, overrides), run)
+    return _shown(found, metrics_text(found, run))
+
+
 def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
     """The config of a run that trains nothing: its only system is the base."""
     from instruct.config import load_config
@@ -436,6 +444,7 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], Result]] = {
     "preview": preview,
     "train": train,
     "generate": generate,
+    "evaluate": evaluate,
     "judge": judge,
     "validate": validate,
     "report": report,

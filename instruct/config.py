@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.cards import packaged_folder, parse_yaml, read_yaml, validated
+from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, validated
 from instruct.errors import InputError, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
+from instruct.text_metrics.options import TextMetricOptions
 from instruct.training.options import SystemOptions, TrainingOptions, seed_name
 
 
@@ -28,6 +29,13 @@ def _one_pair(value: Any) -> Any:
     return [value] if isinstance(value, list) and value and all(isinstance(name, str) for name in value) else value
 
 
+class EvaluationOptions(Options):
+    """What `instruct evaluate` computes."""
+
+    texts: TextMetricOptions | None = None
+    """Numbers about held-out text and about continuations."""
+
+
 class ExperimentConfig(TrainingOptions):
     """A whole experiment: training, answers, judges, comparisons.
 
@@ -37,6 +45,8 @@ class ExperimentConfig(TrainingOptions):
 
     answers: AnswerOptions = AnswerOptions()
     """What the systems answer."""
+    evaluation: EvaluationOptions | None = None
+    """Numbers about texts, without a judge."""
     judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
     """Who compares the answers."""
     comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []

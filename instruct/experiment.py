@@ -17,6 +17,7 @@ from instruct.data.rows import RowSet
 from instruct.errors import InputError, StoppedError
 from instruct.models import model_path
 from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.systems import system_folders
 
 if TYPE_CHECKING:
     from instruct.judging.asking import Judge
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def run_experiment(
     config: ExperimentConfig, dry_run: bool = False, first: str = PHASES[0], last: str = PHASES[-1]
 ) -> Report | None:
-    """Train every system except the base, let each answer the prompts, let the judges compare the answers, report.
+    """Train every system except the base, let each answer the prompts, evaluate, let the judges compare, report.
 
     A phase whose result exists is skipped, and an interrupted one resumes. Under `accelerate launch` it ends after
     training.
@@ -53,7 +54,7 @@ def run_experiment(
     phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
     if not phases:
         raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
-    if first in ("judge", "report") and not (run_folder(config) / "manifest.json").is_file():
+    if first in ("evaluate", "judge", "report") and not (run_folder(config) / "manifest.json").is_file():
         raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
     data = check_training(config, run_folder(config)) if config.trained and "train" in phases else None
     judges = check_evaluation(config) if {"answer", "judge"} & set(phases) else []
@@ -71,6 +72,10 @@ def run_experiment(
         return None
     if "answer" in phases:
         answer_prompts(config, run)
+    if "evaluate" in phases and config.evaluation:
+        from instruct.evaluate import evaluate_run, metrics_text
+
+        print(metrics_text(evaluate_run(config, run), run))
     if "judge" in phases and judges:
         with only_judging_process(run):
             for judge in judges:
@@ -198,20 +203,11 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     from instruct.generation.answers import generate_answers
     from instruct.generation.prompts import evaluation_set
 
-    systems: dict[str, Path | None] = {}
-    weights: dict[str, str] = {}
-    if not config.systems:
-        raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
-    for name in config.systems:
-        if name not in config.trained:
-            systems[name], weights[name] = None, _base_identity(config)
-            continue
-        folder = run.adapters / name
-        files = sorted(folder.glob("*.safetensors"))
-        if not files:
-            raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
-        systems[name] = folder
-        weights[name] = sha256_of(files[0])
+    systems = system_folders(config, run)
+    weights = {
+        name: sha256_of(min(folder.glob("*.safetensors"))) if folder else _base_identity(config)
+        for name, folder in systems.items()
+    }
     evaluation = evaluation_set(config.answers)
     template = answer_template(config)
     answers = config.answers.model_dump(mode="json")

@@ -1,0 +1,85 @@
+"""metrics.json: what `instruct evaluate` measured in a run, in parts that are computed and merged one by one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from instruct.errors import InputError, one_line
+from instruct.runs import RunDirectory, write_atomically
+from instruct.text_metrics.model import SystemTexts
+
+
+class Metrics(BaseModel):
+    """The content of metrics.json, by system: numbers about texts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    texts: dict[str, SystemTexts] = {}
+
+
+def metrics_path(run: RunDirectory) -> Path:
+    """Where a run's metrics are."""
+    return run.folder / "metrics.json"
+
+
+def read_metrics(run: RunDirectory) -> Metrics:
+    """A run's metrics; empty if nothing was measured.
+
+    Raises:
+        InputError: metrics.json cannot be read.
+    """
+    path = metrics_path(run)
+    if not path.is_file():
+        return Metrics()
+    try:
+        return Metrics.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{path}: {place}: {one_line(first['msg'], 120)}; delete the file and run `instruct evaluate {run.folder}`"
+        ) from None
+
+
+def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) -> None:
+    """Write the fields that are set in `values` into a system's part (`texts`); everything else is kept."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        content = read_metrics(run).model_dump(mode="json", exclude_none=True)
+        systems = content.setdefault(part, {})
+        systems[system] = {**systems.get(system, {}), **values.model_dump(mode="json", exclude_unset=True)}
+        checked = Metrics.model_validate(content).model_dump(mode="json", exclude_none=True)
+        text = json.dumps(checked, indent=1, ensure_ascii=False, allow_nan=False)
+        write_atomically(metrics_path(run), text + "\n")
+
+
+def values_path(run: RunDirectory, metric: str, system: str) -> Path:
+    """Where the values of each text are: runs/NAME/metrics/METRIC/SYSTEM.json."""
+    return run.folder / "metrics" / metric / f"{system}.json"
+
+
+def write_values(run: RunDirectory, metric: str, system: str, values: Mapping[str, Sequence[Any]]) -> None:
+    """Keep a metric's values for each text, as columns of one length; `id` (and of samples, `seed` and `sample`) says
+    which text. Paired tests between systems read them."""
+    assert len({len(column) for column in values.values()}) == 1, "columns of one length"
+    text = json.dumps({name: list(column) for name, column in values.items()}, ensure_ascii=False)
+    write_atomically(values_path(run, metric, system), text + "\n")
+
+
+def read_values(run: RunDirectory, metric: str, system: str) -> dict[str, list[Any]] | None:
+    """What `write_values` wrote; None: it did not."""
+    path = values_path(run, metric, system)
+    if not path.is_file():
+        return None
+    try:
+        content: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"{path}: is not JSON; delete it and run `instruct evaluate {run.folder}`") from None
+    return content

@@ -1,0 +1,1 @@
+"""Numbers about texts: perplexity, entropy, distances from a reference model, MAUVE, ROUGE, diversity."""

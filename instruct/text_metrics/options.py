@@ -1,0 +1,52 @@
+"""Which numbers about texts are computed, and from what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from instruct.cards import Options, Texts
+from instruct.data.cards import Documents
+from instruct.models import ModelOptions
+
+TextMetric = Literal["perplexity", "entropy", "oracle_perplexity", "distances"]
+
+
+def _named_model(value: Any) -> Any:
+    """A model may be given by its name alone."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class HeldOutOptions(Options):
+    """Human text that no system was trained on: a card, or files."""
+
+    card: str | None = None
+    """A data set's card, by name or path."""
+    files: Texts | None = Field(default=None, min_length=1)
+    """Text files, or tables with a column text, instead of the card's source."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use the first texts only."""
+    documents: Documents | None = None
+    """What a text is in a plain text file (default: the card's)."""
+    encoding: str | None = None
+    """Of plain text files (default: the card's, else UTF-8)."""
+
+    @model_validator(mode="after")
+    def _names_data(self) -> HeldOutOptions:
+        if self.card is None and not self.files:
+            raise ValueError("names no texts; set card or files")
+        return self
+
+
+class TextMetricOptions(Options):
+    """Numbers about held-out text and about continuations."""
+
+    metrics: list[TextMetric] | None = Field(default=None, min_length=1)
+    """Compute only these (default: all for which there are texts and models)."""
+    held_out: HeldOutOptions | None = None
+    """Human text for perplexity, entropy and distances (default: how the human texts of the prefixes continue)."""
+    reference_model: Annotated[ModelOptions | None, BeforeValidator(_named_model)] = None
+    """A model, by name, for oracle_perplexity and distances."""
+    max_length: int = Field(default=1024, ge=2)
+    """Longer held-out texts are read in windows of this many tokens, which overlap by half."""

@@ -1,0 +1,91 @@
+"""`instruct evaluate` and metrics.json: what is measured, merged, and not measured again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.errors import InputError
+from instruct.metrics import merge_metrics, metrics_path, read_metrics, read_values
+from instruct.runs import RunDirectory
+from instruct.text_metrics.model import Perplexity, SystemTexts
+
+FIGURES = Perplexity(perplexity=2.0, word_perplexity=None, byte_perplexity=1.5, texts=1, tokens=2, words=0, bytes=3)
+
+
+@pytest.fixture
+def trained(tiny_experiment, tmp_path, make_adapter) -> RunDirectory:
+    """A run with an adapter that was not trained here, and the base."""
+    from instruct.config import make_config
+
+    Path("held_out.txt").write_text("A first text.\n\nAnd a second one, with more words.\n")
+    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    config = make_config(content, [], "test")
+    run = RunDirectory("runs/mine")
+    run.start(config.model_dump(mode="json"))
+    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
+    return run
+
+
+def test_evaluate_measures_every_system_on_held_out_text(trained, instruct):
+    code, out, err = instruct("evaluate", trained.folder, "--evaluation.texts.held_out.files", "held_out.txt")
+    assert code == 0, err
+    found = read_metrics(trained).texts
+    assert list(found) == ["base", "emo"]
+    assert found["base"].perplexity != found["emo"].perplexity
+    assert f"emo: perplexity {found['emo'].perplexity.perplexity:.2f} (2 texts, " in out
+    assert f"metrics: {metrics_path(trained)}" in out
+    values = read_values(trained, "perplexity", "emo")
+    assert values["id"] == ["held_out.txt:1", "held_out.txt:3"]
+    assert sum(values["tokens"]) == found["emo"].perplexity.tokens
+
+
+def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained, instruct):
+    def minutes() -> dict[str, str]:
+        steps = trained.manifest()["steps"]
+        return {name: step["started"] + str(step["attempts"]) for name, step in steps.items()}
+
+    flags = ["--evaluation.texts.held_out.files", "held_out.txt"]
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    first, before = minutes(), metrics_path(trained).read_bytes()
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert (minutes(), metrics_path(trained).read_bytes()) == (first, before)
+    metrics_path(trained).unlink()
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert metrics_path(trained).read_bytes() == before
+    Path("held_out.txt").write_text("Another text.\n")
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert read_metrics(trained).texts["emo"].perplexity.texts == 1
+
+
+def test_a_run_with_nothing_to_evaluate_is_refused(trained, instruct):
+    code, _, err = instruct("evaluate", trained.folder)
+    assert code == 2
+    assert "nothing to evaluate; name held-out text with --evaluation.texts.held_out.files FILE" in err
+
+
+def test_a_run_evaluates_what_its_config_asks_for(tiny_experiment, instruct):
+    Path("held_out.txt").write_text("A first text.\n")
+    content = {**tiny_experiment, "evaluation": {"texts": {"held_out": {"files": "held_out.txt"}}}, "judges": []}
+    Path("config.yaml").write_text(yaml.safe_dump(content))
+    code, out, err = instruct("run", "config.yaml", "--until", "evaluate")
+    assert code == 0, err
+    assert "emo: perplexity " in out
+
+
+def test_parts_are_merged_and_kept(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    merge_metrics(run, "texts", "emo", SystemTexts(perplexity=FIGURES))
+    merge_metrics(run, "texts", "mle", SystemTexts(perplexity=FIGURES))
+    merge_metrics(run, "texts", "emo", SystemTexts())
+    assert read_metrics(run).texts == {name: SystemTexts(perplexity=FIGURES) for name in ("emo", "mle")}
+
+
+def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
+    run = RunDirectory(tmp_path)
+    metrics_path(run).write_text(json.dumps({"texts": {"emo": {"perplexity": {"texts": 1}}}}))
+    with pytest.raises(InputError, match=r"metrics.json: texts.emo.perplexity.perplexity: Field required; delete "):
+        read_metrics(run)
