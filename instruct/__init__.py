@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from instruct.comparing import compare_answers
     from instruct.models import model_path
     from instruct.objectives import linear_objective_loss
+    from instruct.reporting.model import Report
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
 
 __version__ = "0.1.0"
-__all__ = ["EMOConfig", "EMOTrainer", "linear_objective_loss", "model_path"]
+__all__ = ["EMOConfig", "EMOTrainer", "Report", "compare_answers", "linear_objective_loss", "model_path"]
 
 _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
+    "Report": "instruct.reporting.model",
+    "compare_answers": "instruct.comparing",
     "linear_objective_loss": "instruct.objectives",
     "model_path": "instruct.models",
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import make_parser, name_override, split_overrides
-from instruct.errors import GateError, InputError, one_line, run_guarded
+from instruct.errors import GateError, InputError, InstructError, one_line, run_guarded
 from instruct.output import Result, progress_kept_apart, show
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     config = _config(arguments, overrides)
     report = run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
     folder = str(run_folder(config))
-    return Result({"run": folder, "report": report}, _headlines(report) if report else folder)
+    return Result({"run": folder, "report": report}, "\n".join(report.headlines()) if report else folder)
 
 
 def config(arguments: argparse.Namespace, overrides: list[str]) -> Result:
@@ -179,19 +179,16 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
     report, stopped = judge_and_report(run, judges, comparisons, difficulty, **given)
     print_written(report, run.folder)
-    return Result(report, _headlines(report), failure=stopped)
+    return _reported(report, stopped)
 
 
-def _headlines(report: Report) -> str:
-    """A line for each comparison of a report."""
-    from instruct.reporting.text import escape_terminal, headline
-
-    return "\n".join(headline(judge, each, escape_terminal) for judge in report.judges for each in judge.comparisons)
+def _reported(report: Report, failure: InstructError | None = None) -> Result:
+    return Result(report, "\n".join(report.headlines()), failure=failure)
 
 
 def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
     """A run with the two files of answers that the call names; the call's flags then name its systems."""
-    from instruct.judging.answer_files import run_of_files
+    from instruct.judging.answer_files import run_of_answers
 
     sides = (arguments.candidate, arguments.baseline)
     if arguments.run or not arguments.judge or not all(side and side.endswith(".json") for side in sides):
@@ -201,7 +198,7 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDire
         )
     for judge in judges:
         judge.check()  # one that is not available leaves no run behind
-    run, arguments.candidate, arguments.baseline = run_of_files(arguments.output, *sides)
+    run, arguments.candidate, arguments.baseline = run_of_answers(arguments.output, *sides)
     return run
 
 
@@ -289,13 +286,13 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> Result:
             built = write_report(run.folder, difficulty).report
         print_written(built, Path(arguments.output))
     if arguments.fail_under is None:
-        return Result(built, _headlines(built))
+        return _reported(built)
     names = {"judge": arguments.judge, "candidate": arguments.candidate}
     try:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
     except GateError as error:
-        return Result(built, _headlines(built), failure=error)
-    return Result(built, f"{_headlines(built)}\n{passed}", passed)
+        return _reported(built, error)
+    return Result(built, "\n".join([*built.headlines(), passed]), passed)
 
 
 def compare(arguments: argparse.Namespace, overrides: list[str]) -> Result:

@@ -122,21 +122,12 @@ def push_systems(run: RunDirectory, names: dict[str, str], private: bool | None 
 
 def _evaluated_cards(run: RunDirectory) -> dict[str, str]:
     """The model cards with the evaluation, by system; {} without a report."""
-    from pydantic import ValidationError
-
     from instruct.reporting.exports.model_card import evaluated_model_cards
     from instruct.reporting.model import Report
 
-    path = run.report / "report.json"
-    if not path.is_file():
+    if not (run.report / "report.json").is_file():
         return {}
-    try:
-        report = Report.model_validate_json(path.read_bytes())
-    except ValidationError:
-        raise InputError(
-            f"{path}: was written by another version; write it again: instruct report {run.folder}"
-        ) from None
-    return evaluated_model_cards(run, report)
+    return evaluated_model_cards(run, Report.read(run.folder))
 
 
 def _status(error: Exception) -> int | None:

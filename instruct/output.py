@@ -6,9 +6,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from instruct.errors import InstructError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Result(NamedTuple):
@@ -57,6 +60,16 @@ def _descriptor_redirected(descriptor: int, target: int) -> Iterator[None]:
     finally:
         os.dup2(kept, descriptor)
         os.close(kept)
+
+
+def progress_bar() -> Progress:
+    """A bar on stderr: description, how many of how many, the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
+    return Progress(*columns, console=Console(stderr=True, force_jupyter=False))
 
 
 def show(result: Result, json: bool, quiet: bool) -> None:

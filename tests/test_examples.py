@@ -35,6 +35,29 @@ def test_the_quickstart_runs(tmp_path, monkeypatch, smollm2):
     assert printed.count("\nEMO ") == 2
 
 
+@pytest.mark.slow
+def test_the_judging_notebook_runs_offline_in_a_minute(tmp_path, monkeypatch, smollm2):
+    import time
+
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    monkeypatch.setenv("JUDGING_OUTPUT", str(tmp_path / "run"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = nbformat.read(EXAMPLES / "judging.ipynb", as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
+    began = time.process_time()
+    client.execute(env=dict(os.environ))
+    assert time.process_time() - began < 60
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    printed = "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+    assert "smollm2_score: helpful beats unhelpful: weighted win rate" in printed
+    assert "agreement of the judge with people: pandalm: κ" in printed
+    assert "warning:" in printed
+    (frame,) = [o.data["text/html"] for o in outputs if "finding" in o.get("data", {}).get("text/plain", "")]
+    assert "<td>helpful</td>" in frame
+    assert (tmp_path / "run" / "report" / "report.html").is_file()
+    assert (tmp_path / "run" / "summary.md").is_file()
+
+
 def test_the_training_loop_shifts_masks_and_flattens_like_the_model(tiny_model_folder):
     """Its first cross-entropy is the one that transformers computes from the same labels."""
     import runpy

@@ -94,8 +94,11 @@ def load_answers(path: str | Path) -> list[dict[str, Any]]:
             without ids.
     """
     path = Path(path).expanduser()
-    raw = list(read_file(path))
-    generator = path.name.removesuffix(".json").removesuffix(".model_outputs")
+    return answers_of(list(read_file(path)), path.name.removesuffix(".json").removesuffix(".model_outputs"))
+
+
+def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:
+    """The same of rows that were read already; `generator` is the name of rows without one."""
     return [
         _answer(row, "unknown", generator) | ({} if id is None else {"id": id})
         for row, id in zip(raw, pair_ids(raw), strict=True)

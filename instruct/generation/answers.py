@@ -18,6 +18,7 @@ from instruct.errors import InputError, InstructError, one_line
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import GenerationConfig
 from instruct.models import ModelOptions, model_path
+from instruct.output import progress_bar
 from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
@@ -148,11 +149,7 @@ def _answer(
     folder: Path,
 ) -> None:
     """Start one engine and answer what is missing of the systems on one base."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
         make = _on_a_server if config.engine == "server" else _on_this_machine
         engine, asked = make(served, model, prompts, template, config)

@@ -21,6 +21,7 @@ from instruct.judging.presentations import Answers, Plan, Presentation, plan_com
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
+from instruct.output import progress_bar
 from instruct.runs import RunDirectory, sha256_of
 
 
@@ -376,10 +377,6 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
 
 @contextlib.contextmanager
 def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         task = progress.add_task(f"judging ({one_line(judge, 40)})".replace("[", "("), total=total)
         yield lambda count: progress.advance(task, count)

@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from instruct.analysis.results import (
     LengthFigures,
     PairAgreement,
@@ -26,6 +28,8 @@ from instruct.analysis.results import (
     Sequential,
     Significance,
 )
+from instruct.errors import InputError
+from instruct.runs import write_atomically
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 4
@@ -306,9 +310,74 @@ class Report(Record):
     versions: dict[str, str]
     sha256: dict[str, str]
 
+    @classmethod
+    def read(cls, path: str | Path) -> Report:
+        """The report in a run directory, or in a report.json.
+
+        Raises:
+            InputError: there is none, or another version wrote it.
+        """
+        path = Path(path).expanduser()
+        file = path / "report" / "report.json" if path.is_dir() else path
+        again = "write it again: instruct report RUN"
+        try:
+            report = cls.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
+        except ValidationError:
+            raise InputError(f"{file}: is not a report of this version; {again}") from None
+        if report.schema_version != SCHEMA_VERSION:
+            raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
+        return report
+
+    def write(self, path: str | Path) -> None:
+        """Write the report as FILE.json, FILE.md or FILE.html, whole or not at all.
+
+        A run's own report.html also has the figures and the pairs to read, which a report does not hold.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        path = Path(path).expanduser()
+        renderers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
+        if path.suffix.lower() not in renderers:
+            raise InputError(f"{path}: the extension must be .json, .md or .html; rename the file")
+        write_atomically(path, renderers[path.suffix.lower()]())
+
     def to_json(self) -> str:
         """The text of report.json."""
         return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """The text of report.md."""
+        from instruct.reporting.render.markdown import render_markdown
+
+        return render_markdown(self)
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without the run's figures and pairs."""
+        from instruct.reporting.render.page import render_page
+
+        return render_page(self, {}, None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""
+        from instruct.reporting.exports.tables import figures_table
+
+        table = figures_table(self)
+        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+    def headlines(self) -> list[str]:
+        """Who won, by how much and how certainly: a sentence per judge and comparison."""
+        from instruct.reporting.text import escape_terminal, headline
+
+        return [headline(judge, each, escape_terminal) for judge in self.judges for each in judge.comparisons]
+
+    def __str__(self) -> str:
+        """The summary that the command prints."""
+        from instruct.reporting.render.terminal import render_summary
+
+        return render_summary(self)
 
 
 def report_schema() -> dict[str, Any]:
