@@ -61,6 +61,8 @@ class EngineOptions:
         response_schema: a JSON schema that the reply must follow.
         chat: prompts are chats, so the chat template's end of a turn ends a reply too.
         keep_special_tokens: special tokens are part of the reply's text.
+        continues: a reply continues the text of its prompt, to the letter: all its tokens are part of the text, as they
+            read after the prompt.
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
         adapters: LoRA adapter folders that requests may name.
@@ -86,6 +88,7 @@ class EngineOptions:
     response_schema: dict[str, Any] | None = None
     chat: bool = False
     keep_special_tokens: bool = False
+    continues: bool = False
     keep_choice: bool = False
     batch: int | None = None
     adapters: tuple[Path, ...] = ()
@@ -106,8 +109,9 @@ class EngineOptions:
 class Request:
     """One prompt, the key its completion is stored under, and the most it can cost in US dollars.
 
-    `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens`
-    overrides the decoding's. `seed` makes a sample repeatable; a server is sent it only if it is given.
+    `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens` and
+    `temperature` override the decoding's. A reply does not end before `min_tokens`. `seed` makes a sample repeatable; a
+    server is sent it only if it is given.
     """
 
     key: str
@@ -116,6 +120,8 @@ class Request:
     adapter: str | None = None
     max_tokens: int | None = None
     seed: int | None = None
+    min_tokens: int = 0
+    temperature: float | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class Asked:
     limit: int
     adapter: str | None
     seed: int
+    least: int
+    temperature: float
 
 
 class LocalEngine(BatchesInTurn):
@@ -131,21 +133,27 @@ class LocalEngine(BatchesInTurn):
         ids, context = self._token_ids(request.prompt), self._options.context_length
         if len(ids) + limit > context:
             return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}")
-        return Asked(ids, limit, request.adapter, request.seed or 0)
+        decoding = self._options.decoding
+        temperature = decoding.temperature if request.temperature is None else request.temperature
+        return Asked(ids, limit, request.adapter, request.seed or 0, request.min_tokens, temperature)
 
     def _completion(
         self, prompt: list[int], answer: list[int], label_logprobs: Sequence[float] | None = None
     ) -> Completion:
         """The completion in generated ids; what follows the first stop token is padding."""
         end = next((place for place, token in enumerate(answer) if token in self._stops), None)
-        text = self._tokenizer.decode(
-            answer[:end],
-            skip_special_tokens=not self._options.keep_special_tokens,
-            clean_up_tokenization_spaces=False,
-        )
+        text = self._decoded(answer[:end])
+        if self._options.continues:  # some tokenizers drop the space before a text's first word
+            whole, before = self._decoded(prompt + answer[:end]), self._decoded(prompt)
+            text = whole.removeprefix(before) if whole.startswith(before) else text
         logprobs = None if label_logprobs is None else dict(zip(self._labels, label_logprobs, strict=True))
         tokens = len(answer) if end is None else end + 1
         return Completion(text, logprobs, "length" if end is None else "stop", len(prompt), tokens)
+
+    def _decoded(self, ids: list[int]) -> str:
+        whole = self._options.keep_special_tokens or self._options.continues
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
+        return text
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:

@@ -67,11 +67,14 @@ def request_body(
     """The path below the base URL, and the JSON object sent there."""
     decoding, prompt = options.decoding, request.prompt
     model, limit = request.adapter or options.model, request.max_tokens or decoding.max_tokens
-    body: dict[str, Any] = {"model": model, "temperature": decoding.temperature, "top_p": decoding.top_p}
+    temperature = decoding.temperature if request.temperature is None else request.temperature
+    body: dict[str, Any] = {"model": model, "temperature": temperature, "top_p": decoding.top_p}
     if decoding.repetition_penalty is not None:
         body["repetition_penalty"] = decoding.repetition_penalty
     if request.seed is not None:
         body["seed"] = request.seed
+    if request.min_tokens:  # vLLM's; OpenAI's own endpoint has no such parameter
+        body["min_tokens"] = request.min_tokens
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}

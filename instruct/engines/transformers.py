@@ -41,22 +41,23 @@ class TransformersEngine(CausalEngine):
             replies: dict[int, Reply] = {i: each for i, each in enumerate(asked) if not isinstance(each, Asked)}
             fitting = {i: each for i, each in enumerate(asked) if isinstance(each, Asked)}
             # A row near the context's end must not be pushed past it by its neighbors.
-            for adapter, limit in sorted({(each.adapter or "", each.limit) for each in fitting.values()}):
-                rows = {i: each for i, each in fitting.items() if (each.adapter or "", each.limit) == (adapter, limit)}
-                replies |= dict(zip(rows, self._generate(list(rows.values()), adapter, limit), strict=True))
+            for kind in sorted({_kind(each) for each in fitting.values()}):
+                rows = {i: each for i, each in fitting.items() if _kind(each) == kind}
+                replies |= dict(zip(rows, self._generate(list(rows.values())), strict=True))
             yield [(request, replies[i]) for i, request in enumerate(batch)]
 
-    def _generate(self, rows: list[Asked], adapter: str, limit: int) -> list[Reply]:
+    def _generate(self, rows: list[Asked]) -> list[Reply]:
+        """Replies to rows of one kind."""
         import torch
 
         self.start()
-        decoding, labels = self._decoding(limit), list(self._labels.values())
+        decoding, labels = self._decoding(rows[0]), list(self._labels.values())
         longest = max(len(row.ids) for row in rows)
         padding = [longest - len(row.ids) for row in rows]
         ids = [[decoding.pad_token_id] * pad + row.ids for pad, row in zip(padding, rows, strict=True)]
         mask = [[0] * pad + [1] * len(row.ids) for pad, row in zip(padding, rows, strict=True)]
         device = self._network.device
-        with self._adapted(adapter), torch.random.fork_rng():
+        with self._adapted(rows[0].adapter or ""), torch.random.fork_rng():
             torch.manual_seed(rows[0].seed)
             done = self._network.generate(
                 input_ids=torch.tensor(ids, device=device),
@@ -74,13 +75,15 @@ class TransformersEngine(CausalEngine):
             for row, answer, values in zip(rows, answers, logprobs, strict=True)
         ]
 
-    def _decoding(self, limit: int) -> Any:
+    def _decoding(self, asked: Asked) -> Any:
         from transformers import GenerationConfig
 
         decoding = self._options.decoding
         more: dict[str, Any] = {"do_sample": False}
-        if decoding.temperature > 0:
-            more = {"do_sample": True, "temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": 0}
+        if asked.temperature > 0:
+            more = {"do_sample": True, "temperature": asked.temperature, "top_p": decoding.top_p, "top_k": 0}
+        if asked.least:
+            more["min_new_tokens"] = asked.least
         if decoding.beams > 1:
             more |= {"num_beams": decoding.beams, "early_stopping": True}
         if decoding.repetition_penalty is not None:
@@ -89,9 +92,14 @@ class TransformersEngine(CausalEngine):
         if self._stops == [LLAMA_EOS]:
             pad, begin = LLAMA_PAD, LLAMA_BOS
         return GenerationConfig(
-            max_new_tokens=limit,
+            max_new_tokens=asked.limit,
             eos_token_id=self._stops or None,
             pad_token_id=(self._stops or [0])[0] if pad is None else pad,
             bos_token_id=begin,
             **more,
         )
+
+
+def _kind(asked: Asked) -> tuple[str, int, int, float]:
+    """Rows of one kind can be computed together."""
+    return asked.adapter or "", asked.limit, asked.least, asked.temperature

@@ -96,17 +96,20 @@ def _params(request: dict[str, Any]) -> list[Any]:
     schema = request.get("schema")
     return [
         SamplingParams(
-            temperature=request["temperature"],
+            temperature=temperature,
             top_p=request["top_p"],
             seed=seed,
             max_tokens=limit,
+            min_tokens=least,
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
             logprob_token_ids=request.get("logprob_token_ids"),
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             detokenize=False,
         )
-        for limit, seed in zip(request["limits"], request["seeds"], strict=True)
+        for limit, least, seed, temperature in zip(
+            request["limits"], request["least"], request["seeds"], request["temperatures"], strict=True
+        )
     ]
 
 

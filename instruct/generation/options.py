@@ -1,17 +1,18 @@
-"""Which prompts are answered, and how."""
+"""Which prompts are answered and which prefixes continued, and how."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from instruct.cards import Options, Texts
+from instruct.data.cards import Cut, Documents
 from instruct.engines.base import server_address
 
 
-class GenerationConfig(Options):
-    """How prompts are answered: greedily by default.
+class EngineConfig(Options):
+    """Which engine generates.
 
     `engine: server` asks for the base model by its name and for a trained system by the system's name
     (`vllm serve --lora-modules NAME=FOLDER`), with the key in OPENAI_API_KEY.
@@ -21,14 +22,6 @@ class GenerationConfig(Options):
     """auto: vLLM if it is installed, else transformers, which also answers for 4-bit models."""
     base_url: str | None = None
     """The OpenAI-compatible server of engine: server."""
-    max_new_tokens: int = Field(default=512, ge=1)
-    """The longest answer, in tokens."""
-    temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling: the share of probability to sample from."""
-    seed: int = 0
-    """Of sampling."""
     batch_size: int = Field(default=64, ge=1)
     """How many prompts are answered and recorded together."""
     max_model_len: int | None = Field(default=None, ge=2)
@@ -46,9 +39,43 @@ class GenerationConfig(Options):
         return url
 
     @model_validator(mode="after")
-    def _server_has_an_address(self) -> GenerationConfig:
+    def _server_has_an_address(self) -> Self:
         if (self.engine == "server") != (self.base_url is not None):
             raise ValueError("engine: server requires base_url, and base_url requires engine: server")
+        return self
+
+
+class GenerationConfig(EngineConfig):
+    """How prompts are answered: greedily by default."""
+
+    max_new_tokens: int = Field(default=512, ge=1)
+    """The longest answer, in tokens."""
+    temperature: float = Field(default=0.0, ge=0)
+    """0: greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: the share of probability to sample from."""
+    seed: int = 0
+    """Of sampling."""
+
+
+class SamplingConfig(EngineConfig):
+    """How prefixes are continued: by samples of the model's own distribution, all equally long."""
+
+    batch_size: int = Field(default=256, ge=1)
+    """How many continuations are generated and recorded together."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """The longest continuation, in tokens (default: the number in the corpus' continuation)."""
+    min_new_tokens: int | None = Field(default=None, ge=0)
+    """A continuation does not end before (default: max_new_tokens; 0: it may end at once)."""
+    temperature: float = Field(default=1.0, ge=0)
+    """1: unbiased; 0: greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: the share of probability to sample from (1: unbiased)."""
+
+    @model_validator(mode="after")
+    def _can_end(self) -> Self:
+        if None not in (self.min_new_tokens, self.max_new_tokens) and self.min_new_tokens > self.max_new_tokens:  # type: ignore[operator]
+            raise ValueError("min_new_tokens exceeds max_new_tokens; lower it")
         return self
 
 
@@ -74,3 +101,39 @@ class AnswerOptions(Options):
             if made_from["generation"][name] is None:
                 del made_from["generation"][name]
         return made_from
+
+
+class ContinuationOptions(Cut):
+    """The prefixes of human texts that every system continues, and how."""
+
+    card: str | None = None
+    """The corpus' card, by name or path, such as wikitext2_test."""
+    files: Texts | None = None
+    """Your own files, instead of the card's source: plain text, JSON, JSON lines, CSV (all also .gz) or Parquet."""
+    documents: Documents | None = None
+    """What a text is in a plain text file (default: the card's, else line)."""
+    encoding: str | None = None
+    """Of plain text files (default: the card's, else UTF-8)."""
+    column: str | None = None
+    """The column with the text (default: the card's, else text)."""
+    limit: int | None = Field(default=None, ge=1)
+    """Continue the first prefixes only."""
+    samples: int = Field(default=1, ge=1)
+    """How many continuations of each prefix are drawn for each seed."""
+    seeds: list[int] = Field(default=[0], min_length=1)
+    """Of sampling; each draws its own samples."""
+    generation: SamplingConfig = SamplingConfig()
+    """How prefixes are continued."""
+
+    @model_validator(mode="after")
+    def _names_a_corpus(self) -> Self:
+        if self.card is None and not self.files:
+            raise ValueError("names no corpus; set card (see `instruct list data`) or files")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: a seed is given twice; remove one")
+        return self
+
+    @property
+    def cut(self) -> Cut:
+        """How the texts are cut, as far as it is set here."""
+        return Cut(**{name: getattr(self, name) for name in Cut.model_fields})

@@ -9,7 +9,8 @@ import pytest
 
 from instruct.data.evaluation import EvalPrompt
 from instruct.errors import InputError
-from instruct.generation.answers import _fingerprint, _local_kind, generate_answers, prompt_seed
+from instruct.generation.answers import answer_work, generate_answers, prompt_seed
+from instruct.generation.batches import fingerprint, local_kind
 from instruct.generation.options import GenerationConfig
 from instruct.models import ModelOptions
 
@@ -37,11 +38,11 @@ def test_without_vllm_auto_selects_transformers_and_vllm_is_refused(
 
 def test_auto_selects_transformers_for_a_4bit_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM cannot quantize with bitsandbytes."""
-    monkeypatch.setattr("instruct.generation.answers.vllm_is_installed", lambda: True)
+    monkeypatch.setattr("instruct.generation.batches.vllm_is_installed", lambda: True)
     plain, quantized = ModelOptions(), ModelOptions(quantization="4bit")
-    assert _local_kind(plain, GenerationConfig()) == "vllm"
-    assert _local_kind(quantized, GenerationConfig()) == "transformers"
-    assert _local_kind(quantized, GenerationConfig(engine="vllm")) == "vllm"  # which refuses it
+    assert local_kind(plain, GenerationConfig()) == "vllm"
+    assert local_kind(quantized, GenerationConfig()) == "transformers"
+    assert local_kind(quantized, GenerationConfig(engine="vllm")) == "vllm"  # which refuses it
 
 
 def test_a_4bit_model_without_a_gpu_is_refused_in_one_line(
@@ -57,16 +58,18 @@ def test_a_4bit_model_without_a_gpu_is_refused_in_one_line(
 def test_the_fingerprint_of_earlier_journals_is_unchanged() -> None:
     """Newer settings are part of it only if they are set."""
 
-    def fingerprint(model: ModelOptions | None = None, **config: object) -> str:
-        return _fingerprint(["model", ""], model or ModelOptions(), PROMPTS, "chat", GenerationConfig(**config))
+    def of(model: ModelOptions | None = None, **settings: object) -> str:
+        config = GenerationConfig(**settings)
+        work = answer_work(PROMPTS, "chat", config)
+        return fingerprint(["model", ""], model or ModelOptions(), work, config, config.temperature)
 
-    plain = fingerprint()
+    plain = of()
     assert plain == "6908080030ef128437d6b87cdb64eafdc2befb7a45997a3a0fcffa800cbbfeec"
-    assert plain == fingerprint(engine="vllm", gpu_memory_utilization=0.5, tensor_parallel_size=1)
+    assert plain == of(engine="vllm", gpu_memory_utilization=0.5, tensor_parallel_size=1)
     changed = [
-        fingerprint(tensor_parallel_size=2),
-        fingerprint(engine="server", base_url="http://127.0.0.1:8000/v1"),
-        fingerprint(ModelOptions(dtype="float32")),
-        fingerprint(ModelOptions(quantization="4bit")),
+        of(tensor_parallel_size=2),
+        of(engine="server", base_url="http://127.0.0.1:8000/v1"),
+        of(ModelOptions(dtype="float32")),
+        of(ModelOptions(quantization="4bit")),
     ]
     assert len({plain, *changed}) == 5

@@ -1,0 +1,322 @@
+"""Replies of a base model and its fine-tuned systems to the same prompts, in fixed batches, resumed after a stop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Reply, Request
+from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
+from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
+from instruct.errors import InputError, InstructError, one_line
+from instruct.generation.journal import Batch, Journal
+from instruct.generation.options import EngineConfig
+from instruct.models import ModelOptions, model_path
+from instruct.output import progress_bar
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+@dataclass(frozen=True)
+class System:
+    """A LoRA adapter's folder, None for the model itself, or a whole model's folder; and the temperature it samples at.
+
+    `name` is the name of its file, and of its adapter on a server.
+    """
+
+    name: str
+    source: Path | None
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every system is asked, in order, and how.
+
+    Attributes:
+        what: `answers` or `continuations`, for messages.
+        parts: what a prompt and a reply to it are called in messages.
+        places: where each prompt stands, for messages.
+        seeds: of each prompt's sample.
+        token_ids: the prompts' tokens, by the tokenizer.
+        server_prompts: the prompts as a server is sent them.
+        identity: everything about the prompts that could change a reply, for JSON.
+        decoding: how is decoded, besides the temperature; it could change a reply, too.
+        max_tokens: of a reply; near the context's end, a reply without `min_tokens` may be shorter.
+        min_tokens: before which a reply does not end.
+        top_p: the share of probability to sample from.
+        to_the_letter: replies continue the text of their prompts, and their white space is kept.
+    """
+
+    what: str
+    parts: tuple[str, str]
+    places: Sequence[str]
+    seeds: Sequence[int]
+    token_ids: Callable[[Any], list[list[int]]]
+    server_prompts: Callable[[], Sequence[Prompt]]
+    identity: list[Any]
+    decoding: dict[str, Any]
+    max_tokens: int
+    min_tokens: int = 0
+    top_p: float = 1.0
+    to_the_letter: bool = False
+
+
+@dataclass(frozen=True)
+class _Planned:
+    system: System
+    model: str  # that the engine is started on
+    adapter: str | None
+    journal: Journal
+
+    @property
+    def name(self) -> str:
+        return self.system.name
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A prompt as the engine is sent it, and the most tokens of its reply."""
+
+    prompt: Prompt
+    limit: int
+
+
+def finished_journals(
+    model: ModelOptions, systems: Sequence[System], work: Work, config: EngineConfig, folder: Path
+) -> dict[str, Journal]:
+    """The complete journal of each system, `folder/NAME.batches.jsonl`, with what was missing asked now.
+
+    One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
+    `config.batch_size`; each finished batch is on disk before the next begins. If the model, adapter, prompts or
+    decoding changed, that system starts over, and its `folder/NAME.json` is removed.
+
+    Raises:
+        InputError: a model, adapter, name or prompt that cannot be used.
+        InstructError: the engine failed.
+    """
+    identity = model.name
+    if config.engine != "server":
+        name = model_path(model.name)
+        revision = check_model(name, model.revision)
+        identity = model_identity(name, revision)
+        model = model.model_copy(update={"name": name, "revision": revision})
+    count = len(work.places)
+    sizes = [min(config.batch_size, count - i) for i in range(0, count, config.batch_size)]
+    folder.mkdir(parents=True, exist_ok=True)
+    planned: list[_Planned] = []
+    for system in systems:
+        if not _NAME.fullmatch(system.name):
+            raise InputError(
+                f"system {one_line(system.name, 60)!r}: not a file name; use letters, digits and . _ + - only"
+            )
+        base, adapter, weights, source = model.name, None, "", system.source
+        if source is not None and is_adapter(source):
+            adapter, weights = str(source), adapter_identity(source)
+        elif source is not None:
+            base = str(source)
+            weights = model_identity(base, check_model(base))
+        if config.engine == "server" and source is not None:  # the server knows it by the system's name
+            base, adapter = model.name, system.name
+        print_of = fingerprint([identity, weights], model, work, config, system.temperature)
+        planned.append(
+            _Planned(system, base, adapter, Journal(folder / f"{system.name}.batches.jsonl", print_of, sizes))
+        )
+    for base in dict.fromkeys(each.model for each in planned):
+        served = [each for each in planned if each.model == base]
+        if not all(_finished(each.journal, config) for each in served):
+            _ask(served, model, work, config, folder)
+    return {each.name: each.journal for each in planned}
+
+
+def fingerprint(
+    identities: list[str], model: ModelOptions, work: Work, config: EngineConfig, temperature: float
+) -> str:
+    """A hash of everything that could change a reply. The engine is in the journal's header: `auto` names none.
+
+    Later settings are part of it only where they differ from what was the only way before there was a choice, so that
+    earlier journals are resumed.
+    """
+    decoding = {**work.decoding, "batch_size": config.batch_size, "max_model_len": config.max_model_len}
+    decoding["temperature"] = temperature
+    if config.base_url is not None:
+        decoding["base_url"] = config.base_url
+    elif model.dtype != "bfloat16" or model.quantization:
+        decoding |= {"dtype": model.dtype, "quantization": model.quantization}
+    if config.tensor_parallel_size not in (None, 1):
+        decoding["tensor_parallel_size"] = config.tensor_parallel_size
+    return hashlib.sha256(json.dumps([*identities, *work.identity, decoding]).encode()).hexdigest()
+
+
+def _finished(journal: Journal, config: EngineConfig) -> bool:
+    return journal.complete and (config.engine == "auto" or journal.engine.startswith(config.engine + " "))
+
+
+def _ask(served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig, folder: Path) -> None:
+    """Start one engine and ask what is missing of the systems on one base."""
+    with progress_bar() as progress:
+        bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
+        make = _on_a_server if config.engine == "server" else _on_this_machine
+        engine, asked = make(served, model, work, config)
+        try:
+            version = engine.start()
+            unfinished = [each for each in served if not _finished(each.journal, config)]
+            for each in unfinished:
+                each.journal.start(version)
+                if len(each.journal.missing) == len(each.journal.sizes):
+                    (folder / f"{each.name}.json").unlink(missing_ok=True)  # replies to something else
+            progress.update(
+                bar,
+                total=sum(len(each.journal.sizes) for each in unfinished),
+                completed=sum(len(each.journal.batches) for each in unfinished),
+            )
+            missing = [(each, number) for each in unfinished for number in each.journal.missing]
+
+            def batches() -> Iterator[list[Request]]:
+                for each, number in missing:
+                    progress.update(bar, description=f"{work.what} of {each.name}")
+                    yield _requests(each, number, asked, work, config)
+
+            # A batch is recorded when all its replies are there.
+            arrived: dict[int, tuple[float, list[tuple[Request, Reply]]]] = {}
+            for portion in engine.complete_batches(batches()):
+                each, number = missing[portion.batch]
+                seconds, replies = arrived.pop(portion.batch, (0.0, []))
+                seconds, replies = seconds + portion.seconds, [*replies, *portion.replies]
+                if len(replies) < each.journal.sizes[number]:
+                    arrived[portion.batch] = seconds, replies
+                    continue
+                each.journal.append(_batch(each, number, work, replies, seconds))
+                progress.advance(bar)
+        finally:
+            engine.close()
+
+
+def _requests(planned: _Planned, number: int, asked: list[_Asked], work: Work, config: EngineConfig) -> list[Request]:
+    """The requests of a batch; each one's key is its prompt's place, and unique among all systems."""
+    first = number * config.batch_size
+    # A server need not know seeds, which matter only where something is drawn.
+    seeded = config.engine != "server" or planned.system.temperature > 0
+    return [
+        Request(
+            key=f"{planned.name}/{place}",
+            prompt=each.prompt,
+            adapter=planned.adapter,
+            max_tokens=each.limit,
+            min_tokens=work.min_tokens,
+            temperature=planned.system.temperature,
+            seed=work.seeds[place] if seeded else None,
+        )
+        for place, each in enumerate(asked[first : first + config.batch_size], first)
+    ]
+
+
+def _batch(planned: _Planned, number: int, work: Work, replies: list[tuple[Request, Reply]], seconds: float) -> Batch:
+    """What a batch was answered, from its replies in any order."""
+    places = {int(request.key.rpartition("/")[2]): reply for request, reply in replies}
+    done: list[Completion] = []
+    for place, reply in sorted(places.items()):
+        if not isinstance(reply, Completion):
+            raise InstructError(
+                f"{work.places[place]}: no {work.parts[1]} of {planned.name} ({reply.reason}); finished batches are "
+                f"kept: rerun to resume, or leave the {work.parts[0]} out if the server always refuses it"
+            )
+        done.append(reply)
+    return Batch(
+        batch=number,
+        seconds=round(seconds, 3),
+        tokens=[
+            None if each.completion_tokens is None else each.completion_tokens - (each.finish_reason == "stop")
+            for each in done
+        ],
+        finish=["length" if each.finish_reason == "length" else "stop" for each in done],
+        texts=[each.text if work.to_the_letter else each.text.strip() for each in done],
+    )
+
+
+def _on_this_machine(
+    served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
+) -> tuple[Engine, list[_Asked]]:
+    """The engine for systems on one base, and the prompts' tokens with the limits of their replies."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    kind = local_kind(model, config)
+    base = served[0].model
+    revision = model.revision if base == model.name else None
+    # A fine-tuned model may have been saved without the tokenizer; its base's is the same.
+    words = base if (Path(base) / "tokenizer_config.json").is_file() else model.name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            words, revision=model.revision if words == model.name else None, trust_remote_code=False
+        )
+        context = context_of(AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False))
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"model {base}: no tokenizer or configuration ({one_line(error, 200)}); check the folder"
+        ) from error
+    if context is not None and (config.max_model_len or 0) > context:
+        raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
+    token_ids = work.token_ids(tokenizer)
+    wanted = config.max_model_len or max(map(len, token_ids)) + work.max_tokens
+    length = min(wanted, context or wanted)
+    for place, ids in zip(work.places, token_ids, strict=True):
+        if not 0 < len(ids) <= length - max(1, work.min_tokens):
+            prompt, reply = work.parts
+            least = f", of which the {reply} needs {work.min_tokens}" if work.min_tokens else ""
+            raise InputError(
+                f"{place} has {len(ids)} tokens, {length} hold {prompt} and {reply}{least}; shorten it or use a model "
+                "with a longer context"
+            )
+    options = EngineOptions(
+        subject=f"model {base}",
+        model=base,
+        revision=revision,
+        decoding=_decoding(work),
+        context_length=length,
+        chat=True,
+        continues=work.to_the_letter,
+        batch=config.batch_size,
+        adapters=tuple(dict.fromkeys(Path(each.adapter) for each in served if each.adapter is not None)),
+        tokenizer=tokenizer,
+        dtype=model.dtype,
+        quantization=model.quantization,
+        tensor_parallel_size=config.tensor_parallel_size or 1,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+    )
+    asked = [_Asked(tuple(ids), min(work.max_tokens, length - len(ids))) for ids in token_ids]
+    return make_engine(kind, options), asked
+
+
+def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
+    """The engine that `config.engine` names; `auto` is vLLM if it is installed and can load the model."""
+    installed = vllm_is_installed()
+    if config.engine == "vllm" and not installed:
+        raise InputError(
+            "generation.engine vllm: vLLM is not installed; run `pip install vllm` or set it to transformers"
+        )
+    if config.engine == "transformers" or not installed or (config.engine == "auto" and model.quantization):
+        return "transformers"
+    return "vllm"
+
+
+def _on_a_server(
+    served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
+) -> tuple[Engine, list[_Asked]]:
+    """The engine for a server, and the prompts as chats or text."""
+    options = EngineOptions(
+        subject=f"model {model.name}",
+        model=model.name,
+        decoding=_decoding(work),
+        context_length=0,  # only the server knows
+    )
+    asked = [_Asked(prompt, work.max_tokens) for prompt in work.server_prompts()]
+    return make_engine("server", options, config.base_url, config.batch_size), asked
+
+
+def _decoding(work: Work) -> Decoding:
+    return Decoding(top_p=work.top_p, max_tokens=work.max_tokens)
