@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from instruct.errors import InputError, one_line
 
-Kind = Literal["data", "data/human", "judges"]
+Kind = Literal["data", "data/human", "data/tasks", "judges"]
 Model = TypeVar("Model", bound=BaseModel)
 
 PACKAGE = Path(__file__).resolve().parent

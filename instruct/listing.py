@@ -12,6 +12,7 @@ from instruct.errors import InputError, one_line
 EMPTY = {
     "data": "no data cards found; copy one from the project's data folder into ./data",
     "judges": "no judge cards found; copy one from the project's judges folder into ./judges",
+    "tasks": "no task cards found; copy one from the project's data/tasks folder into ./data/tasks",
     "runs": "no runs in ./runs yet; make one: instruct run demo, or instruct judge --judge J --candidate a.json "
     "--baseline b.json --output runs/NAME",
 }
@@ -31,8 +32,8 @@ class Listed(NamedTuple):
 
 
 def listed(what: str) -> list[Listed]:
-    """The data cards, the judge cards, or the runs under `./runs`."""
-    return {"data": _data, "judges": _judges, "runs": _runs}[what]()
+    """The data cards, the judge cards, the task cards, or the runs under `./runs`."""
+    return {"data": _data, "judges": _judges, "tasks": _tasks, "runs": _runs}[what]()
 
 
 def render_names(found: Sequence[Listed]) -> str:
@@ -111,6 +112,20 @@ def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     facts = {"model": card.model, "protocol": protocol, "agreement": measured, "licence": card.licence}
     words = [f"model {card.model}", protocol, f"agreement with people: {measured}", f"licence: {card.licence}"]
     return facts, words
+
+
+def _tasks() -> list[Listed]:
+    return _cards("data/tasks", _task_facts)
+
+
+def _task_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    from instruct.tasks.cards import load_task_card
+
+    card = load_task_card(path)
+    facts = {"labels": card.labels, "shots": card.shots, "hub": card.source.hub, "licence": card.licence}
+    words = [f"{len(card.labels)} labels", f"{card.shots} shots, {card.demonstrations}"]
+    words += [f"hub: {card.source.hub}"] if card.source.hub else []
+    return facts, [*words, f"licence: {one_line(card.licence, 300)}"]
 
 
 def _runs() -> list[Listed]:
