@@ -123,7 +123,8 @@ class ForwardModel:
         """
         whole = self.encode([prefix + text for prefix, text in zip(prefixes, continuations, strict=True)])
         return [
-            Row(ids, max(1, _shared(before, ids))) for before, ids in zip(self.encode(prefixes), whole, strict=True)
+            Row(ids, max(1, shared_length(before, ids)))
+            for before, ids in zip(self.encode(prefixes), whole, strict=True)
         ]
 
     # Passes
@@ -163,7 +164,7 @@ class ForwardModel:
             for number, place in enumerate(places):
                 row = rows[place]
                 own = logits[number, row.start - 1 : len(row.ids) - 1, :vocabulary]
-                for chunk in _chunks(len(own), own):
+                for chunk in _chunks(len(own), logits):
                     yield place, own[chunk].float().log_softmax(-1)
 
     def last_states(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
@@ -259,6 +260,6 @@ def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:
     return (slice(begin, begin + size) for begin in range(0, positions, size))
 
 
-def _shared(first: Sequence[int], second: Sequence[int]) -> int:
+def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
     """How many ids two rows have in common at their beginning."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

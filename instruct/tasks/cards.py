@@ -62,8 +62,8 @@ class TaskSource(Options):
     splits: dict[str, Split]
     """Split by name; `train` (or the one that `demonstrations_from` names) and `test` are used."""
     format: RowFormat = "table"
-    """Of files: `table` (JSON, JSON lines, CSV with a header, Parquet), `label_text` (a line is a label, a space and the
-    text), `lines` (texts and labels in separate files) or `csv` (without a header: see `header`)."""
+    """Of files: `table` (JSON, JSON lines, CSV with a header, Parquet), `label_text` (a line is a label, a space and
+    the text), `lines` (texts and labels in separate files) or `csv` (without a header: see `header`)."""
     header: list[str] | None = None
     """The names of the columns of format `csv`."""
     encoding: str = "utf-8"

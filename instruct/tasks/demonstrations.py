@@ -95,7 +95,7 @@ def _vectors(train: Sequence[str], test: Sequence[str], retriever: str) -> tuple
     except Exception as error:  # the hub's client raises its own, httpx's and the system's errors
         reason = one_line(error, 140) or type(error).__name__
         raise InputError(f"retriever {retriever}: cannot be loaded ({reason}); give a folder or a hub id") from None
-    return tuple(encoder.encode(list(texts), normalize_embeddings=True) for texts in (train, test))  # type: ignore[return-value]
+    return tuple(encoder.encode(list(texts), normalize_embeddings=True) for texts in (train, test))
 
 
 def vote(demonstrations: Sequence[TaskRow]) -> str | None:

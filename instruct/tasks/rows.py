@@ -203,7 +203,7 @@ def _headless(folder: Path, file: str, source: TaskSource) -> Iterator[RawRow]:
 
 
 def _contents(folder: Path, file: str) -> Iterator[tuple[str, str, bytes]]:
-    """Origin, what matched the pattern's `*`, and bytes of a file (maybe gzip), or of matching members of an archive."""
+    """Origin, what matched the pattern's `*`, and bytes of a file (maybe gzip) or of an archive's matching members."""
     name, _, pattern = file.partition("!")
     path = folder / name
     if not path.is_file():
