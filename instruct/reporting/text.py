@@ -87,26 +87,38 @@ def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, 
     """
     if figures.win_rate is None:
         return f"no verdict on {candidate} against {baseline} ({unread(figures)})", ""
-    lost = figures.finding == "baseline"
     claim = {
         "candidate": f"{candidate} beats {baseline}",
         "baseline": f"{baseline} beats {candidate}",
         "no difference": f"no difference shown between {candidate} and {baseline}",
         "too few": f"too few pairs to compare {candidate} with {baseline}",
     }[figures.finding]
-    rate, discrete, interval = figures.win_rate, figures.discrete_win_rate, figures.interval
-    if lost:
-        rate, discrete = 100 - rate, None if discrete is None else 100 - discrete
-        interval = [100 - end for end in reversed(interval)] if interval else None
     weighted = figures.kind == "weighted"
-    found = [f"{interval_name(figures)} {span(interval)}"] if interval else []
-    found += [f"discrete {number(discrete)} %"] if weighted else []
+    found = rate_details(figures)
     found.append(f"n = {figures.n_judged}")
     found += [f"{figures.identical} identical"] if figures.identical else []
-    evidence = f"{'weighted ' * weighted}win rate {rate:.1f} % ({', '.join(found)})"
+    evidence = f"{'weighted ' * weighted}win rate {number(claimed_rate(figures))} % ({', '.join(found)})"
     if figures.reversible and figures.finding in ("candidate", "baseline"):
         evidence += f". The pairs without a verdict ({unread(figures)}) could reverse this"
     return claim, evidence
+
+
+def claimed_rate(figures: TallyFigures) -> float | None:
+    """The win rate of the system that the claim names first: the baseline if it beats the candidate."""
+    return _claimed(figures, figures.win_rate)
+
+
+def rate_details(figures: TallyFigures) -> list[str]:
+    """What follows the claimed rate: its interval and, of a weighted judge, the discrete rate."""
+    ends = [_claimed(figures, end) for end in figures.interval or ()]
+    found = [f"{interval_name(figures)} {span(sorted(end for end in ends if end is not None))}"] if ends else []
+    if figures.kind == "weighted":
+        found.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
+    return found
+
+
+def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
+    return rate if rate is None or figures.finding != "baseline" else 100 - rate
 
 
 def evidence(comparison: Comparison) -> str | None:

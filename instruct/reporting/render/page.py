@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from instruct.analysis.results import SeedSpread
 from instruct.errors import one_line
@@ -17,16 +18,16 @@ from instruct.reporting.tables import Table, comparison_tables, lineage_tables, 
 from instruct.reporting.text import (
     capital,
     cautions,
+    claimed_rate,
     evidence,
-    interval_name,
     kappas,
     largest_tie,
     length_control,
     majority_headline,
     number,
     over_seeds,
+    rate_details,
     seeds_headline,
-    span,
     spent,
     unjudged,
     verdict,
@@ -43,6 +44,15 @@ class Part:
     count: int
     x: float
     width: float
+
+
+class Fact(NamedTuple):
+    """What the page says before its bars: a title, which may end in a system's name, a value, and a few words on it."""
+
+    title: str
+    name: str
+    value: str
+    words: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class View:
     parts: list[Part]
     rate: float | None
     interval: list[float] | None
-    facts: list[tuple[str, str, str]]
+    facts: list[Fact]
     cautions: list[str]
     notes: list[str]
     tables: list[Table]
@@ -139,7 +149,7 @@ def _view(judge: Judge, comparison: Comparison, spread: SeedSpread | None) -> Vi
         candidate=candidate,
         baseline=baseline,
         claim=[names.get(piece, piece) for piece in re.split("([\ue000\ue001])", claim)],
-        evidence=" ".join(filter(None, [_figures_of(figures, candidate, baseline), evidence(comparison), seeds])),
+        evidence=" ".join(filter(None, [evidence(comparison), seeds])),
         finding=figures.finding,
         parts=_parts(figures, candidate, baseline),
         rate=figures.win_rate,
@@ -169,24 +179,43 @@ def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[Part]:
     return parts
 
 
-def _figures_of(figures: TallyFigures, candidate: str, baseline: str) -> str:
-    _, found = verdict(figures, candidate, baseline)
-    ties = largest_tie(figures)
-    return " ".join(f"{capital(each)}." for each in (found, ties) if each)
-
-
-def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[tuple[str, str, str]]:
-    """What the page shows below the bars: a name, its value, and a few words on it."""
-    rate = "-" if figures.win_rate is None else f"{figures.win_rate:.1f} %"
-    interval = f"{interval_name(figures)} {span(figures.interval)}" if figures.interval else "no interval"
-    orders = {"both": "in both orders", "one": "in one order", "alone": "each answer rated alone"}[comparison.orders]
-    decided = figures.win + figures.loss
-    pairs = f"with a verdict, of {comparison.pairs_expected}; {decided} with a winner; {orders}"
-    name = f"Win rate of {clean(comparison.candidate, 40)}"
-    facts = [(name, rate, interval), ("Pairs", str(figures.n_judged), pairs)]
+def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[Fact]:
+    """Win rate, decided pairs, the judge's agreement with people, and its consistency."""
+    facts = [_rate(comparison, figures), _decided(comparison, figures), _trust(judge)]
     if comparison.consistency is not None:
         first = f"the answer shown first wins {number(comparison.first_position_rate)} % of the time"
-        facts.append(("Same verdict in both orders", f"{comparison.consistency:.1f} %", first))
+        facts.append(Fact("Same verdict in both orders", "", f"{comparison.consistency:.1f} %", first))
+    return facts
+
+
+def _rate(comparison: Comparison, figures: TallyFigures) -> Fact:
+    """The win rate of the system that the claim names first."""
+    names = [clean(name, 40) for name in (comparison.candidate, comparison.baseline)]
+    title = "Weighted win rate of" if figures.kind == "weighted" else "Win rate of"
+    if figures.win_rate is None:
+        return Fact(title, names[0], "none", "no pair has a verdict")
+    lost = figures.finding == "baseline"
+    words = rate_details(figures) or ["no interval"]
+    words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
+    return Fact(title, names[lost], f"{number(claimed_rate(figures))} %", "; ".join(words))
+
+
+def _decided(comparison: Comparison, figures: TallyFigures) -> Fact:
+    """How many pairs have a winner, and what the others are."""
+    orders = {"both": "judged in both orders", "one": "judged in one order", "alone": "each answer rated alone"}
+    identical = f"{figures.identical} of {figures.n_judged} pairs: identical answers" if figures.identical else None
+    missing = comparison.pairs_expected - figures.n_judged
+    words = [
+        largest_tie(figures) or identical or ("no ties" if figures.n_judged else None),
+        f"{missing} of {comparison.pairs_expected} without a verdict" if missing else None,
+        orders[comparison.orders],
+    ]
+    return Fact(
+        "Decided pairs", "", f"{figures.win + figures.loss} of {figures.n_judged}", "; ".join(filter(None, words))
+    )
+
+
+def _trust(judge: Judge) -> Fact:
     measured = [each for each in (judge.human_agreement or {}).values() if "kappa" in each]
     worst = min(measured, key=lambda each: each["kappa"], default=None)  # of several sets the least flattering
     trusted = f"κ {kappa_text(worst)}" if worst else "not measured"
@@ -195,7 +224,7 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
     detail = clean(judge.agreement, 400) if judge.human_agreement else "how often this judge decides as people do"
     if not measured and judge.agreement != "not measured":
         trusted, detail = "unknown", clean(judge.agreement, 400)
-    return [*facts, ("Agreement with people", trusted, detail)]
+    return Fact("Agreement with people", "", trusted, detail)
 
 
 def clean(text: object, limit: int = 200) -> str:

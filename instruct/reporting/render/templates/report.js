@@ -12,7 +12,7 @@
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches;
     toggle.textContent = dark ? "Light" : "Dark";
-    toggle.setAttribute("aria-label", `Switch to ${dark ? "light" : "dark"} colours`);
+    toggle.setAttribute("aria-label", `Switch to ${dark ? "light" : "dark"} colors`);
     toggle.setAttribute("aria-pressed", String(dark));
   }
   toggle.addEventListener("click", () => {
@@ -22,6 +22,8 @@
   });
   systemDark.addEventListener("change", () => showTheme());
   showTheme(remembered());
+
+  byId("print").addEventListener("click", () => print());
 
   // Which comparison is shown.
   let chosen = 0;
