@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from instruct.data.overlap import UNSPACED
 from instruct.errors import one_line
 from instruct.reporting.model import Health, LengthHistogram, System
+from instruct.text_metrics.diversity import repeated_fraction
 
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.
 REPEATED_ABOVE = 0.5
 REPEATED_RULE = "more than half of an answer's 4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)"
-_N_GRAM = 4
-# A word; a punctuation mark; a character of a script that does not separate words.
-_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]")
 _MOST_BARS = 30
 
 # From this percentage on a fault, or a difference in length, is a warning; below it is only in the table. Judges prefer
@@ -27,19 +23,6 @@ _MOST_BARS = 30
 # (Dubois et al. 2024, arXiv 2404.04475).
 FAULTY_PERCENT = 5
 LONGER_PERCENT = 20
-
-
-def repeated_fraction(text: str, n: int = _N_GRAM) -> float:
-    """seq-rep-n of Welleck et al. 2020 (arXiv 1908.04319): 1 - distinct n-grams / n-grams, from 0 to below 1.
-
-    The paper counts a model's tokens; answers from elsewhere have none, so words and punctuation marks are counted
-    instead. A text of fewer than `n` of them repeats nothing.
-    """
-    tokens = _TOKEN.findall(text)
-    n_grams = len(tokens) - n + 1
-    if n_grams < 1:
-        return 0.0
-    return 1 - len(set(zip(*(tokens[start:] for start in range(n)), strict=False))) / n_grams
 
 
 def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any]) -> Health:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
 
 import numpy as np
 import pytest
 
 from instruct.data.evaluation import load_answers
-from instruct.reporting.health import answers_health, health_warnings, histogram_edges, repeated_fraction
+from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.model import Health, LengthHistogram, System
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import sha256_of, write_atomically
-
-
-def repeats(tokens, n=4):
-    """Welleck et al.'s figure by counting: every occurrence of an n-gram after its first, over all of them."""
-    counts = Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
-    return sum(count - 1 for count in counts.values()) / max(1, counts.total())
 
 
 def system(name, n, **health):
@@ -30,30 +23,6 @@ def system(name, n, **health):
 
 def warnings_on(finding="candidate", a=None, b=None, n=100):
     return health_warnings("a", "b", finding, {"a": system("a", n, **a or {}), "b": system("b", n, **b or {})})
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_repeated_fraction_follows_the_paper(seed):
-    words = [f"w{number}" for number in np.random.default_rng(seed).integers(0, 2 + seed, 60)]
-    assert repeated_fraction(" ".join(words)) == pytest.approx(repeats(words))
-    assert repeated_fraction("\n".join(words), 2) == pytest.approx(repeats(words, 2))
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("", []),
-        ("one two three", ["one", "two", "three"]),
-        ("a b, a b, a b, a b,", ["a", "b", ","] * 4),
-        ("!" * 40, ["!"] * 40),
-        ("我不知道" * 10, list("我不知道" * 10)),
-        ("ไม่รู้" * 6, list("ไม่รู้" * 6)),
-        ("été d'été " * 5, ["été", "d", "'", "été"] * 5),
-        ("\x00\ud800 \u202e a", ["\x00", "\ud800", "\u202e", "a"]),
-    ],
-)
-def test_repetition_counts_words_punctuation_and_unspaced_characters(text, tokens):
-    assert repeated_fraction(text) == pytest.approx(repeats(tokens))
 
 
 def test_health_counts_each_answer_of_a_system():

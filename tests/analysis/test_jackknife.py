@@ -1,0 +1,86 @@
+"""The jackknife over texts: equal to formulas for means, and calibrated for what has no formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from instruct.analysis.jackknife import GROUPS, Measured, difference, estimate, groups, kept, text_variance
+
+
+def measured_mean(values: np.ndarray, other: float = 0.0) -> Measured:
+    left = kept(len(values))
+    return Measured(float(values.mean()), left @ values / left.sum(axis=1), other)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40, 203])
+def test_groups_are_fixed_and_equally_large(n):
+    sizes = np.bincount(groups(n))
+    assert len(sizes) == min(n, GROUPS)
+    assert np.ptp(sizes) <= 1
+    assert (groups(n) == groups(n)).all()
+    assert (kept(n).sum(axis=0) == min(n, GROUPS) - 1).all()
+
+
+def test_with_a_text_a_group_it_is_the_formula_of_a_mean():
+    values = np.random.default_rng(0).normal(size=GROUPS)
+    assert text_variance(measured_mean(values).without) == pytest.approx(values.var(ddof=1) / GROUPS)
+    expected = stats.ttest_1samp(values, 0)
+    found = estimate([measured_mean(values)])
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.interval == pytest.approx(list(expected.confidence_interval()))
+
+
+def test_the_difference_of_two_systems_is_the_paired_t_test():
+    rng = np.random.default_rng(1)
+    easy = rng.normal(size=GROUPS) * 5
+    first, second = easy + rng.normal(size=GROUPS) + 0.4, easy + rng.normal(size=GROUPS)
+    found = difference([measured_mean(first)], [measured_mean(second)])
+    assert found.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
+    assert found.value == pytest.approx((first - second).mean())
+
+
+def test_trainings_that_differ_widen_the_interval():
+    values = np.random.default_rng(2).normal(size=200)
+    alike = estimate([measured_mean(values), measured_mean(values)])
+    different = estimate([measured_mean(values - 1), measured_mean(values + 1)])
+    assert alike.value == pytest.approx(different.value)
+    assert np.ptp(different.interval) > 10 * np.ptp(alike.interval)
+
+
+def test_other_variance_is_added():
+    values = np.random.default_rng(3).normal(size=200)
+    one, more = estimate([measured_mean(values)]), estimate([measured_mean(values, other=1.0)])
+    assert np.ptp(more.interval) > 2 * 1.95 > np.ptp(one.interval)
+
+
+def test_what_does_not_vary_has_no_interval():
+    same = Measured(0.5, np.full(40, 0.5))
+    assert estimate([same]).interval is None
+    assert difference([same], [same]).p is None
+    assert estimate([Measured(1.0)]).p is None
+    assert math.isnan(text_variance(np.zeros(1)))
+
+
+def test_trainings_without_groups_are_compared_by_their_spread_alone():
+    found = difference([Measured(1.0), Measured(2.0), Measured(3.0)], [Measured(0.0)] * 3)
+    assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue)
+
+
+def test_different_numbers_of_trainings_are_refused():
+    with pytest.raises(ValueError):
+        difference([Measured(1.0)], [Measured(1.0), Measured(2.0)])
+
+
+def test_the_interval_of_a_ratio_covers_it():
+    rng = np.random.default_rng(4)
+    hits = 0
+    for _ in range(300):
+        nats, tokens = rng.gamma(2, 50, size=120), rng.integers(20, 60, size=120)
+        left = kept(120)
+        found = estimate([Measured(float(nats.sum() / tokens.sum()), (left @ nats) / (left @ tokens))])
+        hits += found.interval[0] < 100 / 39.5 < found.interval[1]
+    assert 0.91 < hits / 300 < 0.985
