@@ -107,9 +107,18 @@ def length_warning(figures: LengthFigures) -> str | None:
         return None
     return (
         f"the verdicts follow length: the candidate's win rate is {shortest.win_rate:.1f} % where its answer is "
-        f"shortest ({shortest.low} to {shortest.high} characters longer than the baseline's) and "
-        f"{longest.win_rate:.1f} % where it is longest ({longest.low} to {longest.high})"
+        f"shortest ({_range(shortest)} than the baseline's) and "
+        f"{longest.win_rate:.1f} % where it is longest ({_range(longest)})"
     )
+
+
+def _range(part: LengthBin) -> str:
+    """How much longer or shorter the answers of a bin are."""
+    if part.low >= 0:
+        return f"{part.low} to {part.high} characters longer"
+    if part.high <= 0:
+        return f"{-part.high} to {-part.low} characters shorter"
+    return f"{-part.low} characters shorter to {part.high} longer"
 
 
 def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float, float] | None:

@@ -124,8 +124,9 @@ def test_verdicts_that_follow_length_are_warned_about():
     candidate = baseline + rng.integers(-500, 500, size=200)
     by_length = (candidate - baseline + rng.normal(0, 150, 200) > 0).astype(float)
     warning = length_warning(length_figures(by_length, candidate, baseline))
-    assert warning.startswith(
-        "the verdicts follow length: the candidate's win rate is 2.5 % where its answer is shortest"
+    assert warning == (
+        "the verdicts follow length: the candidate's win rate is 2.5 % where its answer is shortest (302 to 499 "
+        "characters shorter than the baseline's) and 100.0 % where it is longest (297 to 475 characters longer)"
     )
     by_chance = rng.integers(0, 2, size=200).astype(float)
     assert length_warning(length_figures(by_chance, candidate, baseline)) is None
