@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from importlib import metadata
 
+from instruct import completion
 from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
@@ -86,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("train", "train every system of a config (or a single one, with flags alone)"),
     ]:
         sub = verb(name, text, OVERRIDES)
-        sub.add_argument("config", nargs="?", metavar="CONFIG", help="a YAML file, or the name of a packaged config")
+        _config_argument(sub)
         sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
         sub.add_argument("--objective", choices=OBJECTIVES, help="train with this objective only")
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
@@ -99,19 +100,15 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = verb("generate", "answer the evaluation prompts with every system of a run", OVERRIDES)
     help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
-    sub.add_argument("run", nargs="?", metavar="RUN", help=help_text)
+    _run_argument(sub, help_text)
 
     sub = verb("evaluate", "compute numbers about texts without a judge: perplexity, entropy, distances", OVERRIDES)
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
+    _run_argument(sub, RUN.format("trained systems"))
 
     sub = verb("judge", "compare answers with a judge and write the report")
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))
-    sub.add_argument(
-        "--judge",
-        action="append",
-        metavar="J",
-        help="a judge; repeatable (a panel) (default: those of the run's config)",
-    )
+    _run_argument(sub, RUN.format("answers"))
+    text = "a judge; repeatable (a panel) (default: those of the run's config)"
+    _completes(sub.add_argument("--judge", action="append", metavar="J", help=text), completion.judges)
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
     sub.add_argument(
@@ -129,7 +126,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_length_control_flags(sub)
 
     sub = verb("validate", "test a judge against human labels, or against the verdicts of another judge")
-    sub.add_argument("--judge", metavar="J", help="a judge: see `instruct list judges`; not needed with --replay")
+    text = "a judge: see `instruct list judges`; not needed with --replay"
+    _completes(sub.add_argument("--judge", metavar="J", help=text), completion.judges)
     sub.add_argument(
         "--against",
         required=True,
@@ -151,7 +149,7 @@ def make_parser() -> argparse.ArgumentParser:
         "The run's report/exports has the same figures for other tools: figures.csv, tables.tex (LaTeX), "
         "leaderboard-*.csv (AlpacaEval) and model-card-*.md (Hugging Face Hub).",
     )
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("verdicts"))
+    _run_argument(sub, RUN.format("verdicts"))
     sub.add_argument("--annotations", metavar="FILE", help="verdicts made elsewhere: AlpacaEval's annotations.json")
     sub.add_argument("--output", metavar="DIR", help="the run directory to create (requires --annotations)")
     _add_answer_file_flags(sub)
@@ -171,13 +169,14 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
 
     sub = verb("compare", "rank the systems of one run or several, and check that their figures are comparable")
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
+    runs = sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
+    _completes(runs, completion.runs)
     sub.add_argument(
         "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
     )
 
     sub = verb("sample", "draw pairs at random for people to label, as an HTML form that works offline")
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("answers"))
+    _run_argument(sub, RUN.format("answers"))
     sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
     sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
     sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")
@@ -185,7 +184,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
 
     sub = verb("export", "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("verdicts"))
+    _run_argument(sub, RUN.format("verdicts"))
     sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")
     sub.add_argument("--format", choices=["annotations", "jsonl"], default="annotations", help="default: annotations")
     sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
@@ -200,11 +199,11 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument(f"--{flag}", metavar="NAME", help=f"name of the {flag} (default: the file's {field})")
 
     sub = verb("merge", "merge a run's adapters into their base model")
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("adapters"))
+    _run_argument(sub, RUN.format("adapters"))
     sub.add_argument("--system", metavar="NAME", help="merge only this system")
 
     sub = verb("push", "upload a run's trained systems to the Hugging Face Hub, with the report's evaluation")
-    sub.add_argument("run", nargs="?", metavar="RUN", help=RUN.format("trained systems"))
+    _run_argument(sub, RUN.format("trained systems"))
     sub.add_argument(
         "--repo-id", metavar="ID", help="USER/NAME; -SYSTEM is added for several (default: the run's name)"
     )
@@ -216,6 +215,22 @@ def make_parser() -> argparse.ArgumentParser:
 
     verb("doctor", "check the installation: packages, GPU, memory, disk, network, keys")
     return parser
+
+
+def _config_argument(sub: argparse.ArgumentParser) -> None:
+    config = sub.add_argument(
+        "config", nargs="?", metavar="CONFIG", help="a YAML file, or the name of a packaged config"
+    )
+    _completes(config, completion.configs)
+
+
+def _run_argument(sub: argparse.ArgumentParser, text: str) -> None:
+    _completes(sub.add_argument("run", nargs="?", metavar="RUN", help=text), completion.runs)
+
+
+def _completes(action: argparse.Action, completer: completion.Completer) -> None:
+    """What a shell completes the argument with; argcomplete looks for this attribute."""
+    action.completer = completer  # type: ignore[attr-defined]
 
 
 def _add_request_flags(sub: argparse.ArgumentParser) -> None:

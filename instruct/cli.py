@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import make_parser, name_override, split_overrides
+from instruct.completion import complete
 from instruct.errors import GateError, InputError, InstructError, one_line, run_guarded
 from instruct.output import Result, progress_kept_apart, show
 
@@ -458,8 +459,11 @@ VERBS: dict[str, Callable[[argparse.Namespace, list[str]], Result]] = {
 
 def main() -> int:
     """The entry point of the console script."""
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        complete(parser)
     rest, overrides = split_overrides(sys.argv[1:])
-    arguments = make_parser().parse_args(rest)
+    arguments = parser.parse_args(rest)
 
     def work() -> None:
         if arguments.verb not in ("run", "train") and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -175,14 +175,19 @@ def find_config(path: str | Path) -> Path:
     """The YAML file of a config, by path or by packaged name."""
     if Path(path).is_file():
         return Path(path)
+    packaged = packaged_configs()
+    if str(path) in packaged:
+        return packaged[str(path)]
+    names = ", ".join(name for name, file in packaged.items() if file.stem != "base")
+    raise InputError(f"{path}: no such config; give the path of a YAML file, or one of {names}")
+
+
+def packaged_configs() -> dict[str, Path]:
+    """The files of the packaged configs by name, such as `demo` and `paper/llama2_7b`."""
     in_wheel, in_clone = packaged_folder("configs"), packaged_folder("recipes") / "configs"
     folder = in_wheel if in_wheel.is_dir() else in_clone
-    by_name = folder / f"{path}.yaml"
-    if not Path(path).is_absolute() and ".." not in Path(path).parts and by_name.is_file():
-        return by_name
-    experiments = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate" and file.stem != "base")
-    names = ", ".join(sorted(str(file.relative_to(folder).with_suffix("")) for file in experiments))
-    raise InputError(f"{path}: no such config; give the path of a YAML file, or one of {names}")
+    files = (file for file in folder.rglob("*.yaml") if file.parent.name != "accelerate")
+    return {str(file.relative_to(folder).with_suffix("")): file for file in sorted(files)}
 
 
 def make_config(content: dict[str, Any], overrides: Sequence[str], where: object) -> ExperimentConfig:

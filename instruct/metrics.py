@@ -60,6 +60,18 @@ def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) 
         write_atomically(metrics_path(run), text + "\n")
 
 
+def is_measured(run: RunDirectory, metric: str, system: str, inputs: dict[str, Any]) -> bool:
+    """Whether a metric about a system's texts was computed from these inputs and is in metrics.json."""
+    texts = read_metrics(run).texts.get(system)
+    written = texts is not None and getattr(texts, metric) is not None
+    return written and run.is_done(metric_step(metric, system), inputs)
+
+
+def metric_step(metric: str, system: str) -> str:
+    """The name of the step that computes a metric about a system's texts."""
+    return f"evaluate/{metric}/{system}"
+
+
 def values_path(run: RunDirectory, metric: str, system: str) -> Path:
     """Where the values of each text are: runs/NAME/metrics/METRIC/SYSTEM.json."""
     return run.folder / "metrics" / metric / f"{system}.json"

@@ -164,7 +164,7 @@ class ForwardModel:
             for number, place in enumerate(places):
                 row = rows[place]
                 own = logits[number, row.start - 1 : len(row.ids) - 1, :vocabulary]
-                for chunk in _chunks(len(own), logits):
+                for chunk in _chunks(len(own), own):
                     yield place, own[chunk].float().log_softmax(-1)
 
     def last_states(self, rows: Sequence[Sequence[int]]) -> np.ndarray:

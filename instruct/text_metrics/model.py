@@ -26,9 +26,87 @@ class Perplexity(BaseModel):
     bytes: int
 
 
+class OraclePerplexity(BaseModel):
+    """How well a reference model predicts a system's continuations: PPL_oracle.
+
+    Attributes:
+        perplexity: per token of the reference; None: every continuation is empty.
+        by_seed: the same for each seed that the continuations were sampled with.
+        empty: continuations without a token, which are among `texts`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    reference: str
+    perplexity: float | None = None
+    by_seed: dict[str, float] = {}
+    texts: int
+    tokens: int
+    empty: int
+
+
+class Entropy(BaseModel):
+    """Mean entropy of next-token distributions on human text, in nats per token, at a sampling temperature."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    entropy: float
+    temperature: float
+    texts: int
+    tokens: int
+
+
+class Distances(BaseModel):
+    """Of next-token distributions on human text from those of a reference model: means over tokens, then over texts.
+
+    In nats, except `total_variation`, which is between 0 and 1. `forward_*` are expectations under the reference,
+    `reverse_*` under the system.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    reference: str
+    forward_cross_entropy: float
+    reverse_cross_entropy: float
+    total_variation: float
+    forward_kl: float
+    reverse_kl: float
+    jensen_shannon: float
+    texts: int
+
+
+class Matched(BaseModel):
+    """What the control `mle-matched-SYSTEM` is: an MLE system at the temperature at which its entropy is a system's.
+
+    Attributes:
+        mle, system: their names.
+        system_temperature, temperature: at which the system and the control are sampled.
+        system_entropy, entropy: mean entropies on human text at these temperatures, in nats per token.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    mle: str
+    system: str
+    system_temperature: float
+    temperature: float
+    system_entropy: float
+    entropy: float
+
+
 class SystemTexts(BaseModel):
-    """All numbers about one system's texts; None: not computed."""
+    """All numbers about one system's texts; None: not computed.
+
+    Attributes:
+        matched: of a control, what it is.
+        no_control: why there is no `mle-matched-SYSTEM` for this system.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     perplexity: Perplexity | None = None
+    entropy: Entropy | None = None
+    matched: Matched | None = None
+    no_control: str | None = None
+    distances: Distances | None = None
+    oracle_perplexity: OraclePerplexity | None = None

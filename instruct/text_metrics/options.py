@@ -48,5 +48,7 @@ class TextMetricOptions(Options):
     """Human text for perplexity, entropy and distances (default: how the human texts of the prefixes continue)."""
     reference_model: Annotated[ModelOptions | None, BeforeValidator(_named_model)] = None
     """A model, by name, for oracle_perplexity and distances."""
+    matched_temperature: bool = True
+    """Also sample MLE at the temperature that gives it the entropy of each other objective's system."""
     max_length: int = Field(default=1024, ge=2)
     """Longer held-out texts are read in windows of this many tokens, which overlap by half."""

@@ -1,8 +1,9 @@
-"""Perplexity of held-out text, per token, word and byte."""
+"""Perplexity of held-out text, per token, word and byte, and of continuations under a reference model."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from instruct.engines.forward import ForwardModel
 from instruct.errors import InstructError
 from instruct.text_metrics.held_out import HeldOut, Window
-from instruct.text_metrics.model import Perplexity
+from instruct.text_metrics.model import OraclePerplexity, Perplexity
 
 _MOST_NATS = 709.0  # whose exponential is a float64
 
@@ -35,7 +36,7 @@ class Likelihoods:
     bytes: np.ndarray
 
 
-def likelihoods(model: ForwardModel, held_out: HeldOut, found: list[Window]) -> Likelihoods:
+def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window]) -> Likelihoods:
     """The likelihood of each text; `found` are its windows (`held_out.windows`).
 
     Raises:
@@ -78,6 +79,25 @@ def perplexity(values: Likelihoods) -> Perplexity:
         tokens=int(values.tokens.sum()),
         words=words,
         bytes=sizes,
+    )
+
+
+def oracle_perplexity(values: Likelihoods, seeds: Sequence[int], reference: str) -> OraclePerplexity:
+    """Perplexity of continuations under a reference model, per token of the reference, over all and for each seed that
+    they were sampled with. Empty continuations have no token and are counted."""
+    by_seed = {}
+    for seed in sorted(set(seeds)):
+        own = np.array([each == seed for each in seeds])
+        if values.tokens[own].sum():
+            by_seed[str(seed)] = _exp(float(values.nats[own].sum() / values.tokens[own].sum()))
+    tokens = int(values.tokens.sum())
+    return OraclePerplexity(
+        reference=reference,
+        perplexity=_exp(float(values.nats.sum()) / tokens) if tokens else None,
+        by_seed=by_seed,
+        texts=len(values.tokens),
+        tokens=tokens,
+        empty=int((values.tokens == 0).sum()),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,28 +11,18 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
-from instruct.engines.forward import ForwardModel, open_model
+from instruct.engines.forward import open_model
 from instruct.errors import InputError, InstructError
 from instruct.models import ModelOptions
-from instruct.text_metrics.held_out import HeldOut, read_held_out, windows
+from instruct.text_metrics.held_out import read_held_out, windows
 from instruct.text_metrics.options import HeldOutOptions
-from instruct.text_metrics.perplexity import likelihoods, perplexity
+from instruct.text_metrics.perplexity import likelihoods, oracle_perplexity, perplexity
 
 TEXTS = ["Ünïcödé, first of all.", "x", " = Heading = ", "A longer text with words to learn, " * 4, "Dæta"]
 
 
-@pytest.fixture
-def model(tiny_model: Path) -> ForwardModel:
-    return open_model(ModelOptions(name=str(tiny_model), dtype="float32"))
-
-
-def held_out(texts: list[str], prefixes: list[str] | None = None) -> HeldOut:
-    ids = [str(place) for place in range(len(texts))]
-    return HeldOut(ids, prefixes or [""] * len(texts), texts, prefixes is None, 0, "texts")
-
-
 @pytest.mark.parametrize("max_length", [1024, 24])
-def test_perplexity_equals_a_token_by_token_reference(model, tiny_model, max_length):
+def test_perplexity_equals_a_token_by_token_reference(held_out, model, tiny_model, max_length):
     network = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     nats, end_nats, tokens, words, sizes = 0.0, 0.0, 0, 0, 0
@@ -60,7 +49,7 @@ def test_perplexity_equals_a_token_by_token_reference(model, tiny_model, max_len
     assert found.byte_perplexity == pytest.approx(math.exp((nats - end_nats) / sizes), rel=1e-5)
 
 
-def test_perplexity_is_that_of_trl_s_evaluation_loss(model, tiny_model, tmp_path):
+def test_perplexity_is_that_of_trl_s_evaluation_loss(held_out, model, tiny_model, tmp_path):
     """One text at a time: TRL averages over batches, and texts of one length give the mean over tokens."""
     from datasets import Dataset
 
@@ -84,7 +73,7 @@ def test_perplexity_is_that_of_trl_s_evaluation_loss(model, tiny_model, tmp_path
     assert len(lengths) >= 1
 
 
-def test_only_what_follows_a_prefix_is_scored_and_no_end_token(model):
+def test_only_what_follows_a_prefix_is_scored_and_no_end_token(held_out, model):
     texts = held_out(["ds to learn", " more"], ["a few wor", "words"])
     found = windows(model, texts, 1024)
     values = likelihoods(model, texts, found)
@@ -93,7 +82,7 @@ def test_only_what_follows_a_prefix_is_scored_and_no_end_token(model):
     assert [model.tokenizer.decode(each.row.ids[each.row.start :]) for each in found][1] == " more"
 
 
-def test_every_token_of_a_long_text_is_scored_once_with_half_a_window_before_it(model):
+def test_every_token_of_a_long_text_is_scored_once_with_half_a_window_before_it(held_out, model):
     texts = held_out([TEXTS[3] * 3])
     (ids,) = model.encode(texts.texts)
     found = windows(model, texts, 30)
@@ -102,13 +91,13 @@ def test_every_token_of_a_long_text_is_scored_once_with_half_a_window_before_it(
     assert all(each.row.start >= 15 for each in found[1:])
 
 
-def test_a_prefix_without_room_for_its_text_is_refused(model):
+def test_a_prefix_without_room_for_its_text_is_refused(held_out, model):
     texts = held_out(["more"], ["x" * 600])
     with pytest.raises(InputError, match=r"prefix '0' has 600 tokens, and 512 are read at a time; shorten the prefi"):
         windows(model, texts, 1024)
 
 
-def test_a_diverged_model_is_reported_by_its_name(tiny_model, make_model, tmp_path):
+def test_a_diverged_model_is_reported_by_its_name(held_out, tiny_model, make_model, tmp_path):
     folder = make_model(tmp_path / "nan")
     network = AutoModelForCausalLM.from_pretrained(folder)
     network.lm_head.weight.data.fill_(float("nan"))
@@ -137,6 +126,24 @@ def test_rows_with_prompts_are_no_held_out_text(tmp_path):
         read_held_out(HeldOutOptions(files=[str(path)]))
 
 
-def test_likelihoods_are_in_float64(model):
+def test_likelihoods_are_in_float64(held_out, model):
     texts = held_out(TEXTS)
     assert likelihoods(model, texts, windows(model, texts, 100)).nats.dtype == np.float64
+
+
+def test_continuations_have_a_perplexity_for_all_and_for_each_seed_and_empty_ones_are_counted(model, held_out):
+    texts = held_out(["ds to learn", "", " more", " other words"], ["a few wor", "a few", "words", "words and"])
+    values = likelihoods(model, texts, windows(model, texts, 1024))
+    found = oracle_perplexity(values, [1, 1, 2, 1], "tiny")
+    assert (found.texts, found.empty, found.tokens) == (4, 1, int(values.tokens.sum()))
+    assert found.perplexity == pytest.approx(math.exp(values.nats.sum() / values.tokens.sum()))
+    first = [0, 3]
+    assert found.by_seed["1"] == pytest.approx(math.exp(values.nats[first].sum() / values.tokens[first].sum()))
+    assert found.by_seed["2"] == pytest.approx(math.exp(values.nats[2] / values.tokens[2]))
+    assert oracle_perplexity(values, [1, 3, 2, 1], "tiny").by_seed.keys() == {"1", "2"}
+
+
+def test_nothing_but_empty_continuations_has_no_perplexity(model, held_out):
+    texts = held_out(["", ""], ["a few", "words"])
+    found = oracle_perplexity(likelihoods(model, texts, windows(model, texts, 1024)), [0, 0], "tiny")
+    assert (found.perplexity, found.empty) == (None, 2)

@@ -1,0 +1,105 @@
+"""The matched-temperature control: MLE at the temperature that has another system's entropy."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from instruct.config import ExperimentConfig, make_config
+from instruct.controls import control_name, controls_of, match_temperatures
+from instruct.engines.forward import open_model
+from instruct.evaluate import human_text
+from instruct.metrics import read_metrics
+from instruct.runs import RunDirectory
+from instruct.text_metrics.entropy import TOLERANCE, entropies
+from instruct.text_metrics.held_out import windows
+
+
+@pytest.fixture
+def config(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentConfig:
+    monkeypatch.chdir(tmp_path)
+    Path("held_out.txt").write_text("A first text.\nAnd a second one, with more words.\n")
+    content = {
+        "name": "mine",
+        "model": {"name": str(tiny_model), "dtype": "float32"},
+        "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+        "evaluation": {"texts": {"held_out": {"files": "held_out.txt"}}},
+    }
+    return make_config(content, [], "test")
+
+
+@pytest.fixture
+def run(config: ExperimentConfig, tiny_adapters: dict[str, Path]) -> RunDirectory:
+    run = RunDirectory("runs/mine")
+    run.start(config.model_dump(mode="json"))
+    run.adapters.mkdir()
+    for name, folder in tiny_adapters.items():
+        (run.adapters / name).symlink_to(folder)
+    return run
+
+
+def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(config, run, tiny_adapters):
+    human = human_text(config)
+    found = match_temperatures(config, run, human)
+    (control,) = found.values()
+    assert list(found) == [control_name("emo")]
+    assert (control.mle, control.system, control.system_temperature) == ("mle", "emo", 1.0)
+    for name, temperature, expected in (
+        ("emo", 1.0, control.system_entropy),
+        ("mle", control.temperature, control.entropy),
+    ):
+        model = open_model(config.model, tiny_adapters[name])
+        measured = entropies(model, human, windows(model, human, 1024), [temperature]).means[0]
+        assert measured == pytest.approx(expected, abs=1e-6)
+    assert abs(control.entropy - control.system_entropy) <= TOLERANCE
+    assert control.temperature != 1
+    texts = read_metrics(run).texts
+    assert texts["mle-matched-emo"].matched == control
+    assert texts["emo"].entropy.entropy == control.system_entropy
+    assert texts["emo"].no_control is None
+
+
+def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
+    def records() -> dict[str, str]:
+        return {name: record["inputs"]["texts"] for name, record in run.manifest()["steps"].items()}
+
+    first = match_temperatures(config, run, human_text(config))
+    steps = run.manifest_path.read_bytes()
+    assert match_temperatures(config, run, human_text(config)) == first
+    assert run.manifest_path.read_bytes() == steps
+    before = records()
+    human = dataclasses.replace(human_text(config), texts=["Another text.", "And more of it."])
+    assert match_temperatures(config, run, human) != first
+    assert all(records()[name] != before[name] for name in before)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--evaluation.texts.matched_temperature", "false"], "evaluation.texts.matched_temperature is false"),
+        (["--systems", "{emo: {objective: emo}}"], "no system has the objective mle"),
+        (["--evaluation.texts.held_out", "null"], "there is no human text to measure entropies on; set evaluation."),
+    ],
+)
+def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, capsys):
+    changed = make_config(config.model_dump(mode="json"), flags, "test")
+    assert match_temperatures(changed, run, human_text(changed)) == {}
+    assert read_metrics(run).texts["emo"].no_control.startswith(reason)
+    assert f"note: no matched-temperature control: {reason}" in capsys.readouterr().out
+
+
+def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
+    match_temperatures(config, run, None)
+    assert read_metrics(run).texts["emo"].no_control
+    match_temperatures(config, run, human_text(config))
+    assert read_metrics(run).texts["emo"].no_control is None
+
+
+def test_the_control_is_of_the_same_seed(config):
+    content = {**config.model_dump(mode="json"), "seeds": [1, 2]}
+    found = controls_of(make_config(content, [], "test"))
+    assert found == {"emo-seed1": "mle-seed1", "emo-seed2": "mle-seed2"}
+    mixed = {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "seed": 5}, "base": {"objective": "none"}}
+    assert controls_of(make_config({**config.model_dump(mode="json"), "systems": mixed}, [], "test")) == {"emo": "mle"}
