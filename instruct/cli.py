@@ -137,7 +137,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 
 def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from instruct.evaluate import evaluate_run, metrics_text
+    from instruct.evaluation.evaluate import evaluate_run, metrics_text
 
     run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
     found = evaluate_run(_run_config(run, overrides), run)

@@ -54,6 +54,11 @@ class ExperimentConfig(TrainingOptions):
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
 
+    @property
+    def text_metrics(self) -> TextMetricOptions:
+        """The options of numbers about texts, or their defaults."""
+        return (self.evaluation.texts if self.evaluation else None) or TextMetricOptions()
+
     @model_validator(mode="after")
     def _seeds_are_systems(self) -> ExperimentConfig:
         own = [name for name, system in self.systems.items() if system.seed is not None]

@@ -73,7 +73,7 @@ def run_experiment(
     if "answer" in phases:
         answer_prompts(config, run)
     if "evaluate" in phases and config.evaluation:
-        from instruct.evaluate import evaluate_run, metrics_text
+        from instruct.evaluation.evaluate import evaluate_run, metrics_text
 
         print(metrics_text(evaluate_run(config, run), run))
     if "judge" in phases and judges:

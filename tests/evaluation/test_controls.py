@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from instruct.config import ExperimentConfig, make_config
-from instruct.controls import control_name, controls_of, match_temperatures
 from instruct.engines.forward import open_model
-from instruct.evaluate import human_text
+from instruct.evaluation.controls import control_name, controls_of, match_temperatures
+from instruct.evaluation.human_text import human_text
 from instruct.metrics import read_metrics
 from instruct.runs import RunDirectory
 from instruct.text_metrics.entropy import TOLERANCE, entropies

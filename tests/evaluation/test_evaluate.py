@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from instruct.errors import InputError
+from instruct.generation.continuations import Continuation, as_json
 from instruct.metrics import merge_metrics, metrics_path, read_metrics, read_values
-from instruct.runs import RunDirectory
+from instruct.runs import RunDirectory, write_atomically
 from instruct.text_metrics.model import Perplexity, SystemTexts
 
 FIGURES = Perplexity(perplexity=2.0, word_perplexity=None, byte_perplexity=1.5, texts=1, tokens=2, words=0, bytes=3)
@@ -89,3 +91,55 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
     metrics_path(run).write_text(json.dumps({"texts": {"emo": {"perplexity": {"texts": 1}}}}))
     with pytest.raises(InputError, match=r"metrics.json: texts.emo.perplexity.perplexity: Field required; delete "):
         read_metrics(run)
+
+
+@pytest.fixture
+def continued(trained) -> RunDirectory:
+    """`trained` with continuations of both systems, the base's half empty."""
+    rows = [Continuation(f"a:{n}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
+    for name, found in (("emo", rows), ("base", [replace(row, continuation="") for row in rows[:2]] + rows[2:])):
+        write_atomically(trained.folder / "continuations" / f"{name}.json", as_json(found))
+    return trained
+
+
+def test_evaluate_measures_continuations_and_distances_by_a_reference_model(continued, instruct, tiny_experiment):
+    name = tiny_experiment["model"]["name"]
+    flags = ["--evaluation.texts.reference_model", f"{{name: {name}, dtype: float32}}"]
+    code, out, err = instruct("evaluate", continued.folder, *flags)
+    assert code == 0, err
+    found = read_metrics(continued).texts
+    assert found["base"].oracle_perplexity.empty == 2
+    assert found["base"].perplexity is None, "there is no human text"
+    assert found["emo"].oracle_perplexity.by_seed.keys() == {"0", "1"}
+    assert f"emo: oracle perplexity {found['emo'].oracle_perplexity.perplexity:.2f}" in out
+    values = read_values(continued, "oracle_perplexity", "emo")
+    assert [values[name] for name in ("id", "seed", "sample")] == [["a:0", "a:1", "a:2", "a:3"], [0, 1, 0, 1], [0] * 4]
+    code, out, err = instruct("evaluate", continued.folder, *flags, "--evaluation.texts.held_out.files", "held_out.txt")
+    assert code == 0, err
+    found = read_metrics(continued).texts
+    assert found["base"].distances.total_variation == pytest.approx(0, abs=1e-6)
+    assert found["emo"].distances.total_variation > 0.01
+    assert found["emo"].entropy.temperature == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "needs"),
+    [
+        ("entropy", "entropy needs human text; set evaluation.texts.held_out"),
+        ("distances", "distances needs a reference model; set evaluation.texts.reference_model"),
+        ("oracle_perplexity", "oracle_perplexity needs a reference model; set evaluation.texts.reference_model"),
+    ],
+)
+def test_a_metric_that_lacks_something_is_refused_with_the_remedy(continued, instruct, metric, needs):
+    code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.metrics", f"[{metric}]")
+    assert code == 2
+    assert err.endswith(f"evaluation.texts.metrics: {needs}\n")
+
+
+def test_a_prefix_longer_than_the_reference_model_s_context_is_refused(continued, instruct, make_model, tmp_path):
+    reference = make_model(tmp_path / "reference")
+    row = Continuation("long", "x" * 600, " more", None, 0, 0, 1, "length")
+    write_atomically(continued.folder / "continuations" / "emo.json", as_json([row]))
+    code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.reference_model", reference)
+    assert code == 2
+    assert "prefix 'long' has 600 tokens, and 512 are read at a time; shorten the prefixes" in err

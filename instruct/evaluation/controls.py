@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import open_model
-from instruct.evaluate import Measuring, measure_on_human_text, sampling_temperature, text_options
+from instruct.evaluation.human_text import Measuring, measure_on_human_text, sampling_temperature
 from instruct.metrics import merge_metrics, metric_step, read_metrics
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
@@ -71,7 +71,7 @@ def match_temperatures(config: ExperimentConfig, run: RunDirectory, human: HeldO
 
 def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:
     """Why a run has no controls."""
-    if not text_options(config).matched_temperature:
+    if not config.text_metrics.matched_temperature:
         return "evaluation.texts.matched_temperature is false"
     if sampling_temperature(config) == 0:
         return "the systems decode greedily"

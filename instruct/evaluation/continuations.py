@@ -1,0 +1,102 @@
+"""Numbers about the continuations that the systems of a run wrote, for `instruct evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from instruct.config import ExperimentConfig
+from instruct.engines.forward import ForwardModel, open_model
+from instruct.generation.continuations import Continuation, read_continuations
+from instruct.metrics import is_measured, merge_metrics, metric_step, write_values
+from instruct.models import ModelOptions
+from instruct.runs import RunDirectory, sha256_of
+from instruct.text_metrics.held_out import HeldOut, windows
+from instruct.text_metrics.model import SystemTexts
+from instruct.text_metrics.perplexity import likelihoods, oracle_perplexity
+
+OfContinuations = Literal["oracle_perplexity"]
+OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity",)
+
+
+class Measurer(Protocol):
+    """A metric of one system's continuations; models that it needs are loaded when it first measures."""
+
+    def inputs(self) -> dict[str, Any]:
+        """What it depends on besides the continuations, as a step's inputs."""
+        ...
+
+    def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, dict[str, list[Any]]]:
+        """The metric, which is a field of `SystemTexts`, and its values for each continuation, as columns."""
+        ...
+
+    def close(self) -> None:
+        """Release models."""
+        ...
+
+
+def continued_systems(run: RunDirectory) -> list[str]:
+    """The systems that have continuations in a run, controls included."""
+    return sorted(path.stem for path in (run.folder / "continuations").glob("*.json"))
+
+
+def measure_continuations(config: ExperimentConfig, run: RunDirectory, metrics: Sequence[OfContinuations]) -> None:
+    """Measure every system's continuations by every metric; each measurement is a step of the run.
+
+    Raises:
+        InputError: continuations that cannot be read, or what a metric refuses.
+    """
+    for metric in metrics:
+        measurer = _measurer(metric, config)
+        try:
+            for system in continued_systems(run):
+                path = run.folder / "continuations" / f"{system}.json"
+                inputs = {"continuations": sha256_of(path), **measurer.inputs()}
+                if is_measured(run, metric, system, inputs):
+                    continue
+                with run.step(metric_step(metric, system), inputs) as results:
+                    rows = read_continuations(path)
+                    found, values = measurer.measure(rows)
+                    keys = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
+                    write_values(run, metric, system, {**keys, **values})
+                    merge_metrics(run, "texts", system, SystemTexts.model_validate({metric: found}))
+                    results |= found.model_dump(mode="json")
+        finally:
+            measurer.close()
+
+
+def _measurer(metric: OfContinuations, config: ExperimentConfig) -> Measurer:
+    options = config.text_metrics
+    assert metric == "oracle_perplexity"
+    assert options.reference_model
+    return OraclePerplexityOf(options.reference_model, options.max_length)
+
+
+class OraclePerplexityOf:
+    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
+
+    def __init__(self, reference: ModelOptions, max_length: int) -> None:
+        self.reference, self.max_length = reference, max_length
+        self._model: ForwardModel = open_model(reference)
+
+    def inputs(self) -> dict[str, Any]:
+        made_from = [self._model.identity, self.reference.dtype, self.reference.quantization]
+        return {"reference": made_from, "max_length": self.max_length}
+
+    def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, dict[str, list[Any]]]:
+        texts = HeldOut(
+            ids=[row.id for row in rows],
+            prefixes=[row.prefix for row in rows],
+            texts=[row.continuation for row in rows],
+            whole=False,
+            skipped=0,
+            name="continuations",
+        )
+        values = likelihoods(self._model, texts, windows(self._model, texts, self.max_length))
+        found = oracle_perplexity(values, [row.seed for row in rows], self.reference.name)
+        return found, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()}
+
+    def close(self) -> None:
+        self._model.close()

@@ -1,0 +1,74 @@
+"""`instruct evaluate`: every number that a run's config asks for. What is done is not done again."""
+
+from __future__ import annotations
+
+from instruct.config import ExperimentConfig
+from instruct.errors import InputError
+from instruct.evaluation.continuations import OF_CONTINUATIONS, continued_systems, measure_continuations
+from instruct.evaluation.human_text import ON_HUMAN_TEXT, human_text, measure_on_human_text
+from instruct.metrics import Metrics, metrics_path, read_metrics
+from instruct.runs import RunDirectory
+from instruct.text_metrics.held_out import HeldOut
+from instruct.text_metrics.options import TextMetric
+
+
+def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
+    """Compute what the config asks for and write it into the run's metrics.json.
+
+    Raises:
+        InputError: nothing to evaluate, a system that is not trained, texts that cannot be read.
+    """
+    human = human_text(config)
+    wanted = _wanted(config, human, continued_systems(run))
+    if not wanted:
+        raise InputError(
+            f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text with "
+            "--evaluation.texts.held_out.files FILE"
+        )
+    if human:
+        on_human_text = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
+        measure_on_human_text(config, run, human, on_human_text, list(config.systems))
+    measure_continuations(config, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
+    return read_metrics(run)
+
+
+def _wanted(config: ExperimentConfig, human: HeldOut | None, continued: list[str]) -> list[TextMetric]:
+    """The metrics to compute: those that the config names, else all that need nothing that it does not name.
+
+    Raises:
+        InputError: a metric that it names lacks something.
+    """
+    lacking: dict[TextMetric, str] = {}
+    if human is None:
+        lacking |= dict.fromkeys(ON_HUMAN_TEXT, "human text; set evaluation.texts.held_out")
+    if not continued:
+        lacking |= dict.fromkeys(OF_CONTINUATIONS, "continuations; set continuations and run `instruct generate`")
+    options = config.text_metrics
+    if options.reference_model is None:
+        names: tuple[TextMetric, ...] = ("distances", "oracle_perplexity")
+        lacking |= dict.fromkeys(names, "a reference model; set evaluation.texts.reference_model")
+    for metric in options.metrics or ():
+        if metric in lacking:
+            raise InputError(f"evaluation.texts.metrics: {metric} needs {lacking[metric]}")
+    return options.metrics or [metric for metric in (*ON_HUMAN_TEXT, *OF_CONTINUATIONS) if metric not in lacking]
+
+
+def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
+    """The numbers, a line a system, and where they are."""
+    lines = []
+    for system, texts in metrics.texts.items():
+        parts = []
+        if each := texts.perplexity:
+            parts.append(f"perplexity {each.perplexity:.2f} ({each.texts:,} texts, {each.tokens:,} tokens)")
+        if texts.entropy:
+            parts.append(f"entropy {texts.entropy.entropy:.3f} nats")
+        if texts.distances:
+            parts.append(
+                f"cross-entropy {texts.distances.forward_cross_entropy:.3f} forward and "
+                f"{texts.distances.reverse_cross_entropy:.3f} reverse"
+            )
+        if texts.oracle_perplexity and texts.oracle_perplexity.perplexity is not None:
+            parts.append(f"oracle perplexity {texts.oracle_perplexity.perplexity:.2f}")
+        if parts:
+            lines.append(f"{system}: {', '.join(parts)}")
+    return "\n".join([*lines, f"metrics: {metrics_path(run)}"])
