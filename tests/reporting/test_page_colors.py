@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import instruct.reporting.render.html as html
+from instruct.reporting.figures.outcomes import _PARTS
 
 STYLES = Path(html.__file__).parent / "templates"
 PARTS = ("win", "tie", "split", "same", "loss", "none")
@@ -93,3 +94,10 @@ def test_contradicted_and_identical_pairs_have_a_pattern():
     assert ".bar rect.same { fill: url(#dots)" in text
     for pattern in ("stripes", "dots"):
         assert f'<pattern id="{pattern}"' in (STYLES / "report.html.jinja").read_text(encoding="utf-8")
+
+
+def test_figures_have_the_colors_of_the_page():
+    text = (STYLES / "report.css").read_text(encoding="utf-8")
+    on_page = {part: re.search(rf"--{part}: light-dark\((#\w+)", text)[1].upper() for part in PARTS}
+    assert [color.upper() for color, _, _ in _PARTS.values()] == list(on_page.values())
+    assert [bool(hatch) for _, _, hatch in _PARTS.values()] == [False, False, True, True, False, False]

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-_PARTS = {
-    "first named wins": (BLUE, "white"),
-    "tie": ("#DDDDDD", INK),
-    "judge contradicted itself": ("#B5A687", INK),
-    "identical answers": ("#F2F0EA", INK),
-    "first named loses": (ORANGE, INK),
-    "no verdict": ("#777777", "white"),
+# The light colors of report.css: any two differ in lightness, too. Contradicted and identical pairs are hatched.
+_PARTS: dict[str, tuple[str, str, tuple[str, str] | None]] = {
+    "first named wins": (BLUE, "white", None),
+    "tie": ("#D5D3CD", INK, None),
+    "judge contradicted itself": ("#9A8B6A", INK, ("////", "#7A6C4C")),
+    "identical answers": ("#ECEAE4", INK, ("....", "#A8A59C")),
+    "first named loses": (ORANGE, INK, None),
+    "no verdict": ("#3D4248", "white", None),
 }
 _ROW, _BAR = 0.62, 0.56
 
@@ -76,7 +77,11 @@ def _draw(data: dict[str, Any]) -> Picture:
         )  # fmt: skip
     kinds = {"judge contradicted itself": "contradicted", "identical answers": "identical"}
     absent = {part for part, kind in kinds.items() if not any(row["figures"][kind] for row in rows)}
-    handles = [Patch(color=colour, label=part) for part, (colour, _) in _PARTS.items() if part not in absent]
+    handles = [
+        Patch(facecolor=colour, label=part, **_hatched(hatch))
+        for part, (colour, _, hatch) in _PARTS.items()
+        if part not in absent
+    ]
     picture.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.02), ncols=len(handles), frameon=False,
         fontsize=8, handlelength=1, handleheight=1, columnspacing=1.5, handletextpad=0.5, borderaxespad=0,
@@ -86,20 +91,27 @@ def _draw(data: dict[str, Any]) -> Picture:
 
 def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:
     """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
+    from matplotlib.patheffects import withStroke
+
     figures = row["figures"]
     contradicted, identical = figures["contradicted"], figures["identical"]
     called, unread = figures["tie"] - contradicted - identical, figures["unparsed"] + figures["failed"]
     counts = (figures["win"], called, contradicted, identical, figures["loss"], unread)
     start = 0.0
     narrow: list[tuple[float, str]] = []
-    for count, (colour, ink) in zip(counts, _PARTS.values(), strict=True):
+    for count, (colour, ink, hatch) in zip(counts, _PARTS.values(), strict=True):
         if not count:
             continue
         share = 100 * count / figures["n"]
-        axes.barh(place, share, _BAR, left=start, color=colour, edgecolor="white", linewidth=0.4)
+        axes.barh(place, share, _BAR, left=start, color=colour, **_hatched(hatch))
+        axes.barh(place, share, _BAR, left=start, color="none", edgecolor="white", linewidth=0.4)
         text, middle = str(count), start + share / 2
         if share / 100 * inches > 0.1 * len(text) + 0.06:
-            axes.text(middle, place, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold")
+            halo = [withStroke(linewidth=4, foreground=colour)] if hatch else []
+            axes.text(
+                middle, place, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold",
+                path_effects=halo,
+            )  # fmt: skip
         else:
             narrow.append((middle, text))
         start += share
@@ -109,6 +121,11 @@ def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> Non
     pairs = f"n = {figures['n_judged']}" + (", PARTIAL" if row["partial"] else "")
     axes.text(102, place - 0.13, said, ha="left", va="center", color=INK, size=10, weight="bold", clip_on=False)
     axes.text(102, place + 0.2, pairs, ha="left", va="center", color=FAINT, size=8, clip_on=False)
+
+
+def _hatched(hatch: tuple[str, str] | None) -> dict[str, Any]:
+    """What draws a hatch, in its color, and no edge."""
+    return {"linewidth": 0} | ({"hatch": hatch[0], "edgecolor": hatch[1]} if hatch else {})
 
 
 def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
