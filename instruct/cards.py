@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, Problems, one_line
 
 Kind = Literal["data", "data/human", "data/tasks", "judges"]
 Model = TypeVar("Model", bound=BaseModel)
@@ -160,18 +161,37 @@ def validated(model: type[Model], content: dict[str, Any], where: object) -> Mod
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "(top level)"
-        if first["type"] == "extra_forbidden":
-            hint = nearest(str(first["loc"][-1]), _sibling_fields(model, first["loc"][:-1]))
-            raise InputError(f"{where}: unknown key {field!r}{hint}; remove or rename it") from None
-        if first["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
-            raise InputError(f"{where}: unknown key {one_line(field, 80)!r}; remove or rename it") from None
-        if first["type"] == "missing":
-            raise InputError(f"{where}: the key {field!r} is missing; add it") from None
-        message = one_line(first["msg"].removeprefix("Value error, "))
-        given = "" if first["type"] == "value_error" else f" (given: {one_line(repr(first.get('input')), 80)})"
-        raise InputError(f"{where}: {field}: {message}{given}") from None
+        raise InputError(f"{where}: {_problem(model, error.errors()[0])}") from None
+
+
+def wholly_validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
+    """The same, but everything that is wrong is reported at once.
+
+    Raises:
+        InputErrors: as InputError above, a line for each field.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problems = Problems()
+        problems.found += [f"{where}: {_problem(model, each)}" for each in error.errors()]
+        problems.refuse()
+        raise
+
+
+def _problem(model: type[BaseModel], found: ErrorDetails) -> str:
+    """One of pydantic's errors in our words."""
+    field = ".".join(str(part) for part in found["loc"]) or "(top level)"
+    if found["type"] == "extra_forbidden":
+        hint = nearest(str(found["loc"][-1]), _sibling_fields(model, found["loc"][:-1]))
+        return f"unknown key {field!r}{hint}; remove or rename it"
+    if found["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
+        return f"unknown key {one_line(field, 80)!r}; remove or rename it"
+    if found["type"] == "missing":
+        return f"the key {field!r} is missing; add it"
+    message = one_line(found["msg"].removeprefix("Value error, "))
+    given = "" if found["type"] == "value_error" else f" (given: {one_line(repr(found.get('input')), 80)})"
+    return f"{field}: {message}{given}"
 
 
 def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:

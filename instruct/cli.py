@@ -105,11 +105,13 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import open_run, record_overlap, run_folder, upload
-    from instruct.preflight import check_training
-    from instruct.training.train import train_system
+    from instruct.preflight import check_experiment
+    from instruct.training.train import first_trained, train_system
 
     config = _config(arguments, overrides)
-    data = check_training(config, run_folder(config))
+    first_trained(config)  # refuses a config that trains nothing
+    data, _ = check_experiment(config, run_folder(config), ["train"])
+    assert data
     run = open_run(config)
     record_overlap(config, run, data.rows)
     for name in config.trained:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, validated
-from instruct.errors import InputError, one_line
+from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
+from instruct.errors import InputError, Problems, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
 from instruct.text_metrics.options import TextMetricOptions
@@ -212,7 +212,7 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
         }
     for key, value in flags.items():
         _set(content, key.split("."), value)
-    config = validated(ExperimentConfig, content, where)
+    config = wholly_validated(ExperimentConfig, content, where)
     check_train_arguments(config.train, where)
     return config
 
@@ -289,18 +289,21 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
 
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
     ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
+    problems = Problems()
     for key, value in arguments.items():
         if key in ("hub_strategy", "hub_always_push", "hub_revision"):
-            raise InputError(
-                f"{where}: train.{key}: each finished system is uploaded once, to its main branch; remove it"
+            problem = f"train.{key}: each finished system is uploaded once, to its main branch; remove it"
+        elif key in ours:
+            problem = f"train.{key} is set elsewhere (by systems, model or --name); remove it"
+        elif key in ("assistant_only_loss", "completion_only_loss"):  # of rows that TRL tokenizes
+            problem = (
+                f"train.{key} has no effect on rows that this package tokenizes; use train.train_on (assistant_turns, "
+                "last_turn or all_tokens)"
             )
-        if key in ours:
-            raise InputError(f"{where}: train.{key} is set elsewhere (by systems, model or --name); remove it")
-        if key in ("assistant_only_loss", "completion_only_loss"):  # of rows that TRL tokenizes
-            raise InputError(
-                f"{where}: train.{key} has no effect on rows that this package tokenizes; use train.train_on "
-                "(assistant_turns, last_turn or all_tokens)"
-            )
-        if key not in known:
-            raise InputError(f"{where}: unknown key 'train.{key}'{nearest(key, known)}; remove or rename it")
-        arguments[key] = _number(value)
+        elif key not in known:
+            problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
+        else:
+            arguments[key] = _number(value)
+            continue
+        problems.found.append(f"{where}: {problem}")
+    problems.refuse()

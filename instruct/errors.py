@@ -1,8 +1,9 @@
 """The project's errors, and how a command ends with them: one line on stderr and an exit code."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 
 class InstructError(Exception):
@@ -15,6 +16,37 @@ class InputError(InstructError):
     """The call was wrong: the message is one line that names file, row, field and remedy. Exit code 2."""
 
     exit_code = 2
+
+
+class InputErrors(InputError):
+    """Several things were wrong with the call. `problems` has a line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class Problems:
+    """What is wrong, collected from checks that each raise InputError, so that all of it is reported at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    @contextlib.contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep the errors of a check instead of raising them."""
+        try:
+            yield
+        except InputError as error:
+            self.found += error.problems if isinstance(error, InputErrors) else [str(error)]
+
+    def refuse(self) -> None:
+        """Raise what was found, if anything."""
+        found = list(dict.fromkeys(self.found))
+        if len(found) == 1:
+            raise InputError(found[0])
+        if found:
+            raise InputErrors(found)
 
 
 class StoppedError(InstructError):
@@ -46,7 +78,8 @@ def run_guarded(work: Callable[[], None]) -> int:
     try:
         work()
     except InstructError as error:
-        print(f"instruct: {one_line(error, 1000)}", file=sys.stderr)
+        for problem in error.problems if isinstance(error, InputErrors) else [error]:
+            print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError):

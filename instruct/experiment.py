@@ -16,6 +16,7 @@ from instruct.data.options import template_of
 from instruct.data.rows import RowSet
 from instruct.errors import InputError, StoppedError
 from instruct.models import model_path
+from instruct.run_changes import start_or_continue
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.systems import system_folders
 
@@ -48,7 +49,7 @@ def run_experiment(
 
     from instruct.judging.judge import judge_answers
     from instruct.judging.lock import only_judging_process
-    from instruct.preflight import check_evaluation, check_training
+    from instruct.preflight import check_experiment
     from instruct.training.train import train_system
 
     phases = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
@@ -56,8 +57,7 @@ def run_experiment(
         raise InputError(f"--from {first} comes after --until {last}; the phases are {', '.join(PHASES)}")
     if first in ("evaluate", "judge", "report") and not (run_folder(config) / "manifest.json").is_file():
         raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
-    data = check_training(config, run_folder(config)) if config.trained and "train" in phases else None
-    judges = check_evaluation(config) if {"answer", "judge"} & set(phases) else []
+    data, judges = check_experiment(config, run_folder(config), phases)
     if dry_run:
         return None
     run = open_run(config)
@@ -156,21 +156,11 @@ def open_run(config: ExperimentConfig) -> RunDirectory:
     def start() -> str:
         # A token without write access is found out before training.
         create_repositories(configured_repositories(config).values(), config.train.get("hub_private_repo"))
-        run.start(config.model_dump(mode="json"), with_defaults)
+        start_or_continue(run, config)
         return str(run.manifest()["created"])
 
     run.join(from_main(start))
     return run
-
-
-def with_defaults(content: dict[str, Any]) -> dict[str, Any]:
-    """A resolved config with the defaults of options that are newer than it; as it is, if it is none of today's."""
-    from pydantic import ValidationError
-
-    try:
-        return ExperimentConfig.model_validate(content).model_dump(mode="json")
-    except ValidationError:
-        return content
 
 
 def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:

@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instruct.config import ExperimentConfig
+from instruct.data.evaluation import EvalSet, load_answers
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
-from instruct.errors import InputError
+from instruct.errors import InputError, Problems
 from instruct.generation.prompts import evaluation_set
 from instruct.hub import check_write_access, configured_repositories
 from instruct.judging.asking import Judge
+from instruct.judging.presentations import Answers, joined
+from instruct.run_changes import refusals
+from instruct.runs import RunDirectory
 from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
 from instruct.training.memory import BYTES, Sharding, memory_gib, sharding_of
 from instruct.training.precision import compute_dtype, weights_dtype
-from instruct.training.rows import TrainingRows, evaluated, load_training_rows
+from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, trainer_arguments
+
+
+def check_experiment(
+    config: ExperimentConfig, folder: Path, phases: Collection[str]
+) -> tuple[TrainingRows | None, list[Judge]]:
+    """Check everything that the phases need before any of them begins, and print the plan.
+
+    Args:
+        folder: the run's.
+        phases: those that will run, of instruct.arguments.PHASES.
+
+    Returns:
+        The training rows, if a system is to be trained, and the config's judges.
+
+    Raises:
+        InputErrors: everything that is wrong, each on a line; nothing has been written.
+    """
+    problems = Problems()
+    problems.found += refusals(RunDirectory(folder), config)
+    evaluation, data = Evaluation(None, []), None
+    with problems.collected():
+        evaluation = check_evaluation(config, folder, phases)
+    if "train" in phases and config.trained:
+        with problems.collected():
+            data = check_training(config, folder)
+    problems.refuse()
+    if {"answer", "judge"} & {*phases}:
+        print_evaluation(config, evaluation)
+    return data, evaluation.judges
 
 
 def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
@@ -35,8 +71,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     """
     first = first_trained(config)
     check_gpu(config)
-    shape = model_shape(config)
-    data = load_training_rows(config)
+    shape, data = _model_and_rows(config)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
     check_trackers(arguments.report_to)
     repositories = configured_repositories(config)
@@ -109,39 +144,110 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
     )
 
 
-def check_evaluation(config: ExperimentConfig) -> list[Judge]:
-    """Check that the prompts and every judge are available, and print what will be answered and judged.
+def _model_and_rows(config: ExperimentConfig) -> tuple[ModelShape, TrainingRows]:
+    """The model's shape and the training rows; what is wrong with either is reported at once."""
+    problems = Problems()
+    shape: ModelShape | None = None
+    with problems.collected():
+        shape = model_shape(config)
+    if shape is None:
+        with problems.collected():
+            check_sources(config.data)
+        problems.refuse()
+    assert shape is not None
+    return shape, load_training_rows(config)
 
-    Returns:
-        The config's judges.
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What will be answered and who judges; `prompts` None if they are not needed yet and cannot be read."""
+
+    prompts: EvalSet | None
+    judges: list[Judge]
+
+
+def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[str]) -> Evaluation:
+    """Check prompts, comparisons and judges before anything is trained; `folder`: the run's.
+
+    Args:
+        phases: those that will run. What only later calls need must be valid, but need not be available yet: the
+            model of a judge, or an evaluation set on the Hub.
 
     Raises:
-        InputError: prompts that cannot be read, or a judge that is not available; the message says what it needs.
+        InputErrors: everything that is wrong, each on a line.
     """
-    if config.lora and config.lora.use_dora and config.answers.generation.engine != "transformers":
+    problems = Problems()
+    answers, now = config.answers, bool({"answer", "judge"} & {*phases})
+    if now:
+        with problems.collected():
+            _check_engine(config)
+    prompts: EvalSet | None = None
+    try:
+        prompts = evaluation_set(answers) if now or "train" in phases else None
+    except InputError as error:
+        if now or answers.files:
+            problems.found.append(str(error))
+    judges = []
+    for options in config.judges:
+        with problems.collected():
+            judges.append(Judge(options))
+            if now:
+                judges[-1].check()
+                if options.budget_usd is None and judges[-1].costs_money:
+                    raise InputError(
+                        f"judge {judges[-1].card.name}: costs money; set its budget_usd, a limit for the whole run"
+                    )
+    own = itertools.chain.from_iterable(options.comparisons or [] for options in config.judges)
+    for pair in dict.fromkeys([*config.comparisons, *own]):
+        with problems.collected():
+            _check_comparison(pair, prompts if "answer" in phases else None, folder)
+    problems.refuse()
+    return Evaluation(prompts, judges)
+
+
+def _check_engine(config: ExperimentConfig) -> None:
+    engine = config.answers.generation.engine
+    if config.lora and config.lora.use_dora and engine != "transformers":
         raise InputError(
             f"config {config.name}: vLLM does not support DoRA adapters; set answers.generation.engine to transformers"
         )
-    if config.model.quantization and config.answers.generation.engine == "vllm":
+    if config.model.quantization and engine == "vllm":
         raise InputError(
             f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
             "answers.generation.engine to transformers or auto"
         )
-    evaluation = evaluation_set(config.answers)
-    limit = config.answers.generation.max_new_tokens
-    print(f"answer    {evaluation.name}: {len(evaluation.prompts)} prompts, at most {limit} tokens each")
-    judges = [Judge(options) for options in config.judges]
-    for judge in judges:
+
+
+def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Path) -> None:
+    """Refuse a file that does not answer the prompts, and `baseline` for prompts without answers of their own."""
+    shown = " against ".join(pair)
+    files = [name for name in pair if name.endswith(".json")]
+    for name in files:
+        rows = load_answers(name)
+        if prompts and len(files) == 1:
+            asked = [{"instruction": prompt.instruction} for prompt in prompts.prompts]
+            joined(Answers(name, rows), Answers(f"of {prompts.name}", asked))
+    kept = (folder / "outputs" / "baseline.json").is_file()
+    if "baseline" in pair and prompts and prompts.baseline is None and not kept:
+        raise InputError(
+            f"comparisons: {shown}: {prompts.name} has no answers of its own; give its rows an output, or compare with "
+            "a system or a file of answers"
+        )
+
+
+def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
+    """Print what will be answered and judged."""
+    if evaluation.prompts:
+        limit = config.answers.generation.max_new_tokens
+        count = len(evaluation.prompts.prompts)
+        print(f"answer    {evaluation.prompts.name}: {count} prompts, at most {limit} tokens each")
+    for judge in evaluation.judges:
         card, options = judge.card, judge.options
-        judge.check()
-        if options.budget_usd is None and judge.costs_money:
-            raise InputError(f"judge {card.name}: costs money; set its budget_usd, a limit for the whole run")
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         comparisons = len(options.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
-    if not judges:
+    if not evaluation.judges:
         print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
-    return judges
 
 
 def _steps(arguments: Any) -> str:

@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,8 @@ class RunDirectory:
         self.report = self.folder / "report"
         self.length_control = self.folder / "length_control"
 
-    def start(self, config: dict[str, Any], complete: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
+    def start(self, config: dict[str, Any]) -> None:
         """Create the directory, or continue the run that is there.
-
-        Args:
-            config: the run's.
-            complete: adds the defaults of options that did not exist when the run that is there was started.
 
         Raises:
             InputError: the run was started with a different config; the message names the first key that differs.
@@ -63,19 +59,22 @@ class RunDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            found = self.config()
-            differing = _first_difference(complete(found) if complete else found, config)
-            if differing:
+            for differing, *_ in differences(self.config(), config):
                 raise InputError(
                     f"{path}: this run was started with a different {differing}; choose another name (--name) or "
                     f"delete {self.folder}"
                 )
         else:
-            write_atomically(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+            self.write_config(config)
         if not self.manifest_path.is_file():
             self._write(
                 {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
             )
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Write config.yaml."""
+        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+        write_atomically(self.folder / "config.yaml", text)
 
     def join(self, created: str, patience: float = 90) -> None:
         """Wait until the run that a process started, maybe on another node, is visible to this one.
@@ -297,17 +296,15 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _first_difference(old: Any, new: Any, prefix: str = "") -> str | None:
+def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each key that differs between two configs, with its two values (None: not there)."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            found = _first_difference(old.get(key), new.get(key), f"{prefix}{key}.")
-            if found:
-                return found
-        return None
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            found = _first_difference(one, other, f"{prefix}{index}.")
-            if found:
-                return found
-        return None
-    return None if old == new else prefix.rstrip(".")
+        pairs = [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = [(index, *both) for index, both in enumerate(zip(old, new, strict=True))]
+    else:
+        if old != new:
+            yield key, old, new
+        return
+    for name, one, other in pairs:
+        yield from differences(one, other, f"{key}.{name}" if key else str(name))

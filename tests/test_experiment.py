@@ -156,6 +156,10 @@ def test_a_run_from_before_an_option_existed_resumes(config):
         del system["energy_weight"], system["energy_dim"]
     (folder / "config.yaml").write_text(json.dumps(earlier))
     open_run(config)
+    with RunDirectory(folder).step("train/mle", {}):
+        pass
     config.systems["mle"].energy_weight = 3.0
-    with pytest.raises(InputError, match=r"started with a different systems\.mle\.energy_weight"):
+    with pytest.raises(
+        InputError, match=r"systems\.mle\.energy_weight was 10.0 and is 3.0 now, but train/mle is finished"
+    ):
         open_run(config)

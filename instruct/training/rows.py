@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import Format
@@ -11,9 +12,11 @@ from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
+from instruct.data.sources import read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
+from instruct.data.texts import is_text_file
 from instruct.data.tokens import EncodedRows, encode_rows
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, Problems, one_line
 from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import splits_texts
@@ -74,8 +77,7 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         InputError: the tokenizer or the rows cannot be loaded, or no row has a response token left after the cut to
             `train.max_length`.
     """
-    if not config.data.mixture and config.data.card is None and not config.data.files:
-        raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+    check_sources(config.data)
     train_on = config.train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
@@ -114,6 +116,28 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
     shown = " and ".join(dict.fromkeys(templates)) or "none"
     return TrainingRows(tokenizer, rows, shown, encoded, eval_rows, eval_encoded, stream)
+
+
+def check_sources(data: DataOptions) -> None:
+    """Refuse unknown cards and files that are missing, empty or not what their name says, without reading them whole.
+
+    Raises:
+        InputErrors: what is wrong, each on a line.
+    """
+    if not data.mixture and data.card is None and not data.files:
+        raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+    problems = Problems()
+    for source in data.parts:
+        with problems.collected():
+            source.reading()
+    for file in [*(file for source in data.parts for file in source.files or []), *(data.eval_files or [])]:
+        path = Path(file).expanduser()
+        if not is_text_file(path):
+            with problems.collected():
+                next(iter(read_file(path)))
+        elif not path.is_file():
+            problems.found.append(f"{file}: no such file; give the path of an existing text file")
+    problems.refuse()
 
 
 def _check_streaming(config: TrainingOptions) -> None:

@@ -53,12 +53,14 @@ class Reader:
         valid: the content of valid files: rows, a mapping, or the bytes of a database.
         read: reads the file at a path, in a folder of its own; asserts that everything is accounted for.
         other: what an error may name instead, such as a file that the file itself names.
+        several_problems: whether everything that is wrong is reported at once, each on a line.
     """
 
     suffixes: tuple[str, ...]
     valid: tuple[Any, ...]
     read: Callable[[Path], None]
     other: tuple[str, ...] = ()
+    several_problems: bool = False
 
 
 def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
@@ -397,7 +399,7 @@ READERS = {
         ("difficulty.json",),
     ),
     "human labels": Reader((".jsonl",), (LABELS, [line(n, judge="some_judge") for n in range(3)]), read_human_labels),
-    "config": Reader((".yaml",), (CONFIG,), read_config),
+    "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
     "store": Reader((".sqlite",), (_database,), read_store),
 }
