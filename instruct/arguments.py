@@ -102,8 +102,10 @@ def make_parser() -> argparse.ArgumentParser:
     help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
     _run_argument(sub, help_text)
 
-    sub = verb("evaluate", "compute numbers about texts without a judge: perplexity, entropy, distances", OVERRIDES)
+    sub = verb("evaluate", "measure without a judge: perplexity, entropy, distances, few-shot tasks", OVERRIDES)
     _run_argument(sub, RUN.format("trained systems"))
+    text = "few-shot tasks, separated by commas: see `instruct list tasks`"
+    _completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
 
     sub = verb("judge", "compare answers with a judge and write the report")
     _run_argument(sub, RUN.format("answers"))

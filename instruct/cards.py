@@ -79,11 +79,18 @@ def find_card(kind: Kind, name: str) -> Path:
     if as_path.suffix in {".yaml", ".yml"}:
         if as_path.is_file():
             return as_path
-        raise InputError(f"{name}: no such file; give an existing card or a name from `instruct list {kind}`")
+        raise InputError(f"{name}: no such file; give an existing card or a name from `instruct list {_listed(kind)}`")
     cards = {card.name: card.path for card in list_cards(kind)}
     if name in cards:
         return cards[name]
-    raise InputError(f"unknown {kind} card {one_line(name, 80)!r}{nearest(name, cards)}; see `instruct list {kind}`")
+    raise InputError(
+        f"unknown {kind} card {one_line(name, 80)!r}{nearest(name, cards)}; see `instruct list {_listed(kind)}`"
+    )
+
+
+def _listed(kind: Kind) -> str:
+    """What `instruct list` calls a kind of card."""
+    return {"data/human": "data", "data/tasks": "tasks"}.get(kind, kind)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

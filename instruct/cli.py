@@ -142,7 +142,10 @@ def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.evaluation.evaluate import evaluate_run, metrics_text
 
     run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
-    found = evaluate_run(_run_config(run, overrides), run)
+    flags = list(overrides)
+    if arguments.tasks:
+        flags += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
+    found = evaluate_run(_run_config(run, flags), run)
     return _shown(found, metrics_text(found, run))
 
 

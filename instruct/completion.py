@@ -25,6 +25,14 @@ def judges(prefix: str, **_: Any) -> list[str]:
     return [card.name for card in list_cards("judges")] + _paths(prefix)
 
 
+def tasks(prefix: str, **_: Any) -> list[str]:
+    """Names of task cards, after those that the user has typed."""
+    from instruct.cards import list_cards
+
+    typed = prefix[: prefix.rfind(",") + 1]
+    return [typed + card.name for card in list_cards("data/tasks")]
+
+
 def configs(prefix: str, **_: Any) -> list[str]:
     """Names of packaged configs, and YAML files."""
     from instruct.config import packaged_configs

@@ -14,6 +14,7 @@ from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, whol
 from instruct.errors import InputError, Problems, one_line
 from instruct.generation.options import AnswerOptions
 from instruct.judging.options import JudgeOptions
+from instruct.tasks.options import TaskOptions
 from instruct.text_metrics.options import TextMetricOptions
 from instruct.training.options import SystemOptions, TrainingOptions, seed_name
 
@@ -34,6 +35,8 @@ class EvaluationOptions(Options):
 
     texts: TextMetricOptions | None = None
     """Numbers about held-out text and about continuations."""
+    tasks: TaskOptions | None = None
+    """Few-shot tasks."""
 
 
 class ExperimentConfig(TrainingOptions):

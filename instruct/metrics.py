@@ -12,15 +12,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from instruct.errors import InputError, one_line
 from instruct.runs import RunDirectory, write_atomically
+from instruct.tasks.model import TaskResults
 from instruct.text_metrics.model import SystemTexts
 
 
 class Metrics(BaseModel):
-    """The content of metrics.json, by system: numbers about texts."""
+    """The content of metrics.json, by system: numbers about texts, results of few-shot tasks."""
 
     model_config = ConfigDict(extra="forbid")
 
     texts: dict[str, SystemTexts] = {}
+    tasks: dict[str, TaskResults] = {}
 
 
 def metrics_path(run: RunDirectory) -> Path:
@@ -48,7 +50,7 @@ def read_metrics(run: RunDirectory) -> Metrics:
 
 
 def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) -> None:
-    """Write the fields that are set in `values` into a system's part (`texts`); everything else is kept."""
+    """Write the fields that are set in `values` into a system's part (`texts`, `tasks`); everything else is kept."""
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,6 +6,7 @@ from instruct.config import ExperimentConfig
 from instruct.errors import InputError
 from instruct.evaluation.continuations import OF_CONTINUATIONS, continued_systems, measure_continuations
 from instruct.evaluation.human_text import ON_HUMAN_TEXT, human_text, measure_on_human_text
+from instruct.evaluation.tasks import evaluate_tasks, task_lines
 from instruct.metrics import Metrics, metrics_path, read_metrics
 from instruct.runs import RunDirectory
 from instruct.text_metrics.held_out import HeldOut
@@ -20,15 +21,18 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
     """
     human = human_text(config)
     wanted = _wanted(config, human, continued_systems(run))
-    if not wanted:
+    tasks = config.evaluation.tasks if config.evaluation else None
+    if not wanted and not tasks:
         raise InputError(
             f"{run.folder / 'config.yaml'}: nothing to evaluate; name held-out text with "
-            "--evaluation.texts.held_out.files FILE"
+            "--evaluation.texts.held_out.files FILE, or few-shot tasks with --tasks NAMES"
         )
     if human:
         on_human_text = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
         measure_on_human_text(config, run, human, on_human_text, list(config.systems))
     measure_continuations(config, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
+    if tasks:
+        evaluate_tasks(config, run, tasks)
     return read_metrics(run)
 
 
@@ -71,4 +75,5 @@ def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
             parts.append(f"oracle perplexity {texts.oracle_perplexity.perplexity:.2f}")
         if parts:
             lines.append(f"{system}: {', '.join(parts)}")
+    lines += task_lines(metrics)
     return "\n".join([*lines, f"metrics: {metrics_path(run)}"])

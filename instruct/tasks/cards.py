@@ -152,6 +152,8 @@ class TaskCard(Wording):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> TaskCard:
+        if not re.fullmatch(r"[\w.-]+", self.name) or self.name.startswith("."):
+            raise ValueError("name: is part of file names; use letters, digits, '-', '_' and '.'")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("labels: a name is given twice; remove one")
         for place, source in (("source", self.source), ("local", self.local)):

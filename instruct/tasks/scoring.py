@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,22 +66,27 @@ class LabelScorer:
         self._logprobs: list[float] = []  # of each of these ids; under `sum`, nan where nobody asked
         self._cache: Any = None
 
-    def score(self, rows: Sequence[Row]) -> Scores:
-        """The scores of the labels with these rows; see `label_rows`.
+    def scores(self, prompts: Iterable[Sequence[Row]]) -> list[Scores]:
+        """The scores of the labels of each prompt; see `label_rows`.
 
         Raises:
             InputError: a row that is longer than the model's context.
         """
-        longest = max(len(row.ids) for row in rows)
-        if longest > self._model.context:
-            raise InputError(
-                f"{self._model.engine.subject}: a prompt of {longest} tokens exceeds its context of "
-                f"{self._model.context}; lower shots"
-            )
+        found = []
         with self._model.engine.adapted(self._model.adapter) as network:
-            if getattr(network, "_is_stateful", False):
-                return full_prompt_scores(self._model, rows, self._rule)
-            return scores(self._totals(network, rows), rows, self._rule)
+            stateful = getattr(network, "_is_stateful", False)
+            for rows in prompts:
+                longest = max(len(row.ids) for row in rows)
+                if longest > self._model.context:
+                    raise InputError(
+                        f"{self._model.engine.subject}: a prompt of {longest} tokens exceeds its context of "
+                        f"{self._model.context}; lower shots"
+                    )
+                if stateful:
+                    found.append(full_prompt_scores(self._model, rows, self._rule))
+                else:
+                    found.append(scores(self._totals(network, rows), rows, self._rule))
+        return found
 
     def _totals(self, network: Any, rows: Sequence[Row]) -> list[float]:
         # Each label keeps at least one token of its own.

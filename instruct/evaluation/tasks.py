@@ -1,0 +1,62 @@
+"""The part of `instruct evaluate` that runs few-shot tasks. What is done is not done again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from instruct.config import ExperimentConfig
+from instruct.engines.forward import ForwardModel, open_model
+from instruct.metrics import Metrics, merge_metrics, read_metrics, values_path, write_values
+from instruct.runs import RunDirectory
+from instruct.systems import system_folders
+from instruct.tasks.answering import Task, answer_columns, answer_task, load_task, task_result
+from instruct.tasks.model import TaskResults
+from instruct.tasks.options import TaskOptions
+
+
+def evaluate_tasks(config: ExperimentConfig, run: RunDirectory, options: TaskOptions) -> None:
+    """Every system of the run answers every task.
+
+    Raises:
+        InputError: a task that cannot be read, a system that is not trained, a row that does not fit the context.
+    """
+    systems = system_folders(config, run)
+    tasks = [load_task(name, options) for name in options.cards]  # what is wrong with one is found before the work
+    model: ForwardModel | None = None
+    for system, folder in systems.items():
+        model = open_model(config.model, folder, like=model)
+        for task in tasks:
+            inputs = {
+                "weights": model.identity,
+                "dtype": [config.model.dtype, config.model.quantization],
+                "task": task.identity,
+            }
+            if not _is_done(run, task.key, system, inputs):
+                with run.step(f"evaluate/tasks/{task.key}/{system}", inputs) as results:
+                    results |= _answered(run, model, task, system)
+    if model:
+        model.close()
+
+
+def _is_done(run: RunDirectory, key: str, system: str, inputs: dict[str, Any]) -> bool:
+    found = read_metrics(run).tasks.get(system)
+    written = found is not None and key in found.root and values_path(run, f"tasks/{key}", system).is_file()
+    return written and run.is_done(f"evaluate/tasks/{key}/{system}", inputs)
+
+
+def _answered(run: RunDirectory, model: ForwardModel, task: Task, system: str) -> dict[str, Any]:
+    answers = answer_task(model, task)
+    found = task_result(task, answers)
+    write_values(run, f"tasks/{task.key}", system, answer_columns(task, answers))
+    merge_metrics(run, "tasks", system, TaskResults({task.key: found}))
+    return {"accuracy": found.accuracy, "rows": found.rows, "seconds": found.seconds}
+
+
+def task_lines(metrics: Metrics) -> list[str]:
+    """A line for each system and task."""
+    return [
+        f"{system}: {key} {found.accuracy:.1f} % of {found.rows:,} rows (95 % CI {found.interval[0]:.1f}–"
+        f"{found.interval[1]:.1f}" + ("" if found.floor is None else f"; retrieval alone {found.floor:.1f}") + ")"
+        for system, results in metrics.tasks.items()
+        for key, found in results.root.items()
+    ]
