@@ -145,3 +145,10 @@ def test_what_docs_say_of_early_stopping_was_simulated():
 def test_early_stopping_prints_a_row_for_each_rate():
     printed = run("benchmarks.early_stopping", "--runs", "3", "--no-write")
     assert printed.count("coverage") == 14
+
+
+@pytest.mark.slow
+def test_scoring_gets_the_numbers_of_the_bare_model():
+    printed = run("benchmarks.scoring", "--model", "tiny", "--texts", "4", "--rounds", "1", "--no-write")
+    for each in ("perplexity", "features"):
+        assert re.search(rf"^{each}: [\d,]+ tokens a second, [\d.]+ of the bare forward's", printed, re.MULTILINE)

@@ -24,9 +24,9 @@ from instruct.models import ModelOptions, model_path
 if TYPE_CHECKING:
     import torch
 
-# The logits of one pass, in numbers, and those that are in float32 at a time.
+# The logits of one pass, in numbers, and those that are in float32 at a time, which on a CPU fit its cache.
 _LOGITS = {"cpu": 1 << 28, "cuda": 1 << 30}
-_CHUNK = {"cpu": 1 << 22, "cuda": 1 << 27}
+_CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}
 
 
 @dataclass(frozen=True)
@@ -131,23 +131,16 @@ class ForwardModel:
 
     def log_probabilities(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """Of each row: ln p(token | tokens before it) of its tokens from `start` on; float32, [len(ids) - start]."""
-        found: list[Any] = [np.zeros(0, np.float32)] * len(rows)
         import torch
 
-        for places, logits in self._passes(rows):
-            asked = [rows[place] for place in places]
-            flat, width = logits.flatten(0, 1), logits.shape[1]
-            at = torch.cat(
-                [torch.arange(row.start - 1, len(row.ids) - 1) + i * width for i, row in enumerate(asked)]
-            ).to(logits.device)
-            targets = torch.tensor([token for row in asked for token in row.ids[row.start :]], device=logits.device)
-            values = torch.empty(len(at))
-            for chunk in _chunks(len(at), logits):
-                z = flat[at[chunk]].float()
-                values[chunk] = (z.gather(1, targets[chunk, None])[:, 0] - z.logsumexp(-1)).cpu()
-            ends = np.cumsum([len(row.ids) - row.start for row in asked])
-            for place, part in zip(places, np.split(values.numpy(), ends[:-1]), strict=True):
-                found[place] = part
+        found = [np.zeros(max(0, len(row.ids) - row.start), np.float32) for row in rows]
+        done = [0] * len(rows)
+        for place, logs in self.distributions(rows):
+            begin, end = done[place], done[place] + len(logs)
+            first = rows[place].start
+            targets = torch.tensor(rows[place].ids[first + begin : first + end], device=logs.device)
+            found[place][begin:end] = logs.gather(1, targets[:, None])[:, 0].cpu().numpy()
+            done[place] = end
         return found
 
     def distributions(self, rows: Sequence[Row], vocabulary: int | None = None) -> Iterator[tuple[int, torch.Tensor]]:
