@@ -13,7 +13,8 @@ from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
 SECTIONS = (
-    "needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "evaluation", "judges", "comparisons",
+    "needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "continuations", "evaluation", "judges",
+    "comparisons",
 )  # fmt: skip
 OVERRIDES = (
     "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
@@ -98,7 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
         if name == "preview":
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
-    sub = verb("generate", "answer the evaluation prompts with every system of a run", OVERRIDES)
+    sub = verb("generate", "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
     _run_argument(sub, help_text)
 

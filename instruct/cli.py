@@ -95,7 +95,8 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
     config = _config(arguments, overrides)
     try:
-        prompts = [prompt.instruction for prompt in evaluation_set(config.answers).prompts]
+        evaluated = evaluation_set(config.answers).prompts if config.answers else []
+        prompts = [prompt.instruction for prompt in evaluated]
     except InputError as error:  # the rest of the preview does not need them
         print(f"note: overlap with the evaluation prompts not counted: {error}")
         prompts = []
@@ -126,7 +127,8 @@ def _files(found: dict[str, Path]) -> Result:
 
 
 def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from instruct.experiment import answer_prompts, open_run
+    from instruct.experiment import generate as generate_texts
+    from instruct.experiment import open_run
 
     if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
         config = _untrained(arguments.run, overrides)
@@ -134,8 +136,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     else:
         run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
         config = _run_config(run, overrides)
-    answer_prompts(config, run)
-    return _files({name: run.outputs / f"{name}.json" for name in config.systems})
+    return _files(generate_texts(config, run))
 
 
 def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:

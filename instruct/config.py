@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
 from instruct.errors import InputError, Problems, one_line
-from instruct.generation.options import AnswerOptions
+from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
 from instruct.tasks.options import TaskOptions
 from instruct.text_metrics.options import TextMetricOptions
@@ -46,8 +46,10 @@ class ExperimentConfig(TrainingOptions):
     `emo-seed1`, and for the comparisons of each seed; they are expanded when the config is read.
     """
 
-    answers: AnswerOptions = AnswerOptions()
-    """What the systems answer."""
+    answers: AnswerOptions | None = AnswerOptions()
+    """What the systems answer (default: the starter set; null, and the default with continuations: nothing)."""
+    continuations: ContinuationOptions | None = None
+    """The prefixes of texts that the systems continue."""
     evaluation: EvaluationOptions | None = None
     """Numbers about texts, without a judge."""
     judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
@@ -61,6 +63,19 @@ class ExperimentConfig(TrainingOptions):
     def text_metrics(self) -> TextMetricOptions:
         """The options of numbers about texts, or their defaults."""
         return (self.evaluation.texts if self.evaluation else None) or TextMetricOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _continues_instead_of_answering(cls, content: Any) -> Any:
+        if isinstance(content, dict) and content.get("continuations") and "answers" not in content:
+            return {**content, "answers": None}
+        return content
+
+    @model_validator(mode="after")
+    def _judges_have_answers(self) -> ExperimentConfig:
+        if self.judges and self.answers is None:
+            raise ValueError("judges compare answers, and there are none; add answers or remove judges")
+        return self
 
     @model_validator(mode="after")
     def _seeds_are_systems(self) -> ExperimentConfig:

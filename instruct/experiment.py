@@ -15,10 +15,9 @@ from instruct.data.cards import Template
 from instruct.data.options import template_of
 from instruct.data.rows import RowSet
 from instruct.errors import InputError, StoppedError
-from instruct.models import model_path
 from instruct.run_changes import start_or_continue
 from instruct.runs import RunDirectory, sha256_of, write_atomically
-from instruct.systems import system_folders
+from instruct.systems import system_folders, weights_identity
 
 if TYPE_CHECKING:
     from instruct.judging.asking import Judge
@@ -71,7 +70,7 @@ def run_experiment(
         print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return None
     if "answer" in phases:
-        answer_prompts(config, run)
+        generate(config, run)
     if "evaluate" in phases and config.evaluation:
         from instruct.evaluation.evaluate import evaluate_run, metrics_text
 
@@ -80,6 +79,9 @@ def run_experiment(
         with only_judging_process(run):
             for judge in judges:
                 judge_answers(run, judge, judge.options.comparisons or config.comparisons)
+    elif "judge" in phases and config.answers is None:
+        print(f"continued {run.continuations}")
+        return None
     elif "judge" in phases:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         return None
@@ -170,7 +172,7 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     from instruct.data.overlap import find_overlap, overlap_text
     from instruct.generation.prompts import evaluation_set
 
-    if not PartialState().is_main_process:
+    if not PartialState().is_main_process or config.answers is None:
         return
     try:
         evaluation = evaluation_set(config.answers)
@@ -184,8 +186,29 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     print(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}", flush=True)
 
 
+def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
+    """Every system of the run answers prompts, continues prefixes, or both, as the config says.
+
+    Returns:
+        The file of each system's answers, or of its continuations; both if the config asks for both.
+
+    Raises:
+        InputError: a system is not trained yet, or the prompts or prefixes cannot be read.
+    """
+    files: dict[str, Path] = {}
+    if config.answers:
+        answer_prompts(config, run)
+        files |= {name: run.outputs / f"{name}.json" for name in config.systems}
+    if config.continuations:
+        from instruct.continuing import continue_prefixes
+
+        found = continue_prefixes(config, run)
+        files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
+    return files
+
+
 def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
-    """Every system of the run answers the evaluation set; one engine serves the base and all adapters.
+    """Every system of the run answers the evaluation set, if the config has one; one engine serves all adapters.
 
     Raises:
         InputError: a system is not trained yet.
@@ -193,18 +216,19 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     from instruct.generation.answers import generate_answers
     from instruct.generation.prompts import evaluation_set
 
+    options = config.answers
+    if options is None:
+        return
     systems = system_folders(config, run)
-    weights = {
-        name: sha256_of(min(folder.glob("*.safetensors"))) if folder else _base_identity(config)
-        for name, folder in systems.items()
-    }
-    evaluation = evaluation_set(config.answers)
+    engine = options.generation.engine
+    weights = {name: weights_identity(config, folder, engine) for name, folder in systems.items()}
+    evaluation = evaluation_set(options)
     template = answer_template(config)
-    answers = config.answers.model_dump(mode="json")
+    answers = options.model_dump(mode="json")
     inputs: dict[str, Any] = {
         "weights": weights,
         "prompts": evaluation.sha256,
-        "answers": config.answers.made_from(),
+        "answers": options.made_from(),
         "template": template,
     }
     if config.model.dtype != "bfloat16" or config.model.quantization:
@@ -232,7 +256,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             systems,
             evaluation.prompts,
             template,
-            config.answers.generation,
+            options.generation,
             run.outputs,
         )
         for name, path in outputs.items():
@@ -255,19 +279,9 @@ def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:
     return kept
 
 
-def _base_identity(config: ExperimentConfig) -> str:
-    """What identifies the untrained base: its hub id and commit, a hash of its folder, or its name on a server."""
-    from instruct.engines.weights import check_model, model_identity
-
-    if config.answers.generation.engine == "server":
-        return config.model.name
-    path = model_path(config.model.name)
-    return model_identity(path, check_model(path, config.model.revision))
-
-
 def answer_template(config: ExperimentConfig) -> Template:
     """The template of the prompts: the one that the systems were trained with, unless the config names another."""
-    if config.answers.template:
+    if config.answers and config.answers.template:
         return config.answers.template
     templates = dict.fromkeys(template_of(source) for source in config.data.parts)
     if len(templates) > 1:

@@ -13,10 +13,12 @@ from instruct.config import ExperimentConfig
 from instruct.data.evaluation import EvalSet, load_answers
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
+from instruct.data.prefixes import PrefixSet
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
 from instruct.errors import InputError, Problems
-from instruct.generation.prompts import evaluation_set
+from instruct.generation.continuations import lengths
+from instruct.generation.prompts import config_prefixes, evaluation_set, prefixes_text
 from instruct.hub import check_write_access, configured_repositories
 from instruct.judging.asking import Judge
 from instruct.judging.presentations import Answers, joined
@@ -47,7 +49,7 @@ def check_experiment(
     """
     problems = Problems()
     problems.found += refusals(RunDirectory(folder), config)
-    evaluation, data = Evaluation(None, []), None
+    evaluation, data = Evaluation(None, None, []), None
     with problems.collected():
         evaluation = check_evaluation(config, folder, phases)
     if "train" in phases and config.trained:
@@ -160,9 +162,13 @@ def _model_and_rows(config: ExperimentConfig) -> tuple[ModelShape, TrainingRows]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What will be answered and who judges; `prompts` None if they are not needed yet and cannot be read."""
+    """What will be answered and continued, and who judges.
+
+    `prompts` and `prefixes` are None if there are none, or they are not needed yet and cannot be read.
+    """
 
     prompts: EvalSet | None
+    prefixes: PrefixSet | None
     judges: list[Judge]
 
 
@@ -182,11 +188,20 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
         with problems.collected():
             _check_engine(config)
     prompts: EvalSet | None = None
-    try:
-        prompts = evaluation_set(answers) if now or "train" in phases else None
-    except InputError as error:
-        if now or answers.files:
-            problems.found.append(str(error))
+    prefixes: PrefixSet | None = None
+    if answers and (now or "train" in phases):
+        try:
+            prompts = evaluation_set(answers)
+        except InputError as error:
+            if now or answers.files:
+                problems.found.append(str(error))
+    if config.continuations and {"answer", "train"} & {*phases}:
+        try:
+            prefixes = config_prefixes(config.model, config.continuations)
+            lengths(prefixes, config.continuations)
+        except InputError as error:
+            if "answer" in phases or config.continuations.files:
+                problems.found.append(str(error))
     judges = []
     for options in config.judges:
         with problems.collected():
@@ -202,20 +217,24 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
         with problems.collected():
             _check_comparison(pair, prompts if "answer" in phases else None, folder)
     problems.refuse()
-    return Evaluation(prompts, judges)
+    return Evaluation(prompts, prefixes, judges)
 
 
 def _check_engine(config: ExperimentConfig) -> None:
-    engine = config.answers.generation.engine
-    if config.lora and config.lora.use_dora and engine != "transformers":
-        raise InputError(
-            f"config {config.name}: vLLM does not support DoRA adapters; set answers.generation.engine to transformers"
-        )
-    if config.model.quantization and engine == "vllm":
-        raise InputError(
-            f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
-            "answers.generation.engine to transformers or auto"
-        )
+    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
+        if asked is None:
+            continue
+        engine = asked.generation.engine
+        if config.lora and config.lora.use_dora and engine != "transformers":
+            raise InputError(
+                f"config {config.name}: vLLM does not support DoRA adapters; set {section}.generation.engine to "
+                "transformers"
+            )
+        if config.model.quantization and engine == "vllm":
+            raise InputError(
+                f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
+                f"{section}.generation.engine to transformers or auto"
+            )
 
 
 def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Path) -> None:
@@ -236,17 +255,19 @@ def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Pa
 
 
 def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
-    """Print what will be answered and judged."""
-    if evaluation.prompts:
+    """Print what will be answered, continued and judged."""
+    if evaluation.prompts and config.answers:
         limit = config.answers.generation.max_new_tokens
         count = len(evaluation.prompts.prompts)
         print(f"answer    {evaluation.prompts.name}: {count} prompts, at most {limit} tokens each")
+    if evaluation.prefixes and config.continuations:
+        print(f"continue  {prefixes_text(evaluation.prefixes, config.continuations)}")
     for judge in evaluation.judges:
         card, options = judge.card, judge.options
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         comparisons = len(options.comparisons or config.comparisons)
         print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
-    if not evaluation.judges:
+    if not evaluation.judges and config.answers:
         print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
 
 

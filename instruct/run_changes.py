@@ -20,6 +20,7 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
     "lora": ("train/",),
     "train": ("train/",),
     "answers": ("answers",),
+    "continuations": ("continuations/",),
     "evaluation": ("evaluate/",),
     "comparisons": (),
     "needs_gpu": (),
@@ -62,7 +63,7 @@ def _made_with(key: str, values: tuple[Any, Any], done: list[str]) -> str | None
     if section == "systems":
         step = f"train/{rest.partition('.')[0]}"
         return step if step in done and not added_or_left_out else None
-    if section == "evaluation" and added_or_left_out:
+    if added_or_left_out and (section == "evaluation" or key in ("answers", "continuations")):
         return None
     return next((step for step in done if step.startswith(_STEPS.get(section, ("",)))), None)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
-from instruct.runs import RunDirectory
+from instruct.models import model_path
+from instruct.runs import RunDirectory, sha256_of
 
 
 def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path | None]:
@@ -24,3 +25,15 @@ def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Pat
             raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
         found[name] = folder
     return found
+
+
+def weights_identity(config: ExperimentConfig, folder: Path | None, engine: str) -> str:
+    """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server."""
+    from instruct.engines.weights import check_model, model_identity
+
+    if folder is not None:
+        return sha256_of(min(folder.glob("*.safetensors")))
+    if engine == "server":
+        return config.model.name
+    path = model_path(config.model.name)
+    return model_identity(path, check_model(path, config.model.revision))

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from instruct.data.cards import parse_length
+from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.errors import InputError, one_line
+from instruct.generation.batches import System, Work, finished_journals
+from instruct.generation.journal import Journal
+from instruct.generation.options import ContinuationOptions
+from instruct.models import ModelOptions
+from instruct.runs import write_atomically
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))
@@ -23,7 +32,7 @@ class Continuation:
         continuation: may be empty, if the system ended at once.
         reference: how the human text goes on: `prefix + reference` is its beginning, to the letter; None: unknown.
         sample, seed: which sample of the prefix this is, from 0, and the seed of the config that it was drawn with.
-        tokens: of the continuation, without an end token.
+        tokens: of the continuation, without an end token; None: a server did not count them.
         finish_reason: `length` or `stop`.
     """
 
@@ -33,13 +42,163 @@ class Continuation:
     reference: str | None
     sample: NonNegativeInt
     seed: int
-    tokens: NonNegativeInt
+    tokens: NonNegativeInt | None
     finish_reason: str
 
     @property
     def key(self) -> tuple[str, int, int]:
         """What identifies it in its file, and the same continuation of another system: prefix, seed and sample."""
         return self.id, self.seed, self.sample
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuationStats:
+    """A system's continuations.
+
+    Attributes:
+        n: how many.
+        empty: those without a character that is not white space.
+        ended: those that the system ended before their longest length.
+        mean_tokens: without end tokens; None if a server did not count those of every continuation.
+        temperature: that they were sampled at.
+        engine: its name, version and device.
+        minutes: of the batches, over all calls that generated them, without the engine's start.
+    """
+
+    n: int
+    empty: int
+    ended: int
+    mean_tokens: float | None
+    temperature: float
+    engine: str
+    minutes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Draw:
+    prefix: Prefix
+    seed: int
+    sample: int
+
+
+def continue_texts(
+    model: ModelOptions,
+    systems: Mapping[str, tuple[Path | None, float]],
+    prefixes: PrefixSet,
+    options: ContinuationOptions,
+    folder: Path,
+) -> dict[str, ContinuationStats]:
+    """Write `folder/NAME.json` for each system (see `read_continuations`) and return what was generated.
+
+    A call that was stopped resumes as in `finished_journals`. In vLLM a sample depends on its prefix, seed and number
+    alone; transformers draws a whole batch from one seed.
+
+    Args:
+        systems: for each name a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned
+            model; and the temperature it samples at.
+
+    Raises:
+        InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.
+        InstructError: the engine failed.
+    """
+    draws = [
+        _Draw(prefix, seed, sample)
+        for seed in options.seeds
+        for sample in range(options.samples)
+        for prefix in prefixes.prefixes
+    ]
+    asked = [System(name, source, temperature) for name, (source, temperature) in systems.items()]
+    if len(draws) > len(prefixes.prefixes) and any(system.temperature == 0 for system in asked):
+        raise InputError(
+            "continuations: at temperature 0 all samples of a prefix are the same; set samples to 1 and give one seed"
+        )
+    journals = finished_journals(model, asked, continuation_work(draws, prefixes, options), options.generation, folder)
+    return {system.name: _write(system, journals[system.name], draws, folder) for system in asked}
+
+
+def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: ContinuationOptions) -> Work:
+    """What every system is asked for its continuations."""
+    most, least = lengths(prefixes, options)
+    return Work(
+        what="continuations",
+        parts=("prefix", "continuation"),
+        places=[f"{draw.prefix.place}: the prefix {one_line(draw.prefix.text, 60)!r}" for draw in draws],
+        seeds=[_draw_seed(draw) for draw in draws],
+        token_ids=lambda tokenizer: _token_ids(tokenizer, draws),
+        server_prompts=lambda: [draw.prefix.text for draw in draws],
+        identity=[[[draw.prefix.id, draw.prefix.text, draw.seed, draw.sample] for draw in draws]],
+        decoding={"max_new_tokens": most, "min_new_tokens": least, "top_p": options.generation.top_p},
+        max_tokens=most,
+        min_tokens=least,
+        top_p=options.generation.top_p,
+        to_the_letter=True,
+    )
+
+
+def lengths(prefixes: PrefixSet, options: ContinuationOptions) -> tuple[int, int]:
+    """The most and the least tokens of a continuation.
+
+    Raises:
+        InputError: no length is given, or the least exceeds the most.
+    """
+    reference, given = prefixes.cut.continuation, options.generation
+    if given.max_new_tokens is None and reference is None:
+        raise InputError("continuations: has no length; set continuations.continuation, such as 80 words")
+    most = given.max_new_tokens or parse_length(reference or "")[0]
+    least = most if given.min_new_tokens is None else given.min_new_tokens
+    if least > most:
+        raise InputError(
+            f"continuations.generation.min_new_tokens {least}: exceeds the longest length {most}; lower it"
+        )
+    return most, least
+
+
+def _draw_seed(draw: _Draw) -> int:
+    """A sample's own seed, the same for all systems, whatever it is batched with."""
+    text = json.dumps([draw.seed, draw.sample, draw.prefix.id])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def _token_ids(tokenizer: Any, draws: list[_Draw]) -> list[list[int]]:
+    """The tokens that training would put there; a text that begins with nothing begins with a special token."""
+    from instruct.data.tokens import text_token_ids
+
+    texts = list(dict.fromkeys(draw.prefix.text for draw in draws))
+    ids = dict(zip(texts, text_token_ids(tokenizer, texts), strict=True))
+    begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    return [ids[draw.prefix.text] or [begin] for draw in draws]
+
+
+def _write(system: System, journal: Journal, draws: list[_Draw], folder: Path) -> ContinuationStats:
+    """Write a finished system's continuations, unless the file already holds them."""
+    batches = journal.batches
+    replies = [reply for batch in batches for reply in zip(batch.texts, batch.tokens, batch.finish, strict=True)]
+    rows = [
+        Continuation(
+            id=draw.prefix.id,
+            prefix=draw.prefix.text,
+            continuation=text,
+            reference=draw.prefix.reference,
+            sample=draw.sample,
+            seed=draw.seed,
+            tokens=tokens,
+            finish_reason=finish,
+        )
+        for draw, (text, tokens, finish) in zip(draws, replies, strict=True)
+    ]
+    content, path = as_json(rows), folder / f"{system.name}.json"
+    if not path.is_file() or path.read_bytes() != content.encode():
+        write_atomically(path, content)
+    counted = [row.tokens for row in rows if row.tokens is not None]
+    return ContinuationStats(
+        n=len(rows),
+        empty=sum(not row.continuation.strip() for row in rows),
+        ended=sum(row.finish_reason == "stop" for row in rows),
+        mean_tokens=sum(counted) / len(rows) if len(counted) == len(rows) else None,
+        temperature=system.temperature,
+        engine=journal.engine,
+        minutes=sum(batch.seconds for batch in batches) / 60,
+    )
 
 
 _FILE = TypeAdapter(list[Continuation])
@@ -76,7 +235,7 @@ def read_continuations(path: str | Path) -> list[Continuation]:
 
 def as_json(rows: Iterable[Continuation]) -> str:
     """The content of the file of a system's continuations."""
-    return json.dumps([asdict(row) for row in rows], ensure_ascii=False, indent=1) + "\n"
+    return json.dumps([dataclasses.asdict(row) for row in rows], ensure_ascii=False, indent=1) + "\n"
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -133,6 +133,11 @@ class ContinuationOptions(Cut):
             raise ValueError("seeds: a seed is given twice; remove one")
         return self
 
+    def made_from(self) -> dict[str, Any]:
+        """The options as a step's inputs: all that could change a continuation besides prefixes and temperature."""
+        engine = self.generation.model_dump(mode="json", exclude={"temperature", "gpu_memory_utilization"})
+        return {"samples": self.samples, "seeds": self.seeds, "generation": engine}
+
     @property
     def cut(self) -> Cut:
         """How the texts are cut, as far as it is set here."""

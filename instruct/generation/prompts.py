@@ -7,7 +7,10 @@ from typing import Any
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import EvalSet, load_eval_set
 from instruct.data.prefixes import PrefixSet, load_prefixes
+from instruct.engines.local import load_tokenizer
+from instruct.generation.continuations import lengths
 from instruct.generation.options import AnswerOptions, ContinuationOptions
+from instruct.models import ModelOptions, model_path
 
 
 def evaluation_set(answers: AnswerOptions) -> EvalSet:
@@ -19,14 +22,21 @@ def evaluation_set(answers: AnswerOptions) -> EvalSet:
     return load_eval_set(answers.eval_set, files=answers.files, limit=answers.limit)
 
 
-def prefix_set(options: ContinuationOptions, tokenizer: Any = None) -> PrefixSet:
-    """The prefixes, cut to `limit`; lengths in tokens need the `tokenizer`.
+def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> PrefixSet:
+    """The prefixes, cut to `limit`; lengths in tokens are those of `model`.
 
     Raises:
         InputError: no such card, texts that cannot be read, or none that can be cut.
     """
+    card = load_dataset_card(options.card) if options.card else None
+    cuts = [options.cut, *([card.cut] if card and card.cut else [])]
+    given = [length for cut in cuts for length in (cut.prefix, cut.continuation) if length]
+    tokenizer: Any = None
+    if options.generation.engine != "server" and any(length.endswith(" tokens") for length in given):
+        name = model_path(model.name)
+        tokenizer = load_tokenizer(f"model {model.name}", name, model.revision)
     return load_prefixes(
-        load_dataset_card(options.card) if options.card else None,
+        card,
         options.cut,
         files=options.files,
         documents=options.documents,
@@ -34,4 +44,22 @@ def prefix_set(options: ContinuationOptions, tokenizer: Any = None) -> PrefixSet
         column=options.column,
         limit=options.limit,
         tokenizer=tokenizer,
+    )
+
+
+def prefixes_text(prefixes: PrefixSet, options: ContinuationOptions) -> str:
+    """How many prefixes there are, of what, and how they will be continued, for people."""
+    most, least = lengths(prefixes, options)
+    each = options.samples * len(options.seeds)
+    tokens = f"{most} tokens" if least == most else f"{least} to {most} tokens"
+    read = f"{prefixes.counts['read']:,} rows"
+    left_out = [
+        f"{count:,} {reason}"
+        for reason, count in prefixes.counts.items()
+        if reason not in ("read", "kept", "windows") and count
+    ]
+    return (
+        f"{prefixes.name}: {len(prefixes.prefixes):,} prefixes of {prefixes.cut.prefix} from {read}"
+        + (f" ({', '.join(left_out)} left out)" if left_out else "")
+        + f", {each} {'continuation' if each == 1 else 'continuations'} of {tokens} each"
     )

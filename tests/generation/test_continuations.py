@@ -1,0 +1,158 @@
+"""Continuations of a tiny model: to the letter, of fixed length, resumed, and sampled with seeds of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruct.data.cards import Cut
+from instruct.data.prefixes import Prefix, PrefixSet
+from instruct.errors import InputError
+from instruct.generation.continuations import ContinuationStats, continue_texts, read_continuations
+from instruct.generation.options import ContinuationOptions
+from instruct.models import ModelOptions
+
+TEXTS = [" It was a dark", "It  was\na dark", "the same words", "the same words", "a", ""]
+PREFIXES = PrefixSet(
+    "tiny",
+    [Prefix(f"a.txt:{i}", text, f" reference {i}", f"a.txt, row {i}") for i, text in enumerate(TEXTS, 1)],
+    {"read": len(TEXTS), "kept": len(TEXTS)},
+    Cut(prefix="3 words", continuation="6 words"),
+)
+FILE = "a.txt"
+
+
+def options(**more: Any) -> ContinuationOptions:
+    generation = {"engine": "transformers", "batch_size": 4} | more.pop("generation", {})
+    return ContinuationOptions(files=[FILE], generation=generation, **more)
+
+
+def continued(
+    model: Path, folder: Path, systems: dict[str, Any], how: ContinuationOptions, prefixes: Any = PREFIXES
+) -> dict[str, ContinuationStats]:
+    return continue_texts(ModelOptions(name=str(model)), systems, prefixes, how, folder)
+
+
+def test_every_system_continues_every_prefix_to_the_letter(
+    tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    systems = {"base": (None, 1.0), "mle": (tiny_adapters["mle"], 1.0), "mle-cold": (tiny_adapters["mle"], 0.1)}
+    stats = continued(tiny_model, tmp_path, systems, options(seeds=[3, 1], samples=2))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    files = {name: read_continuations(tmp_path / f"{name}.json") for name in systems}
+    for name, rows in files.items():
+        assert [(row.seed, row.sample, row.id) for row in rows] == [
+            (seed, sample, each.id) for seed in (3, 1) for sample in (0, 1) for each in PREFIXES.prefixes
+        ]
+        by_id = {each.id: each for each in PREFIXES.prefixes}
+        assert all((row.prefix, row.reference) == (by_id[row.id].text, by_id[row.id].reference) for row in rows)
+        assert {(row.tokens, row.finish_reason) for row in rows} == {(6, "length")}
+        assert (stats[name].n, stats[name].ended, stats[name].mean_tokens) == (24, 0, 6.0)
+        assert stats[name].temperature == systems[name][1]
+        # Bytes are tokens, so that what was generated can be counted in the text unless it is not UTF-8.
+        whole = [row for row in rows if "\ufffd" not in row.continuation]
+        assert all(len(tokenizer(row.continuation)["input_ids"]) == 6 for row in whole)
+        assert len({row.continuation for row in rows}) > 12
+    texts = {name: [row.continuation for row in rows] for name, rows in files.items()}
+    assert texts["base"] != texts["mle"] != texts["mle-cold"]
+
+
+def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path: Path) -> None:
+    many = PrefixSet("tiny", [Prefix(str(i), f"text {i}", None, f"row {i}") for i in range(40)], {"read": 40}, Cut())
+    how = options(generation={"max_new_tokens": 60, "min_new_tokens": 2, "batch_size": 40})
+    stats = continued(tiny_model, tmp_path, {"base": (None, 3.0)}, how, many)["base"]
+    rows = read_continuations(tmp_path / "base.json")
+    tokens = Counter(row.tokens for row in rows if row.finish_reason == "stop")
+    assert stats.ended == tokens.total() > 0
+    assert min(tokens) >= 2
+    assert max(tokens) < 60
+
+
+def test_a_stopped_call_resumes_to_the_same_bytes_and_a_change_starts_over(tiny_model: Path, tmp_path: Path) -> None:
+    systems = {"base": (None, 1.0)}
+    continued(tiny_model, tmp_path, systems, options())
+    path, journal = tmp_path / "base.json", tmp_path / "base.batches.jsonl"
+    written, lines = path.read_bytes(), journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + 2
+    path.unlink()
+    journal.write_bytes(b"".join(lines[:2]) + lines[2][:9])
+    continued(tiny_model, tmp_path, systems, options())
+    assert path.read_bytes() == written
+    assert journal.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
+    seen = [written]
+    for changed, temperature in [
+        (options(seeds=[1]), 1.0),
+        (options(), 3.0),
+        (options(generation={"top_p": 0.5}), 1.0),
+    ]:
+        continued(tiny_model, tmp_path, {"base": (None, temperature)}, changed)
+        seen.append(path.read_bytes())
+    assert len(set(seen)) == 4
+
+
+def test_one_text_more_changes_no_sample_seed(tiny_model: Path) -> None:
+    from instruct.generation.continuations import _Draw, continuation_work
+
+    draws = [_Draw(prefix, seed, sample) for seed in (0, 1) for sample in (0, 1) for prefix in PREFIXES.prefixes]
+    seeds = continuation_work(draws, PREFIXES, options()).seeds
+    assert len(set(seeds)) == len(draws)
+    assert continuation_work(draws[1:], PREFIXES, options()).seeds == seeds[1:]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "how", "temperature", "message"),
+    [
+        ("x" * 510, {}, 1.0, r"^b.txt, row 7: the prefix 'xxx.* has 510 tokens, 512 hold prefix and continuation, of "
+                             r"which the continuation needs 6; shorten it or use a model with a longer context$"),
+        ("x", {"samples": 2}, 0.0, "at temperature 0 all samples of a prefix are the same"),
+        ("x", {"generation": {"min_new_tokens": 7}}, 1.0, "min_new_tokens 7: exceeds the longest length 6"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_continued_is_refused_in_one_line(
+    tiny_model: Path, tmp_path: Path, prefix: str, how: Any, temperature: float, message: str
+) -> None:
+    prefixes = PrefixSet("b", [Prefix("b.txt:7", prefix, None, "b.txt, row 7")], {"read": 7}, PREFIXES.cut)
+    with pytest.raises(InputError, match=message):
+        continued(tiny_model, tmp_path, {"base": (None, temperature)}, options(**how), prefixes)
+    assert not (tmp_path / "base.json").exists()
+
+
+def test_the_space_that_a_tokenizer_drops_at_the_start_of_a_text_is_kept(tmp_path: Path) -> None:
+    """As LLaMA's does: decoded alone, the first token of a continuation would lose its space."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from instruct.engines.base import Decoding, EngineOptions
+    from instruct.engines.transformers import TransformersEngine
+
+    words = ["<unk>", "</s>", "▁It", "▁was", "▁dark", "ness"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>")
+    engine = TransformersEngine(EngineOptions("model m", "m", Decoding(), 9, tokenizer=wrapped, continues=True))
+    engine._tokenizer, engine._stops = wrapped, [1]
+    assert wrapped.decode([4]) == "dark"
+    assert engine._completion([2, 3], [4, 5, 0, 1]).text == " darkness<unk>"
+
+
+def test_a_server_is_asked_for_text_with_the_least_number_of_tokens(
+    fake_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url, requests = fake_server()
+    how = options(generation={"engine": "server", "base_url": url})
+    prefixes = PrefixSet("tiny", PREFIXES.prefixes[:2], {"read": 2}, PREFIXES.cut)
+    continued(Path("served"), tmp_path, {"base": (None, 0.9)}, how, prefixes)
+    asked = [(each["path"], each["body"]) for each in requests()]
+    assert sorted(body["prompt"] for _, body in asked) == sorted(TEXTS[:2])
+    for path, body in asked:
+        assert path == "/v1/completions"
+        assert (body["max_tokens"], body["min_tokens"], body["temperature"], body["top_p"]) == (6, 6, 0.9, 1.0)
+    assert len({body["seed"] for _, body in asked}) == 2
+    assert all(row.continuation for row in read_continuations(tmp_path / "base.json"))
