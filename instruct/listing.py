@@ -134,7 +134,8 @@ def _runs() -> list[Listed]:
     found = []
     for manifest in sorted(Path("runs").glob("*/manifest.json")):
         content = RunDirectory(manifest.parent).manifest()
-        done = [name for name, step in content["steps"].items() if step["status"] == "done"]
-        words = [f"updated {content['updated']}", f"done: {', '.join(done) or 'nothing'}"]
-        found.append(Listed(str(manifest.parent), {"updated": content["updated"], "done": done}, words))
+        done = [name for name, step in content["steps"].items() if step.get("status") == "done"]
+        updated = content.get("updated")  # None in a manifest that something else wrote
+        words = [f"updated {updated or 'at an unknown time'}", f"done: {', '.join(done) or 'nothing'}"]
+        found.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))
     return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -81,4 +83,23 @@ def show(result: Result, json: bool, quiet: bool) -> None:
         return
     text = result.line if quiet else result.text
     if text:
-        print(text.removesuffix("\n"))
+        print(wrapped(text.removesuffix("\n")))
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that stdout is; None for a file or a pipe, whose lines are not to be broken."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str) -> str:
+    """Text whose lines fit the terminal: longer ones are broken between words, and indented from their second line."""
+    width = terminal_width()
+    if width is None:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+        ) if len(line) > width else [line]  # fmt: skip
+    return "\n".join(lines)

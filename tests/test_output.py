@@ -110,6 +110,14 @@ def test_quiet_lists_names(instruct, tmp_path, monkeypatch):
     assert "autoj" in instruct("list", "judges", "--quiet")[1].splitlines()
 
 
+def test_a_run_whose_manifest_lacks_its_times_is_listed(instruct, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "theirs"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"steps": {"train/emo": {}}}', encoding="utf-8")
+    assert "updated at an unknown time · done: nothing" in instruct("list", "runs")[1]
+
+
 def test_an_empty_list_says_how_to_fill_it(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, stdout, _ = instruct("list", "runs")

@@ -176,5 +176,6 @@ def _extrapolated(difference: NDArray[np.int64]) -> str | None:
     longer, shorter = int((difference >= 0).sum()), int((difference <= 0).sum())
     if min(longer, shorter) >= LEAST_SHARE * len(difference):
         return None
-    few, side = (longer, "long") if longer < shorter else (shorter, "short")
-    return f"extrapolated: only {few} of {len(difference)} answers of the candidate are as {side} as the baseline's"
+    few, side = (longer, "least") if longer < shorter else (shorter, "most")
+    share = f"{f'only {few}' if few else 'none'} of {len(difference)} pairs"
+    return f"extrapolated: the candidate's answer is at {side} as long as the baseline's for {share}"

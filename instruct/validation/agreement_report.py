@@ -25,7 +25,7 @@ def render_terminal(head: Sequence[str], agreement: Agreement) -> str:
     """`head`, then the tables, as plain text without control characters."""
     lines = [one_line(line, 1000) for line in head]
     for table in _tables(agreement):
-        lines += ["", table.title, *(f"  {line}" for line in terminal.table_lines(table, 80))]
+        lines += ["", table.title, *terminal.table_lines(table, 80, indent=2)]
     return "\n".join(lines) + "\n"
 
 

@@ -111,9 +111,11 @@ def test_one_pair_against_the_trend_is_enough_for_an_estimate():
 def test_an_extrapolated_rate_is_marked():
     scores, _ = sample(60, 1)
     difference = np.random.default_rng(1).integers(1, 500, size=60)
-    note = "extrapolated: only 0 of 60 answers of the candidate are as {} as the baseline's"
-    assert length_adjusted(scores, difference).note == note.format("short")
-    assert length_adjusted(scores, -difference).note == note.format("long")
+    note = "extrapolated: the candidate's answer is at {} as long as the baseline's for {} of 60 pairs"
+    assert length_adjusted(scores, difference).note == note.format("most", "none")
+    assert length_adjusted(scores, -difference).note == note.format("least", "none")
+    difference[:2] = -3
+    assert length_adjusted(scores, difference).note == note.format("most", "only 2")
     difference[:6] = -3
     assert length_adjusted(scores, difference).note is None
 

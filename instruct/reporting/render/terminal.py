@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from instruct.output import terminal_width, wrapped
 from instruct.reporting.model import Judge, Report
 from instruct.reporting.tables import Table, policy_table
 from instruct.reporting.text import (
@@ -41,7 +42,7 @@ def render_summary(report: Report) -> str:
     money = spent(report, escape_terminal)
     lines += [money] if money else []
     lines += [f"NOT JUDGED YET: {line}" for line in unjudged(report, escape_terminal)]
-    return "\n".join(lines).rstrip() + "\n"
+    return wrapped("\n".join(lines).rstrip()) + "\n"
 
 
 def _judge(judge: Judge) -> list[str]:
@@ -77,16 +78,43 @@ def _paired(report: Report) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def table_lines(table: Table, limit: int = 40) -> list[str]:
-    """A table's lines in columns; names are cut to `limit` characters."""
+def table_lines(table: Table, limit: int = 40, indent: int = 0) -> list[str]:
+    """A table's lines in columns, indented; names are cut to `limit` characters.
+
+    On a terminal that is too narrow for a row, each row becomes a column, with the header on the left.
+    """
     rows = [[escape_terminal(cell, limit) for cell in row] for row in (table.header, *table.cells())]
+    width = terminal_width()
+    lines = _columns(rows, table.left)
+    if width is not None and len(lines[0]) + indent > width:
+        lines = _records(rows, width - indent)
+    return [f"{'':{indent}}{line}".rstrip() for line in lines]
+
+
+def _columns(rows: list[list[str]], left: int) -> list[str]:
+    """The header, a rule and the rows; the first `left` columns are aligned to the left."""
+    rule = ["-" * max(map(len, column)) for column in zip(*rows, strict=True)]
+    return _aligned([rows[0], rule, *rows[1:]], left)
+
+
+def _records(rows: list[list[str]], width: int) -> list[str]:
+    """The rows as columns, as many next to each other as `width` allows, and the others below them."""
+    header, *records = rows
+    lines: list[str] = []
+    while records:
+        block = [header, records.pop(0)]
+        while records and sum(max(map(len, each)) + 2 for each in (*block, records[0])) - 2 <= width:
+            block.append(records.pop(0))
+        lines += [*([""] if lines else []), *_aligned([list(line) for line in zip(*block, strict=True)], 1)]
+    return lines
+
+
+def _aligned(rows: list[list[str]], left: int) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        padded = [
-            f"{cell:<{w}}" if i < table.left else f"{cell:>{w}}"
-            for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(padded).rstrip()
-
-    return [line(rows[0]), line(["-" * width for width in widths]), *map(line, rows[1:])]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if place < left else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -1,0 +1,85 @@
+"""What is printed fits a terminal of 80 columns, and lines to a file or a pipe are not broken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from instruct.output import wrapped
+from instruct.reporting.render.terminal import render_summary, table_lines
+from instruct.reporting.report import build_report
+from instruct.reporting.tables import Table
+
+LONG = "  WARNING: " + "the answers of a system are cut off at the length limit " * 3
+
+
+@contextlib.contextmanager
+def terminal() -> Iterator[None]:
+    """Within it, stdout is a terminal of 80 columns."""
+    ours, theirs = os.openpty()
+    with pytest.MonkeyPatch.context() as patch, os.fdopen(theirs, "w") as stream:
+        patch.setenv("COLUMNS", "80")
+        patch.setattr(sys, "stdout", stream)
+        yield
+    os.close(ours)
+
+
+@pytest.fixture
+def judged(run, card, write_answers, judge_pairs):
+    card("j", warning="this judge follows the length of the answers and checks no fact in them; do not quote it")
+    for name in ("emo", "mle"):
+        write_answers(name, 12)
+    judge_pairs([("first", "second")] * 4 + [("first", "first")] * 8)
+    return build_report(run.folder)
+
+
+def test_a_summary_fits_a_terminal(judged):
+    with terminal():
+        lines = render_summary(judged).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "WARNING: j: this judge follows the length of the answers and checks no fact in" in lines
+    assert "  them; do not quote it" in lines
+    assert "policy        strict (leads)     single" in lines
+    assert "contradicted               8          0" in lines
+
+
+def test_a_summary_in_a_file_has_a_line_per_sentence(judged):
+    lines = render_summary(judged).splitlines()
+    assert any("checks no fact in them; do not quote it" in line for line in lines)
+    assert any(line.startswith("candidate  baseline  policy ") for line in lines)
+
+
+def test_a_table_that_fits_keeps_its_rows():
+    with terminal():
+        lines = table_lines(Table("t", ["name", "n"], [["emo", 1], ["mle", 20]]))
+    assert lines == ["name   n", "----  --", "emo    1", "mle   20"]
+
+
+def test_rows_that_do_not_fit_next_to_each_other_go_below():
+    header = ["name", *(f"figure {number}" for number in range(12))]
+    rows = [[f"a system with a long name {row}", *range(12)] for row in range(3)]
+    with terminal():
+        lines = table_lines(Table("t", header, rows), indent=2)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines[0].split()) == "name a system with a long name 0 a system with a long name 1"
+    assert lines[13:15] == ["", "  name       a system with a long name 2"]
+    assert len(lines) == 27
+
+
+def test_long_lines_are_broken_between_words_and_indented():
+    with terminal():
+        lines = wrapped(f"short\n{LONG}\n\n{'x' * 90}").split("\n")
+    assert lines[0] == "short"
+    assert all(len(line) <= 80 for line in lines[:-1])
+    assert lines[1].startswith("  WARNING: the answers")
+    assert lines[2].startswith("    ")
+    assert " ".join(" ".join(lines[1:-2]).split()) == LONG.strip()
+    assert lines[-2:] == ["", "x" * 90]  # a path stays whole
+
+
+def test_lines_to_a_pipe_are_not_broken():
+    assert wrapped(LONG) == LONG
