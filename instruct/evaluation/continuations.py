@@ -9,16 +9,18 @@ from pydantic import BaseModel
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import ForwardModel, open_model
+from instruct.evaluation.sampled import DiversityOf, MauveOf, RougeOf
 from instruct.generation.continuations import Continuation, read_continuations
 from instruct.metrics import is_measured, merge_metrics, metric_step, write_values
 from instruct.models import ModelOptions
 from instruct.runs import RunDirectory, sha256_of
 from instruct.text_metrics.held_out import HeldOut, windows
+from instruct.text_metrics.mauve import LEAST_TEXTS
 from instruct.text_metrics.model import SystemTexts
 from instruct.text_metrics.perplexity import likelihoods, oracle_perplexity
 
-OfContinuations = Literal["oracle_perplexity"]
-OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity",)
+OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
+OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
 
 
 class Measurer(Protocol):
@@ -40,6 +42,27 @@ class Measurer(Protocol):
 def continued_systems(run: RunDirectory) -> list[str]:
     """The systems that have continuations in a run, controls included."""
     return sorted(path.stem for path in (run.folder / "continuations").glob("*.json"))
+
+
+def lacking_of_continuations(run: RunDirectory) -> dict[OfContinuations, str]:
+    """What metrics of a run's continuations need and what is missing.
+
+    Raises:
+        InputError: continuations that cannot be read.
+    """
+    systems = continued_systems(run)
+    if not systems:
+        return dict.fromkeys(OF_CONTINUATIONS, "continuations; set continuations and run `instruct generate`")
+    path = run.folder / "continuations" / f"{systems[0]}.json"
+    rows = read_continuations(path)
+    prefixes = len({row.id for row in rows})
+    if any(row.reference is None for row in rows):
+        return dict.fromkeys(("mauve", "rouge"), f"how the human texts continue, which {path} does not have")
+    if prefixes < LEAST_TEXTS:
+        return {
+            "mauve": f"at least {LEAST_TEXTS} prefixes, not {prefixes}; running text gives more if cut into windows"
+        }
+    return {}
 
 
 def measure_continuations(config: ExperimentConfig, run: RunDirectory, metrics: Sequence[OfContinuations]) -> None:
@@ -69,7 +92,12 @@ def measure_continuations(config: ExperimentConfig, run: RunDirectory, metrics: 
 
 def _measurer(metric: OfContinuations, config: ExperimentConfig) -> Measurer:
     options = config.text_metrics
-    assert metric == "oracle_perplexity"
+    if metric == "mauve":
+        return MauveOf(options.mauve_model, options.mauve_length)
+    if metric == "rouge":
+        return RougeOf()
+    if metric == "diversity":
+        return DiversityOf()
     assert options.reference_model
     return OraclePerplexityOf(options.reference_model, options.max_length)
 

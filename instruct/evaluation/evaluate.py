@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from instruct.config import ExperimentConfig
 from instruct.errors import InputError
-from instruct.evaluation.continuations import OF_CONTINUATIONS, continued_systems, measure_continuations
+from instruct.evaluation.continuations import (
+    OF_CONTINUATIONS,
+    OfContinuations,
+    lacking_of_continuations,
+    measure_continuations,
+)
 from instruct.evaluation.human_text import ON_HUMAN_TEXT, human_text, measure_on_human_text
 from instruct.evaluation.tasks import evaluate_tasks, task_lines
 from instruct.metrics import Metrics, metrics_path, read_metrics
@@ -20,7 +27,7 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
         InputError: nothing to evaluate, a system that is not trained, texts that cannot be read.
     """
     human = human_text(config)
-    wanted = _wanted(config, human, continued_systems(run))
+    wanted = _wanted(config, human, lacking_of_continuations(run))
     tasks = config.evaluation.tasks if config.evaluation else None
     if not wanted and not tasks:
         raise InputError(
@@ -36,8 +43,13 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
     return read_metrics(run)
 
 
-def _wanted(config: ExperimentConfig, human: HeldOut | None, continued: list[str]) -> list[TextMetric]:
+def _wanted(
+    config: ExperimentConfig, human: HeldOut | None, of_continuations: Mapping[OfContinuations, str]
+) -> list[TextMetric]:
     """The metrics to compute: those that the config names, else all that need nothing that it does not name.
+
+    Args:
+        of_continuations: what metrics of continuations lack.
 
     Raises:
         InputError: a metric that it names lacks something.
@@ -45,8 +57,7 @@ def _wanted(config: ExperimentConfig, human: HeldOut | None, continued: list[str
     lacking: dict[TextMetric, str] = {}
     if human is None:
         lacking |= dict.fromkeys(ON_HUMAN_TEXT, "human text; set evaluation.texts.held_out")
-    if not continued:
-        lacking |= dict.fromkeys(OF_CONTINUATIONS, "continuations; set continuations and run `instruct generate`")
+    lacking |= {name: of_continuations[name] for name in OF_CONTINUATIONS if name in of_continuations}
     options = config.text_metrics
     if options.reference_model is None:
         names: tuple[TextMetric, ...] = ("distances", "oracle_perplexity")
@@ -54,6 +65,8 @@ def _wanted(config: ExperimentConfig, human: HeldOut | None, continued: list[str
     for metric in options.metrics or ():
         if metric in lacking:
             raise InputError(f"evaluation.texts.metrics: {metric} needs {lacking[metric]}")
+    if "mauve" in lacking and "rouge" not in lacking and not options.metrics:
+        print(f"note: no MAUVE: it needs {lacking['mauve']}", flush=True)
     return options.metrics or [metric for metric in (*ON_HUMAN_TEXT, *OF_CONTINUATIONS) if metric not in lacking]
 
 
@@ -73,6 +86,12 @@ def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
             )
         if texts.oracle_perplexity and texts.oracle_perplexity.perplexity is not None:
             parts.append(f"oracle perplexity {texts.oracle_perplexity.perplexity:.2f}")
+        if texts.mauve:
+            parts.append(f"MAUVE {texts.mauve.mauve.value:.3f} ({texts.mauve.texts:,} texts)")
+        if texts.rouge:
+            parts.append(f"ROUGE-L {texts.rouge.rougeL:.3f}")
+        if texts.diversity and texts.diversity.distinct_2:
+            parts.append(f"distinct-2 {texts.diversity.distinct_2.value:.3f}")
         if parts:
             lines.append(f"{system}: {', '.join(parts)}")
     lines += task_lines(metrics)

@@ -94,6 +94,90 @@ class Matched(BaseModel):
     entropy: float
 
 
+class SampleFigure(BaseModel):
+    """A figure of a whole sample of texts, the mean over draws.
+
+    Attributes:
+        interval: 95 %, for other texts; None: nothing varies.
+        without: the figure without each group of prefixes (instruct.analysis.jackknife), which tests between systems
+            need. None: not defined for some group.
+        other_variance: of the value, for other reasons than the texts: k-means' seeds.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: float
+    interval: list[float] | None = None
+    without: list[float] | None = None
+    other_variance: float = 0.0
+
+
+class MauveFigures(BaseModel):
+    """MAUVE of prefix + continuation against prefix + human continuation.
+
+    Attributes:
+        by_draw: MAUVE of each draw (`seed/sample`). by_kmeans_seed: for each k-means seed, the mean over draws.
+        star: MAUVE*, of smoothed histograms.
+        curve: the divergence curve from (1, 0) to (0, 1), mean over draws and k-means seeds.
+        texts: of a draw, and human ones. clusters: of k-means.
+        features: the model whose last hidden states are compared. max_length: its tokens of a text.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    mauve: SampleFigure
+    by_draw: dict[str, float]
+    by_kmeans_seed: list[float]
+    star: float
+    frontier_integral: float
+    curve: list[tuple[float, float]]
+    texts: int
+    clusters: int
+    features: str
+    max_length: int
+
+
+class Rouge(BaseModel):
+    """Mean F1 of ROUGE-1, -2 and -L against the human continuation, 0 to 1; `*_whole`: with the prefix on both sides.
+
+    Attributes:
+        texts: continuations of all draws.
+        without_tokens: of them, those in which, or in whose human text, ROUGE sees no token; they have 0.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    rouge1: float
+    rouge2: float
+    rougeL: float
+    rouge1_whole: float
+    rouge2_whole: float
+    rougeL_whole: float
+    texts: int
+    without_tokens: int
+
+
+class Diversity(BaseModel):
+    """How varied the continuations of a draw are (instruct.text_metrics.diversity); None: not defined.
+
+    Attributes:
+        repetition: mean seq-rep-4 of a continuation.
+        texts: of a draw. human: the same figures of the human continuations; {} if these are unknown.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    distinct_1: SampleFigure | None = None
+    distinct_2: SampleFigure | None = None
+    distinct_3: SampleFigure | None = None
+    distinct_4: SampleFigure | None = None
+    self_bleu: SampleFigure | None = None
+    zipf: SampleFigure | None = None
+    repetition: float
+    texts: int
+    human: dict[str, float] = {}
+
+
 class SystemTexts(BaseModel):
     """All numbers about one system's texts; None: not computed.
 
@@ -110,3 +194,6 @@ class SystemTexts(BaseModel):
     no_control: str | None = None
     distances: Distances | None = None
     oracle_perplexity: OraclePerplexity | None = None
+    mauve: MauveFigures | None = None
+    rouge: Rouge | None = None
+    diversity: Diversity | None = None

@@ -10,7 +10,7 @@ from instruct.cards import Options, Texts
 from instruct.data.cards import Documents
 from instruct.models import ModelOptions
 
-TextMetric = Literal["perplexity", "entropy", "oracle_perplexity", "distances"]
+TextMetric = Literal["perplexity", "entropy", "oracle_perplexity", "distances", "mauve", "rouge", "diversity"]
 
 
 def _named_model(value: Any) -> Any:
@@ -52,3 +52,7 @@ class TextMetricOptions(Options):
     """Also sample MLE at the temperature that gives it the entropy of each other objective's system."""
     max_length: int = Field(default=1024, ge=2)
     """Longer held-out texts are read in windows of this many tokens, which overlap by half."""
+    mauve_model: Annotated[ModelOptions | None, BeforeValidator(_named_model)] = None
+    """The causal model, by name, whose hidden states MAUVE compares (default: GPT-2 large with a GPU, else SmolLM2)."""
+    mauve_length: int = Field(default=256, ge=1)
+    """MAUVE reads a text's first tokens of its model."""

@@ -96,7 +96,7 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
 @pytest.fixture
 def continued(trained) -> RunDirectory:
     """`trained` with continuations of both systems, the base's half empty."""
-    rows = [Continuation(f"a:{n}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
+    rows = [Continuation(f"a:{n // 2}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
     for name, found in (("emo", rows), ("base", [replace(row, continuation="") for row in rows[:2]] + rows[2:])):
         write_atomically(trained.folder / "continuations" / f"{name}.json", as_json(found))
     return trained
@@ -113,7 +113,7 @@ def test_evaluate_measures_continuations_and_distances_by_a_reference_model(cont
     assert found["emo"].oracle_perplexity.by_seed.keys() == {"0", "1"}
     assert f"emo: oracle perplexity {found['emo'].oracle_perplexity.perplexity:.2f}" in out
     values = read_values(continued, "oracle_perplexity", "emo")
-    assert [values[name] for name in ("id", "seed", "sample")] == [["a:0", "a:1", "a:2", "a:3"], [0, 1, 0, 1], [0] * 4]
+    assert [values[name] for name in ("id", "seed", "sample")] == [["a:0", "a:0", "a:1", "a:1"], [0, 1, 0, 1], [0] * 4]
     code, out, err = instruct("evaluate", continued.folder, *flags, "--evaluation.texts.held_out.files", "held_out.txt")
     assert code == 0, err
     found = read_metrics(continued).texts
@@ -128,6 +128,7 @@ def test_evaluate_measures_continuations_and_distances_by_a_reference_model(cont
         ("entropy", "entropy needs human text; set evaluation.texts.held_out"),
         ("distances", "distances needs a reference model; set evaluation.texts.reference_model"),
         ("oracle_perplexity", "oracle_perplexity needs a reference model; set evaluation.texts.reference_model"),
+        ("mauve", "mauve needs at least 200 prefixes, not 2; running text gives more if cut into windows"),
     ],
 )
 def test_a_metric_that_lacks_something_is_refused_with_the_remedy(continued, instruct, metric, needs):
