@@ -83,6 +83,7 @@ class ForwardModel:
     engine: ForwardEngine
     adapter: Path | None
     identity: str
+    temperature: float = 1.0  # that probabilities are taken at: softmax(logits / temperature)
 
     @property
     def tokenizer(self) -> Any:
@@ -158,7 +159,8 @@ class ForwardModel:
                 row = rows[place]
                 own = logits[number, row.start - 1 : len(row.ids) - 1, :vocabulary]
                 for chunk in _chunks(len(own), own):
-                    yield place, own[chunk].float().log_softmax(-1)
+                    scores = own[chunk].float()
+                    yield place, (scores if self.temperature == 1 else scores / self.temperature).log_softmax(-1)
 
     def last_states(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         """The final hidden state (after the last norm) of each row's last token; float32, [rows, hidden]."""

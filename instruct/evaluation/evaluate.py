@@ -12,6 +12,7 @@ from instruct.evaluation.continuations import (
     lacking_of_continuations,
     measure_continuations,
 )
+from instruct.evaluation.controls import match_temperatures
 from instruct.evaluation.human_text import ON_HUMAN_TEXT, human_text, measure_on_human_text
 from instruct.evaluation.tasks import evaluate_tasks, task_lines
 from instruct.metrics import Metrics, metrics_path, read_metrics
@@ -36,7 +37,9 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
         )
     if human:
         on_human_text = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
+        controls = match_temperatures(config, run, human) if "distances" in wanted else {}
         measure_on_human_text(config, run, human, on_human_text, list(config.systems))
+        measure_on_human_text(config, run, human, [each for each in on_human_text if each != "entropy"], list(controls))
     measure_continuations(config, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
     if tasks:
         evaluate_tasks(config, run, tasks)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.metrics import is_measured, merge_metrics, metric_step, write_values
+from instruct.metrics import is_measured, merge_metrics, metric_step, read_metrics, write_values
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
-from instruct.text_metrics.distances import check_vocabularies, distances, mean_distances
+from instruct.text_metrics.distances import NAMES, check_vocabularies, distances, mean_distances
 from instruct.text_metrics.entropy import entropies, entropy
 from instruct.text_metrics.held_out import HeldOut, Window, read_held_out, windows
-from instruct.text_metrics.model import SystemTexts
+from instruct.text_metrics.model import Distances, SystemTexts
 from instruct.text_metrics.perplexity import likelihoods, perplexity
 
 OnHumanText = Literal["perplexity", "entropy", "distances"]
+# MLE's temperatures on its way through the plane of precision and recall.
+CURVE = (0.6, 0.7, 0.8, 0.9, 1.1, 1.25)
 ON_HUMAN_TEXT: tuple[OnHumanText, ...] = ("perplexity", "entropy", "distances")
 
 
@@ -36,19 +40,25 @@ def sampling_temperature(config: ExperimentConfig) -> float:
 def measure_on_human_text(
     config: ExperimentConfig, run: RunDirectory, human: HeldOut, metrics: Sequence[OnHumanText], systems: Sequence[str]
 ) -> None:
-    """Measure how systems predict human text, one system after another; adapters share their base.
+    """Measure how systems predict human text, one after another; adapters share their base.
+
+    Args:
+        systems: of the config, or controls that have been matched, which are measured at their temperature.
 
     Raises:
         InputError: a system is not trained, or the reference model has another vocabulary.
     """
     options, folders = config.text_metrics, system_folders(config, run)
     reference = open_model(options.reference_model) if options.reference_model and "distances" in metrics else None
+    matched = {name: texts.matched for name, texts in read_metrics(run).texts.items() if texts.matched}
     model: ForwardModel | None = None
     for system in systems:
-        model = open_model(config.model, folders[system], like=model)
+        control = matched.get(system)
+        model = open_model(config.model, folders[control.mle if control else system], like=model)
+        model = replace(model, temperature=control.temperature if control else 1.0)
         if reference:
             check_vocabularies(reference, model)
-        measuring = Measuring(config, human, model, reference)
+        measuring = Measuring(config, human, model, reference, is_mle=is_mle(config, system))
         for metric in metrics:
             inputs = measuring.inputs(metric)
             if is_measured(run, metric, system, inputs):
@@ -63,13 +73,24 @@ def measure_on_human_text(
             each.close()
 
 
+def is_mle(config: ExperimentConfig, system: str) -> bool:
+    """Whether a system is trained by maximum likelihood, and no control."""
+    return system in config.systems and config.systems[system].objective == "mle"
+
+
 class Measuring:
     """One system on human text."""
 
     def __init__(
-        self, config: ExperimentConfig, human: HeldOut, model: ForwardModel, reference: ForwardModel | None = None
+        self,
+        config: ExperimentConfig,
+        human: HeldOut,
+        model: ForwardModel,
+        reference: ForwardModel | None = None,
+        is_mle: bool = False,
     ) -> None:
         self.config, self.human, self.model, self.reference = config, human, model, reference
+        self._temperatures = [1.0, *CURVE] if is_mle else [1.0]
         self._windows: list[Window] | None = None
 
     @property
@@ -86,12 +107,15 @@ class Measuring:
             "texts": self.human.sha256,
             "max_length": self.config.text_metrics.max_length,
         }
+        if self.model.temperature != 1:
+            made_from["at"] = self.model.temperature
         if metric == "entropy":
             made_from["temperature"] = sampling_temperature(self.config)
         if metric == "distances":
             assert self.reference
             options = self.config.text_metrics.reference_model or self.config.model
             made_from["reference"] = [self.reference.identity, options.dtype, options.quantization]
+            made_from["temperatures"] = self._temperatures
         return made_from
 
     def measure(self, metric: OnHumanText) -> tuple[BaseModel, dict[str, list[Any]]]:
@@ -105,6 +129,12 @@ class Measuring:
             return entropy(sums, 0, temperature), {"nats": sums.nats[0].tolist(), "tokens": sums.tokens.tolist()}
         assert self.reference
         name = (self.config.text_metrics.reference_model or self.config.model).name
-        found = distances(self.reference, self.model, self.human, self.windows)
-        columns = {key: [None if value != value else value for value in each.tolist()] for key, each in found.items()}
-        return mean_distances(found, name), columns
+        of_texts, *curve = distances(self.reference, self.model, self.human, self.windows, self._temperatures)
+        found = Distances(
+            **mean_distances(of_texts, self.model.temperature).model_dump(),
+            reference=name,
+            texts=int(np.isfinite(of_texts[NAMES[0]]).sum()),
+            curve=[mean_distances(each, at) for at, each in zip(self._temperatures[1:], curve, strict=True)],
+        )
+        # A text without a token has none.
+        return found, {key: [None if np.isnan(value) else value for value in each] for key, each in of_texts.items()}

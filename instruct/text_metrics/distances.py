@@ -10,7 +10,7 @@ import numpy as np
 from instruct.engines.forward import ForwardModel
 from instruct.errors import InputError
 from instruct.text_metrics.held_out import HeldOut, Window
-from instruct.text_metrics.model import Distances
+from instruct.text_metrics.model import DistancesAt
 
 if TYPE_CHECKING:
     import torch
@@ -41,10 +41,14 @@ def check_vocabularies(reference: ForwardModel, model: ForwardModel) -> None:
 
 
 def distances(
-    reference: ForwardModel, model: ForwardModel, held_out: HeldOut, found: Sequence[Window]
-) -> dict[str, np.ndarray]:
+    reference: ForwardModel,
+    model: ForwardModel,
+    held_out: HeldOut,
+    found: Sequence[Window],
+    temperatures: Sequence[float] = (1.0,),
+) -> list[dict[str, np.ndarray]]:
     """Each distance of the model (q) from the reference (p), by NAMES: its mean over the scored tokens of each text;
-    float64, [texts]; NaN for a text without any.
+    float64, [texts]; NaN for a text without any. At each temperature of the model's distributions, in one pass.
 
     Both models read the same texts in step, so that no more than one batch's logits of each are in memory.
 
@@ -55,16 +59,19 @@ def distances(
     rows = [each.row for each in found]
     # Embeddings may be padded differently; no text has the ids beyond both.
     vocabulary = min(reference.vocabulary, model.vocabulary)
-    sums, tokens = np.zeros((len(NAMES), len(held_out.texts))), np.zeros(len(held_out.texts))
+    sums = np.zeros((len(temperatures), len(NAMES), len(held_out.texts)))
+    tokens = np.zeros(len(held_out.texts))
     portions = zip(reference.distributions(rows, vocabulary), model.distributions(rows, vocabulary), strict=True)
     for (number, p), (same, q) in portions:
         assert number == same
         assert p.shape == q.shape
         place = found[number].place
-        sums[:, place] += [float(value.double().sum()) for value in position_distances(p, q)]
         tokens[place] += len(p)
+        for i, temperature in enumerate(temperatures):
+            tempered = q if temperature == 1 else (q / temperature).log_softmax(-1)
+            sums[i, :, place] += [float(value.double().sum()) for value in position_distances(p, tempered)]
     with np.errstate(invalid="ignore"):
-        return dict(zip(NAMES, sums / tokens, strict=True))
+        return [dict(zip(NAMES, each / tokens, strict=True)) for each in sums]
 
 
 def position_distances(p: torch.Tensor, q: torch.Tensor) -> list[torch.Tensor]:
@@ -84,9 +91,7 @@ def position_distances(p: torch.Tensor, q: torch.Tensor) -> list[torch.Tensor]:
     ]
 
 
-def mean_distances(values: dict[str, np.ndarray], reference: str) -> Distances:
+def mean_distances(values: dict[str, np.ndarray], temperature: float = 1.0) -> DistancesAt:
     """The means over texts."""
-    texts = int(np.isfinite(values[NAMES[0]]).sum())
-    return Distances(
-        reference=reference, texts=texts, **{name: float(np.nanmean(value)) for name, value in values.items()}
-    )
+    means = {name: float(np.nanmean(value)) for name, value in values.items()}
+    return DistancesAt(temperature=temperature, **means)

@@ -56,8 +56,8 @@ class Entropy(BaseModel):
     tokens: int
 
 
-class Distances(BaseModel):
-    """Of next-token distributions on human text from those of a reference model: means over tokens, then over texts.
+class DistancesAt(BaseModel):
+    """Of next-token distributions at a temperature from those of a reference model: means over tokens, then texts.
 
     In nats, except `total_variation`, which is between 0 and 1. `forward_*` are expectations under the reference,
     `reverse_*` under the system.
@@ -65,14 +65,21 @@ class Distances(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reference: str
+    temperature: float
     forward_cross_entropy: float
     reverse_cross_entropy: float
     total_variation: float
     forward_kl: float
     reverse_kl: float
     jensen_shannon: float
+
+
+class Distances(DistancesAt):
+    """A system's distances on human text from a reference model; of MLE, `curve` has those at other temperatures."""
+
+    reference: str
     texts: int
+    curve: list[DistancesAt] = []
 
 
 class Matched(BaseModel):

@@ -10,7 +10,8 @@ import pytest
 from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.evaluation.controls import control_name, controls_of, match_temperatures
-from instruct.evaluation.human_text import human_text
+from instruct.evaluation.evaluate import evaluate_run
+from instruct.evaluation.human_text import CURVE, human_text
 from instruct.metrics import read_metrics
 from instruct.runs import RunDirectory
 from instruct.text_metrics.entropy import TOLERANCE, entropies
@@ -103,3 +104,18 @@ def test_the_control_is_of_the_same_seed(config):
     assert found == {"emo-seed1": "mle-seed1", "emo-seed2": "mle-seed2"}
     mixed = {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "seed": 5}, "base": {"objective": "none"}}
     assert controls_of(make_config({**config.model_dump(mode="json"), "systems": mixed}, [], "test")) == {"emo": "mle"}
+
+
+def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(config, run, tiny_model):
+    reference = f"{{name: {tiny_model}, dtype: float32}}"
+    changed = make_config(config.model_dump(mode="json"), ["--evaluation.texts.reference_model", reference], "test")
+    found = evaluate_run(changed, run).texts
+    control, mle, emo = (found[name].distances for name in ("mle-matched-emo", "mle", "emo"))
+    assert control.temperature == found["mle-matched-emo"].matched.temperature
+    assert [each.temperature for each in mle.curve] == list(CURVE)
+    assert (control.curve, emo.curve) == ([], [])
+    path = sorted([*mle.curve, mle, control], key=lambda each: each.temperature)
+    entropies = [each.reverse_cross_entropy - each.reverse_kl for each in path]
+    assert entropies == sorted(entropies)
+    assert found["mle-matched-emo"].perplexity.tokens == found["mle"].perplexity.tokens
+    assert found["mle-matched-emo"].perplexity.perplexity != found["mle"].perplexity.perplexity

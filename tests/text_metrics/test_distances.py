@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,7 @@ def test_distances_are_means_over_tokens_then_over_texts(model, held_out, tiny_m
     reference = open_model(ModelOptions(name=str(other), dtype="float32"))
     texts = held_out(["ds to learn", "", " more"], ["a few wor", "a few", "words"])
     found = windows(model, texts, 1024)
-    values = distances(reference, model, texts, found)
+    (values,) = distances(reference, model, texts, found)
     networks = [AutoModelForCausalLM.from_pretrained(each, dtype=torch.float32) for each in (other, tiny_model)]
     for window in found:
         row = window.row
@@ -54,14 +56,13 @@ def test_distances_are_means_over_tokens_then_over_texts(model, held_out, tiny_m
         for name, expected in zip(NAMES, position_distances(p[at], q[at]), strict=True):
             assert values[name][window.place] == pytest.approx(float(expected.mean()), rel=1e-4)
     assert np.isnan(values["total_variation"][1]), "an empty text has no distance"
-    means = mean_distances(values, "reference")
-    assert means.texts == 2
+    means = mean_distances(values)
     assert means.jensen_shannon == pytest.approx(float(values["jensen_shannon"][[0, 2]].mean()))
 
 
 def test_a_model_is_at_no_distance_from_itself(model, held_out):
     texts = held_out()
-    values = distances(model, model, texts, windows(model, texts, 1024))
+    (values,) = distances(model, model, texts, windows(model, texts, 1024))
     for name in ("total_variation", "forward_kl", "reverse_kl", "jensen_shannon"):
         assert np.allclose(values[name], 0, atol=1e-6)
     assert np.allclose(values["forward_cross_entropy"], values["reverse_cross_entropy"], atol=1e-5)
@@ -76,3 +77,16 @@ def test_a_reference_model_with_another_vocabulary_is_refused_in_one_line(model,
     assert f"evaluation.texts.reference_model: model {tiny_model_folder} has another vocabulary (261 tokens)" in message
     assert message.endswith("name a model with the same tokenizer, or leave distances out of evaluation.texts.metrics")
     assert "\n" not in message
+
+
+def test_all_temperatures_are_measured_in_one_pass(model, held_out):
+    texts = held_out()
+    found = windows(model, texts, 1024)
+    temperatures = [0.5, 1.0, 2.0]
+    together = distances(model, model, texts, found, temperatures)
+    for temperature, values in zip(temperatures, together, strict=True):
+        (apart,) = distances(model, replace(model, temperature=temperature), texts, found)
+        for name in NAMES:
+            assert np.allclose(values[name], apart[name], rtol=1e-4)
+    precise, own, spread = (mean_distances(each).reverse_cross_entropy for each in together)
+    assert precise < own < spread
