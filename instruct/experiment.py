@@ -189,6 +189,8 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
 def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
     """Every system of the run answers prompts, continues prefixes, or both, as the config says.
 
+    Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
+
     Returns:
         The file of each system's answers, or of its continuations; both if the config asks for both.
 
@@ -201,8 +203,9 @@ def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
         files |= {name: run.outputs / f"{name}.json" for name in config.systems}
     if config.continuations:
         from instruct.continuing import continue_prefixes
+        from instruct.evaluation.controls import with_controls
 
-        found = continue_prefixes(config, run)
+        found = continue_prefixes(config, run, with_controls(config, run))
         files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
     return files
 

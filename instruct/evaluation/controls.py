@@ -6,9 +6,11 @@ does the same for nothing. What a system gains over its control is more than sha
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import open_model
-from instruct.evaluation.human_text import Measuring, measure_on_human_text, sampling_temperature
+from instruct.evaluation.human_text import Measuring, human_text, measure_on_human_text, sampling_temperature
 from instruct.metrics import merge_metrics, metric_step, read_metrics
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
@@ -34,6 +36,18 @@ def controls_of(config: ExperimentConfig) -> dict[str, str]:
 
 def _compared(config: ExperimentConfig) -> list[str]:
     return [name for name, system in config.trained.items() if system.objective != "mle"]
+
+
+def with_controls(config: ExperimentConfig, run: RunDirectory) -> dict[str, tuple[Path | None, float]]:
+    """What continues the prefixes: every system at the config's temperature, and each control at its own.
+
+    Raises:
+        InputError: as `match_temperatures`.
+    """
+    folders, temperature = system_folders(config, run), sampling_temperature(config)
+    controls = match_temperatures(config, run, human_text(config))
+    sampled = {name: (folder, temperature) for name, folder in folders.items()}
+    return sampled | {name: (folders[each.mle], each.temperature) for name, each in controls.items()}
 
 
 def match_temperatures(config: ExperimentConfig, run: RunDirectory, human: HeldOut | None) -> dict[str, Matched]:
@@ -75,10 +89,12 @@ def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:
         return "evaluation.texts.matched_temperature is false"
     if sampling_temperature(config) == 0:
         return "the systems decode greedily"
-    if human is None:
-        return "there is no human text to measure entropies on; set evaluation.texts.held_out"
+    if config.continuations and config.continuations.generation.engine == "server":
+        return "a server has the systems, so their entropies cannot be measured here"
     if not controls_of(config):
         return "no system has the objective mle"
+    if human is None:
+        return "there is no human text to measure entropies on; set evaluation.texts.held_out"
     return None
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import ForwardModel, open_model
+from instruct.generation.prompts import config_prefixes
 from instruct.metrics import is_measured, merge_metrics, metric_step, read_metrics, write_values
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
@@ -27,14 +28,26 @@ ON_HUMAN_TEXT: tuple[OnHumanText, ...] = ("perplexity", "entropy", "distances")
 
 
 def human_text(config: ExperimentConfig) -> HeldOut | None:
-    """The human text that models are compared on; None: the config names none."""
-    options = config.text_metrics
-    return read_held_out(options.held_out) if options.held_out else None
+    """The human text that models are compared on; None: the config names none.
+
+    Raises:
+        InputError: texts that cannot be read.
+    """
+    if config.text_metrics.held_out:
+        return read_held_out(config.text_metrics.held_out)
+    if config.continuations is None:
+        return None
+    prefixes = config_prefixes(config.model, config.continuations)
+    known = [(each.id, each.text, each.reference) for each in prefixes.prefixes if each.reference]
+    if not known:
+        return None
+    ids, texts, references = (list(each) for each in zip(*known, strict=True))
+    return HeldOut(ids, texts, references, whole=False, skipped=0, name=prefixes.name)
 
 
 def sampling_temperature(config: ExperimentConfig) -> float:
     """The temperature that the systems' continuations are sampled at."""
-    return 1.0
+    return config.continuations.generation.temperature if config.continuations else 1.0
 
 
 def measure_on_human_text(

@@ -12,6 +12,7 @@ from instruct.engines.forward import open_model
 from instruct.evaluation.controls import control_name, controls_of, match_temperatures
 from instruct.evaluation.evaluate import evaluate_run
 from instruct.evaluation.human_text import CURVE, human_text
+from instruct.generation.continuations import read_continuations
 from instruct.metrics import read_metrics
 from instruct.runs import RunDirectory
 from instruct.text_metrics.entropy import TOLERANCE, entropies
@@ -119,3 +120,40 @@ def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(con
     assert entropies == sorted(entropies)
     assert found["mle-matched-emo"].perplexity.tokens == found["mle"].perplexity.tokens
     assert found["mle-matched-emo"].perplexity.perplexity != found["mle"].perplexity.perplexity
+
+
+@pytest.fixture
+def continuing(config, run) -> ExperimentConfig:
+    """`config` without held-out text, with prefixes to continue."""
+    Path("texts.txt").write_text("It was a dark and stormy night.\nIt was a dark and quiet morning.\n")
+    generation = {"engine": "transformers", "max_new_tokens": 4}
+    corpus = {"files": "texts.txt", "prefix": "4 words", "continuation": "3 words", "generation": generation}
+    content = {**config.model_dump(mode="json"), "continuations": corpus, "answers": None, "evaluation": None}
+    changed = make_config(content, [], "test")
+    run.write_config(changed.model_dump(mode="json"))
+    return changed
+
+
+def test_generate_also_samples_the_control_and_evaluate_measures_it(continuing, run, instruct):
+    code, out, err = instruct("generate", run.folder)
+    assert code == 0, err
+    assert "control   mle-matched-emo: mle at temperature " in out
+    texts = {name: read_continuations(run.continuations / f"{name}.json") for name in ("mle", "emo", "mle-matched-emo")}
+    control = read_metrics(run).texts["mle-matched-emo"].matched
+    step = run.manifest()["steps"]["continuations/mle-matched-emo"]
+    assert step["results"]["temperature"] == control.temperature
+    assert [row.id for row in texts["mle-matched-emo"]] == [row.id for row in texts["mle"]]
+    code, _, err = instruct("evaluate", run.folder, "--evaluation.texts.metrics", "[perplexity, entropy]")
+    assert code == 0, err
+    found = read_metrics(run).texts
+    assert found["mle"].perplexity.texts == 2
+    assert found["mle"].perplexity.bytes == len(" and stormy night.") + len(" and quiet morning."), "of the references"
+    assert found["emo"].entropy.entropy == control.system_entropy
+
+
+def test_systems_that_decode_greedily_have_no_control(continuing, run, instruct):
+    code, out, err = instruct("generate", run.folder, "--continuations.generation.temperature", "0")
+    assert code == 0, err
+    assert "note: no matched-temperature control: the systems decode greedily" in out
+    assert not (run.continuations / "mle-matched-emo.json").exists()
+    assert read_metrics(run).texts["emo"].no_control == "the systems decode greedily"
