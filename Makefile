@@ -1,5 +1,6 @@
 # `make demo` and `make test` need nothing before them: each builds .venv from pinned requirements if it is missing or
-# the pins changed. requirements/cpu.txt or gpu.txt is what the package and vLLM need; dev.txt adds the tests' tools.
+# the pins changed. requirements/cpu.txt or gpu.txt is what the package and vLLM need; cluster.txt adds Ray, dev.txt the
+# tests' tools.
 PYTHON ?= python3
 REQUIREMENTS ?= requirements/$(if $(shell command -v nvidia-smi),gpu,cpu).txt
 BIN := .venv/bin
@@ -18,8 +19,8 @@ $(RUNTIME): $(REQUIREMENTS) requirements/install pyproject.toml
 	PYTHON=$(PYTHON) requirements/install $(REQUIREMENTS)
 	@touch $@
 
-$(DEV): $(RUNTIME) requirements/dev.txt
-	requirements/install $(REQUIREMENTS) requirements/dev.txt
+$(DEV): $(RUNTIME) requirements/cluster.txt requirements/dev.txt
+	requirements/install $(REQUIREMENTS) requirements/cluster.txt requirements/dev.txt
 	@touch $@
 
 venv: $(DEV)

@@ -94,6 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if name == "run":
             add_phase_flags(sub)
+            _add_cluster_flags(sub)
         if name == "config":
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
         if name == "preview":
@@ -102,6 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = verb("generate", "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     help_text = RUN.format("trained systems") + ", or a YAML file whose only system is the base"
     _run_argument(sub, help_text)
+    _add_cluster_flags(sub)
 
     sub = verb("evaluate", "measure without a judge: perplexity, entropy, distances, few-shot tasks", OVERRIDES)
     _run_argument(sub, RUN.format("trained systems"))
@@ -245,6 +247,15 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--budget-usd", type=float, metavar="X", help="spending limit for the whole run, in US dollars")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
     sub.add_argument("--retry-failed", action="store_true", help="send failed requests again")
+    _add_cluster_flags(sub)
+
+
+def _add_cluster_flags(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--cluster", choices=["ray"], help="use the machines of a Ray cluster (docs/cluster.md)")
+    sub.add_argument("--address", metavar="HOST:PORT", help="of the cluster (default: the one of this machine)")
+    sub.add_argument("--workers", type=int, metavar="N", help="engines at a time (default: as many as fit)")
+    sub.add_argument("--gpus-per-worker", type=float, metavar="N", help="default: the model's tensor_parallel_size")
+    sub.add_argument("--allow-mixed", action="store_true", help="accept machines with different GPUs or versions")
 
 
 def _add_answer_file_flags(sub: argparse.ArgumentParser) -> None:

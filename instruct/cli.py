@@ -17,6 +17,7 @@ from instruct.output import Result, progress_kept_apart, show
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
+    from instruct.engines.cluster_options import ClusterOptions
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.reporting.length_control import Difficulty
@@ -52,6 +53,36 @@ def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> lis
     return ["--comparisons", json.dumps(left)]
 
 
+def _cluster_given(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The cluster that the call's flags name."""
+    names = ("address", "workers", "gpus_per_worker", "allow_mixed")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) not in (None, False)}
+    if arguments.cluster is None:
+        for name in given:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} requires --cluster ray; add it or drop {flag}")
+        return None
+    return given
+
+
+def _cluster_override(arguments: argparse.Namespace) -> list[str]:
+    given = _cluster_given(arguments)
+    return [] if given is None else ["--cluster", json.dumps(given)]
+
+
+def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
+    """Where local judges run: on the cluster that the call names, else on that of the run's config."""
+    from instruct.cards import validated
+    from instruct.engines.cluster_options import ClusterOptions
+
+    given = _cluster_given(arguments)
+    if given is None:
+        return _run_config(run, []).cluster if run else None
+    if arguments.base_url:
+        raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
+    return validated(ClusterOptions, given, "command line")
+
+
 def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
     from instruct.reporting.length_control import Difficulty
 
@@ -65,7 +96,7 @@ def _difficulty(arguments: argparse.Namespace) -> Difficulty | None:
 def run(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import run_experiment, run_folder
 
-    config = _config(arguments, overrides)
+    config = _config(arguments, overrides + _cluster_override(arguments))
     report = run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
     folder = str(run_folder(config))
     return Result({"run": folder, "report": report}, "\n".join(report.headlines()) if report else folder)
@@ -130,6 +161,7 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import generate as generate_texts
     from instruct.experiment import open_run
 
+    overrides = overrides + _cluster_override(arguments)
     if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
         config = _untrained(arguments.run, overrides)
         run = open_run(config)
@@ -174,14 +206,16 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     judges = []
     for name in dict.fromkeys(arguments.judge or ()):  # a wrong name is reported first
         options = _judge_options(name, arguments, orders=arguments.orders, stop_when=arguments.stop_when)
-        judges.append(Judge(options, replay=arguments.replay))
+        judges.append(Judge(options, replay=arguments.replay, cluster=_judges_cluster(arguments)))
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
         run = _run_of_files(arguments, judges)
     else:
         run = _run(arguments.run, "outputs/*.json")
-    judges = judges or [Judge(options) for options in _configured_judges(run, arguments)]
+    judges = judges or [
+        Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
+    ]
     comparisons = _comparisons(run, arguments)
     given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
     report, stopped = judge_and_report(run, judges, comparisons, difficulty, **given)
@@ -236,6 +270,7 @@ def validate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
         write_card=arguments.write_card,
         yes=arguments.yes,
         retry_failed=arguments.retry_failed,
+        cluster=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(found.content, found.headline, found.text, found.stopped)
 

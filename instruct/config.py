@@ -11,6 +11,7 @@ import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
+from instruct.engines.cluster_options import Cluster
 from instruct.errors import InputError, Problems, one_line
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
@@ -58,6 +59,8 @@ class ExperimentConfig(TrainingOptions):
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
+    cluster: Cluster = None
+    """A Ray cluster for answers and for judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
     def text_metrics(self) -> TextMetricOptions:

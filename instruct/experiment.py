@@ -253,6 +253,8 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         "template": template,
         "model": config.model.model_dump(mode="json"),
     }
+    if config.cluster is not None:
+        ran_with["cluster"] = config.cluster.model_dump(mode="json")
     with run.step("answers", inputs, config=ran_with) as results:
         stats = generate_answers(
             config.model,
@@ -261,9 +263,13 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             template,
             options.generation,
             run.outputs,
+            config.cluster,
         )
         for name, path in outputs.items():
-            results[name] = {**vars(stats[name]), "sha256": sha256_of(path)}
+            about = vars(stats[name]) | {"sha256": sha256_of(path)}
+            if not about["workers"]:  # nothing was asked on a cluster
+                del about["workers"]
+            results[name] = about
     for name, kept in earlier.items():
         path = run.outputs / f"{name}.json"
         if path.is_file() and sha256_of(kept) == sha256_of(path):

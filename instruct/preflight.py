@@ -205,7 +205,7 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
     judges = []
     for options in config.judges:
         with problems.collected():
-            judges.append(Judge(options))
+            judges.append(Judge(options, cluster=config.cluster))
             if now:
                 judges[-1].check()
                 if options.budget_usd is None and judges[-1].costs_money:

@@ -23,6 +23,7 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
     "continuations": ("continuations/",),
     "evaluation": ("evaluate/",),
     "comparisons": (),
+    "cluster": (),
     "needs_gpu": (),
     "seeds": (),
 }

@@ -290,6 +290,47 @@ def write_atomically(path: Path, text: str | bytes) -> None:
         ) from None
 
 
+# Types in /proc/mounts of file systems whose locks and shared memory SQLite cannot rely on.
+_NETWORK = (
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "smb3",
+    "smbfs",
+)
+_NETWORK_FUSE = ("ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "moosefs", "s3fs", "sshfs", "weka")
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """The type of the network file system that a path is on; None for a local disk.
+
+    Args:
+        mounts: the content of /proc/mounts.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # not Linux
+            return None
+    place, found = path.resolve(), (0, "")
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        folder = Path(point.replace("\\040", " "))
+        if folder == place or folder in place.parents:
+            found = max(found, (len(folder.parts), kind), key=lambda each: each[0])  # a later mount hides an earlier
+    kind = found[1]
+    network = kind in _NETWORK or (kind.startswith("fuse.") and any(name in kind for name in _NETWORK_FUSE))
+    return kind if network else None
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:

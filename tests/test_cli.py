@@ -72,8 +72,8 @@ def test_help_imports_nothing_heavy(arguments):
 
 
 def test_sections_are_those_of_the_config():
-    """Their flags need no dot; `name` and `model` are flags of their own."""
-    assert {*SECTIONS, "name", "model"} == set(ExperimentConfig.model_fields)
+    """Their flags need no dot; `name`, `model` and `cluster` are flags of their own."""
+    assert {*SECTIONS, "name", "model", "cluster"} == set(ExperimentConfig.model_fields)
 
 
 def test_overrides_are_separated_from_arguments():

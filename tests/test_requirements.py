@@ -28,7 +28,7 @@ def pins(*names: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("runtime", ["cpu", "gpu"])
-@pytest.mark.parametrize("extra", ["", "dev"])
+@pytest.mark.parametrize("extra", ["", "cluster", "dev"])
 def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows(runtime, extra):
     pinned = pins(runtime, extra) if extra else pins(runtime)
     for dependency in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
@@ -54,7 +54,9 @@ def test_the_supported_pythons_are_those_of_pyproject():
     assert f">={PYTHONS[0]}" == PROJECT["requires-python"]
 
 
-@pytest.mark.parametrize("lists", [("cpu",), ("gpu",), ("cpu", "dev"), ("gpu", "dev")], ids=" ".join)
+@pytest.mark.parametrize(
+    "lists", [("cpu",), ("gpu",), ("cpu", "cluster", "dev"), ("gpu", "cluster", "dev")], ids=" ".join
+)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_pinned_lists_are_complete_on_every_python(lists, python):
     """The lists are installed without dependencies, so a package that only a newer Python needs must be in them, too.
@@ -108,8 +110,8 @@ def test_the_gpu_list_resolves_on_every_python(python):
         lines = (line.split("==") for line in done.stdout.splitlines())
         return {canonicalize_name(name): version for name, version in lines}
 
-    lists = ["requirements/gpu.txt", "requirements/dev.txt"]
-    assert resolved("--no-deps", *lists) == pins("gpu", "dev")
+    lists = ["requirements/gpu.txt", "requirements/cluster.txt", "requirements/dev.txt"]
+    assert resolved("--no-deps", *lists) == pins("gpu", "cluster", "dev")
     needed = resolved("--extra", "vllm", "--constraint", "requirements/gpu.txt", "pyproject.toml")
     assert {name: version for name, version in needed.items() if name != "patsy"}.items() <= pins("gpu").items()
 

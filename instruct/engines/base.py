@@ -76,6 +76,7 @@ class EngineOptions:
         gpu_gb: the memory of the GPUs that it takes, in GB (10^9 bytes), if that is known.
         reward: the model scores answers instead of replying (`instruct.engines.rewards`).
         head: the file of a score head on the model's states (`instruct.engines.score_heads`); needs `reward`.
+        elsewhere: the weights are loaded on other machines, whose memory counts.
         other_model: how to ask another model, for the message when a server does not have this one.
     """
 
@@ -102,6 +103,7 @@ class EngineOptions:
     gpu_gb: float | None = None
     reward: bool = False
     head: Path | None = None
+    elsewhere: bool = False
     other_model: str = "name a model that it serves, and check that the base URL ends where its API begins"
 
 
@@ -181,6 +183,7 @@ class Engine(Protocol):
 
     notes: list[str]
     batch: int | None
+    workers: dict[str, dict[str, Any]]
 
     def start(self) -> str:
         """Load the model if it is not loaded yet; returns engine, version and device, which replies depend on."""
@@ -213,6 +216,8 @@ class Engine(Protocol):
 
 class BatchesInTurn:
     """What engines in one process share: batches are asked one after another, and taken when their turn comes."""
+
+    workers: dict[str, dict[str, Any]] = {}
 
     def complete_batches(self: Engine, batches: Iterable[list[Request]]) -> Iterator[Portion]:
         """See `Engine`."""

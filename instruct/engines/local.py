@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from instruct.engines.base import BatchesInTurn, Completion, EngineOptions, Failure, Prompt, Request
+from instruct.engines.base import BatchesInTurn, Completion, EngineOptions, Failure, Prompt, Reply, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
@@ -126,6 +126,14 @@ class LocalEngine(BatchesInTurn):
             raise InputError(f"{self._options.subject}: its tokenizer has no chat template; set prompt_form: text")
         text = self._tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
+        """Requests that fail before the model is asked, and the batches in which the others are computed.
+
+        Args:
+            device: where they are computed, as in `start`: "cpu" or "cuda".
+        """
+        return [], [requests] if requests else []
 
     def _ask(self, request: Request) -> Asked | Failure:
         """What to ask of the model, or that the request does not fit its context."""

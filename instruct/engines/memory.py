@@ -50,6 +50,8 @@ def check_memory(options: EngineOptions) -> None:
     Raises:
         InputError: no GPU or too small a one, or too little memory; the message says what is needed.
     """
+    if options.elsewhere:
+        return
     server = elsewhere(options)
     folder = Path(options.model).expanduser()
     if folder.is_dir():

@@ -188,33 +188,42 @@ class RewardEngine(LocalEngine):
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. A text that exceeds the context is a failure; nothing is cut."""
-        waiting = list(requests)
-        if not waiting:
-            return
-        texts = self._texts([request.prompt for request in waiting])
-        context = self._context
-        failed: list[tuple[Request, Reply]] = [
-            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}"))
-            for request, text in zip(waiting, texts, strict=True)
-            if len(text.ids) > context
-        ]
+        failed, fitting = self._by_length(list(requests))
         if failed:
             yield failed
-        fitting = [each for each in zip(waiting, texts, strict=True) if len(each[1].ids) <= context]
-        fitting.sort(key=lambda each: len(each[1].ids), reverse=True)
-        lengths = [len(text.ids) for _, text in fitting]
         if not fitting:
             return
-        self.start()
-        for batch in self._batches(lengths):
+        device = self.start().rpartition(" ")[2]
+        for batch in self._batches([len(text.ids) for _, text in fitting], device):
             scores = self._scores([text for _, text in fitting[batch]])
             yield [
                 (request, Completion(f"{score:.9g}", prompt_tokens=len(text.ids), completion_tokens=0))
                 for (request, text), score in zip(fitting[batch], scores, strict=True)
             ]
 
-    def _batches(self, lengths: list[int]) -> list[slice]:
-        return batches(lengths, BATCH_TOKENS[self._network.device.type])
+    def divided(self, requests: list[Request], device: str) -> tuple[list[tuple[Request, Reply]], list[list[Request]]]:
+        """See `LocalEngine`."""
+        failed, fitting = self._by_length(requests)
+        slices = self._batches([len(text.ids) for _, text in fitting], device)
+        return failed, [[request for request, _ in fitting[batch]] for batch in slices]
+
+    def _by_length(self, requests: list[Request]) -> tuple[list[tuple[Request, Reply]], list[tuple[Request, Text]]]:
+        """Requests that exceed the context, and the others with their texts, the longest first."""
+        if not requests:
+            return [], []
+        texts = self._texts([request.prompt for request in requests])
+        context = self._context
+        failed: list[tuple[Request, Reply]] = [
+            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}"))
+            for request, text in zip(requests, texts, strict=True)
+            if len(text.ids) > context
+        ]
+        fitting = [each for each in zip(requests, texts, strict=True) if len(each[1].ids) <= context]
+        fitting.sort(key=lambda each: len(each[1].ids), reverse=True)
+        return failed, fitting
+
+    def _batches(self, lengths: list[int], device: str) -> list[slice]:
+        return batches(lengths, BATCH_TOKENS[device])
 
     def _scores(self, texts: list[Text]) -> list[float]:
         """The score of each text, computed in one batch."""

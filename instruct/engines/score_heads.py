@@ -113,10 +113,10 @@ class StatesEngine(RewardEngine):
     def features(self, prompts: Sequence[Prompt]) -> np.ndarray:
         """The features of each answer; float32, shape [prompts, len(layers) * hidden + 1]."""
         texts = self._texts(prompts)
-        self.start()
+        device = self.start().rpartition(" ")[2]
         by_length = sorted(range(len(texts)), key=lambda place: len(texts[place].ids), reverse=True)
         found: dict[int, np.ndarray] = {}
-        for batch in self._batches([len(texts[place].ids) for place in by_length]):
+        for batch in self._batches([len(texts[place].ids) for place in by_length], device):
             places = by_length[batch]
             found.update(zip(places, self._features([texts[place] for place in places]), strict=True))
         return np.stack([found[place] for place in range(len(texts))])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from typing import Literal
 
 from instruct.engines.base import Engine, EngineOptions
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.errors import InputError
 
 EngineKind = Literal["vllm", "transformers", "server"]
@@ -16,17 +18,27 @@ def vllm_is_installed() -> bool:
 
 
 def make_engine(
-    kind: EngineKind, options: EngineOptions, base_url: str | None = None, concurrency: int | None = None
+    kind: EngineKind,
+    options: EngineOptions,
+    base_url: str | None = None,
+    concurrency: int | None = None,
+    cluster: ClusterOptions | None = None,
 ) -> Engine:
     """An engine, which loads nothing before it is asked.
 
     Args:
         base_url: of an OpenAI-compatible server; None: OpenAI's.
         concurrency: requests at a time to a server; None: its default.
+        cluster: where the model is loaded; None: on this machine.
 
     Raises:
         InputError: options that this engine does not support.
     """
+    if cluster is not None and kind != "server":
+        from instruct.engines.ray_engine import RayEngine
+
+        make = functools.partial(make_engine, kind)
+        return RayEngine(options, cluster, make, functools.partial(engine_version, kind))
     if options.reward:
         return _reward_engine(kind, options)
     if kind == "vllm":
@@ -60,3 +72,16 @@ def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:
 
         return RewardEngine(options)
     raise InputError(f"{options.subject}: a reward model is asked on this machine; leave --base-url and --engine out")
+
+
+def engine_version(kind: EngineKind) -> str:
+    """What an engine's `start` returns on this machine: its version and device; no model is loaded."""
+    if kind == "vllm":
+        import vllm
+        from vllm.platforms import current_platform
+
+        return f"vllm {vllm.__version__} {current_platform.device_type}"
+    import torch
+    import transformers
+
+    return f"transformers {transformers.__version__} {'cuda' if torch.cuda.is_available() else 'cpu'}"

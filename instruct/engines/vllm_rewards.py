@@ -50,7 +50,7 @@ class VLLMRewardEngine(RewardEngine):
             self._client = VLLMClient(arguments)
         return str(self._client.name)
 
-    def _batches(self, lengths: list[int]) -> list[slice]:
+    def _batches(self, lengths: list[int], device: str) -> list[slice]:
         return [slice(begin, begin + TEXTS) for begin in range(0, len(lengths), TEXTS)]
 
     def _scores(self, texts: list[Text]) -> list[float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import Template
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
@@ -27,6 +28,7 @@ class AnswerStats:
 
     `mean_tokens` is None if a server did not count the tokens of every answer. `engine` is its name, version and
     device. `minutes` is the time of the batches, over all calls that answered them, without the engine's start.
+    `workers` describes those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
     """
 
     n: int
@@ -34,6 +36,7 @@ class AnswerStats:
     mean_tokens: float | None
     engine: str
     minutes: float
+    workers: dict[str, Any] = field(default_factory=dict)
 
 
 def generate_answers(
@@ -43,6 +46,7 @@ def generate_answers(
     template: Template,
     config: GenerationConfig,
     folder: Path,
+    cluster: ClusterOptions | None = None,
 ) -> dict[str, AnswerStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
@@ -58,7 +62,7 @@ def generate_answers(
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
-    journals = finished_journals(model, asked, answer_work(prompts, template, config), config, folder)
+    journals = finished_journals(model, asked, answer_work(prompts, template, config), config, folder, cluster)
     return {name: _write(name, journal, prompts, folder) for name, journal in journals.items()}
 
 
@@ -115,4 +119,5 @@ def _write(name: str, journal: Journal, prompts: Sequence[EvalPrompt], folder: P
         mean_tokens=sum(tokens) / len(rows) if len(tokens) == len(rows) else None,
         engine=journal.engine,
         minutes=sum(batch.seconds for batch in batches) / 60,
+        workers=journal.workers,
     )

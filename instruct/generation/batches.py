@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Reply, Request
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.errors import InputError, InstructError, one_line
@@ -88,13 +89,19 @@ class _Asked:
 
 
 def finished_journals(
-    model: ModelOptions, systems: Sequence[System], work: Work, config: EngineConfig, folder: Path
+    model: ModelOptions,
+    systems: Sequence[System],
+    work: Work,
+    config: EngineConfig,
+    folder: Path,
+    cluster: ClusterOptions | None = None,
 ) -> dict[str, Journal]:
     """The complete journal of each system, `folder/NAME.batches.jsonl`, with what was missing asked now.
 
     One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
     `config.batch_size`; each finished batch is on disk before the next begins. If the model, adapter, prompts or
-    decoding changed, that system starts over, and its `folder/NAME.json` is removed.
+    decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `cluster`, its machines work
+    on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -130,7 +137,7 @@ def finished_journals(
     for base in dict.fromkeys(each.model for each in planned):
         served = [each for each in planned if each.model == base]
         if not all(_finished(each.journal, config) for each in served):
-            _ask(served, model, work, config, folder)
+            _ask(served, model, work, config, folder, cluster)
     return {each.name: each.journal for each in planned}
 
 
@@ -157,16 +164,26 @@ def _finished(journal: Journal, config: EngineConfig) -> bool:
     return journal.complete and (config.engine == "auto" or journal.engine.startswith(config.engine + " "))
 
 
-def _ask(served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig, folder: Path) -> None:
+def _ask(
+    served: list[_Planned],
+    model: ModelOptions,
+    work: Work,
+    config: EngineConfig,
+    folder: Path,
+    cluster: ClusterOptions | None,
+) -> None:
     """Start one engine and ask what is missing of the systems on one base."""
     with progress_bar() as progress:
         bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
-        make = _on_a_server if config.engine == "server" else _on_this_machine
-        engine, asked = make(served, model, work, config)
+        if config.engine == "server":
+            engine, asked = _on_a_server(served, model, work, config)
+        else:
+            engine, asked = _with_weights(served, model, work, config, cluster)
         try:
             version = engine.start()
             unfinished = [each for each in served if not _finished(each.journal, config)]
             for each in unfinished:
+                each.journal.workers = engine.workers
                 each.journal.start(version)
                 if len(each.journal.missing) == len(each.journal.sizes):
                     (folder / f"{each.name}.json").unlink(missing_ok=True)  # replies to something else
@@ -239,10 +256,14 @@ def _batch(planned: _Planned, number: int, work: Work, replies: list[tuple[Reque
     )
 
 
-def _on_this_machine(
-    served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
+def _with_weights(
+    served: list[_Planned],
+    model: ModelOptions,
+    work: Work,
+    config: EngineConfig,
+    cluster: ClusterOptions | None,
 ) -> tuple[Engine, list[_Asked]]:
-    """The engine for systems on one base, and the prompts' tokens with the limits of their replies."""
+    """The engine for systems on one base, here or on a cluster, and the prompts' tokens with the limits of replies."""
     from transformers import AutoConfig, AutoTokenizer
 
     kind = local_kind(model, config)
@@ -289,7 +310,7 @@ def _on_this_machine(
         gpu_memory_utilization=config.gpu_memory_utilization,
     )
     asked = [_Asked(tuple(ids), min(work.max_tokens, length - len(ids))) for ids in token_ids]
-    return make_engine(kind, options), asked
+    return make_engine(kind, options, cluster=cluster), asked
 
 
 def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:

@@ -37,6 +37,7 @@ class Journal:
     def __init__(self, path: Path, fingerprint: str, sizes: list[int]) -> None:
         self.path, self.fingerprint, self.sizes = path, fingerprint, sizes
         self.engine = ""
+        self.workers: dict[str, dict[str, Any]] = {}  # the processes of a cluster that were asked, see `Engine`
         self._done: dict[int, Batch] = {}
         self._end = 0
         if path.is_file():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.errors import InputError
@@ -32,15 +33,23 @@ class Judge:
         options: which judge, and how to ask it.
         card: None: loaded by `options.card` and `options.model`.
         replay: a file of this judge's earlier replies, read instead of asking.
+        cluster: where a local model is loaded; None: on this machine.
 
     Raises:
         InputError: no such card, or an invalid one.
     """
 
-    def __init__(self, options: JudgeOptions, card: JudgeCard | None = None, replay: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        options: JudgeOptions,
+        card: JudgeCard | None = None,
+        replay: str | Path | None = None,
+        cluster: ClusterOptions | None = None,
+    ) -> None:
         self.options = options
         self.card = card or load_judge_card(options.card, options.model)
         self.replay = replay
+        self.cluster = cluster
 
     @functools.cached_property
     def engine(self) -> EngineKind:
@@ -145,7 +154,12 @@ class Judge:
             quantization=self.options.quantization,
             tensor_parallel_size=self.options.tensor_parallel_size or 1,
         )
-        return make_engine(self.engine, options)
+        if self.cluster is not None and self.replay is None and self.options.stop_when:
+            raise InputError(
+                f"judge {card.name}: --stop-when decides after each batch, and a cluster works on several; drop one "
+                "of them"
+            )
+        return make_engine(self.engine, options, cluster=None if self.replay else self.cluster)
 
 
 def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:

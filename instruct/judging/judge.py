@@ -22,7 +22,7 @@ from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
 from instruct.output import progress_bar
-from instruct.runs import RunDirectory, sha256_of
+from instruct.runs import RunDirectory, network_file_system, sha256_of
 
 
 class Task(NamedTuple):
@@ -137,6 +137,11 @@ def judge_tasks(
     reparse: bool = False,
 ) -> None:
     """Judge comparisons, each in its own step of the run. Arguments and errors are those of `judge_answers`."""
+    if judge.cluster is not None and (kind := network_file_system(run.folder)):
+        raise InputError(
+            f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
+            "local disk of the machine that runs this command"
+        )
     with only_judging_process(run), judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, asks=not (reparse or judge.replay), yes=yes)
@@ -158,6 +163,8 @@ def judge_tasks(
                 with contextlib.nullcontext(results) if reparse and plan.missing(store) else recorded as results:
                     counts = judge_plan(judge, plan, store, engine, retry_failed=retry_failed, ask=not reparse)
                     results |= vars(counts)
+                    if engine.workers:
+                        results["workers"] = engine.workers
                 if reparse:
                     now = store.judgments(plan.comparison)
                     changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)

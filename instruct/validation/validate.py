@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.errors import InputError, StoppedError, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
@@ -53,6 +54,7 @@ def validate(
     write_card: bool = False,
     yes: bool = False,
     retry_failed: bool = False,
+    cluster: ClusterOptions | None = None,
 ) -> Validated:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
 
@@ -73,6 +75,7 @@ def validate(
             that this card made its verdicts.
         yes: allow a judge that costs money without a budget.
         retry_failed: ask again for what failed for good.
+        cluster: where the judge's model is loaded, if it is a local one.
 
     Returns:
         The figures, and why asking stopped early, if it did.
@@ -81,7 +84,7 @@ def validate(
         InputError: unknown judge or set, or a file that does not fit the set.
     """
     # In both orders, whatever the options say.
-    resolved = Judge(judge.model_copy(update={"orders": "both"})) if judge else None
+    resolved = Judge(judge.model_copy(update={"orders": "both"}), cluster=cluster) if judge else None
     if resolved is None and (write_card or not replay):
         raise InputError("--judge is required to ask a judge and to write its card; add it")
     if replay_swapped and not replay:

@@ -1,0 +1,216 @@
+"""A Ray cluster: connecting to it, what its machines can run, and whether they would give the same replies."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.engines.base import EngineOptions
+from instruct.engines.cluster_options import ClusterOptions
+from instruct.errors import InputError, one_line
+from instruct.runs import versions
+
+# Seconds for all machines to describe themselves: they import torch and vLLM, and GPUs may have to become free.
+SURVEY_S = 300.0
+# Seconds to find the cluster.
+CONNECT_S = 20
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The workers that a cluster can run.
+
+    Attributes:
+        workers: engines at a time.
+        cpus, gpus: of one worker.
+        engine: the engine's version and device, which replies depend on; several are joined if they may differ.
+        machines: what each machine says of itself, by Ray's id of the node: see `survey`.
+    """
+
+    workers: int
+    cpus: float
+    gpus: float
+    engine: str
+    machines: dict[str, dict[str, Any]]
+
+
+def connect(options: ClusterOptions) -> bool:
+    """Join the cluster; False if this process has joined one already.
+
+    Raises:
+        InputError: Ray is not installed, there is no cluster, or it has another version of Ray or Python.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("cluster: Ray is not installed; run `pip install 'emo-instruct[cluster]'` on every machine")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # of this process: it logs what is not an error, too
+    os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(CONNECT_S))
+    import ray
+
+    if ray.is_initialized():
+        return False
+    address = options.address or os.environ.get("RAY_ADDRESS") or "auto"
+    where = "on this machine" if address == "auto" else f"at {one_line(address, 100)}"
+    start = "start one (docs/cluster.md): ray start --head, then ray start --address=HOST:PORT on the other machines"
+    if address.startswith("ray://"):
+        raise InputError(f"RAY_ADDRESS {one_line(address, 100)}: run the command on a machine of the cluster instead")
+    try:
+        with _quiet():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (ConnectionError, TimeoutError, OSError) as error:
+        raise InputError(f"cluster: no Ray cluster {where} ({_reason(error)}); {start}") from None
+    except (RuntimeError, ValueError) as error:
+        if "ersion" in str(error):  # "Version mismatch: The cluster was started with: …"
+            raise InputError(
+                f"cluster {where}: it has another version of Ray or Python than this process ({_reason(error)}); use "
+                "one environment on all machines"
+            ) from None
+        raise InputError(f"cluster: no Ray cluster {where} ({_reason(error)}); {start}") from None
+    return True
+
+
+def _reason(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}", 200)
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Ray's own lines on the way to an error say nothing that the error does not."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def pool_of(
+    options: ClusterOptions, engine_options: EngineOptions, identity: dict[str, Any], look: Callable[[], dict[str, Any]]
+) -> Pool:
+    """The workers of a cluster, after every machine has been asked whether it can run one.
+
+    Args:
+        identity: the engine's on this machine, which every other one must have, too.
+        look: `survey` with its arguments; each machine calls it.
+
+    Raises:
+        InputError: too few GPUs, a model or adapter that a machine lacks, or machines that differ.
+    """
+    import ray
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    gpus = _gpus(options, engine_options, nodes)
+    room = {node["NodeID"]: _room(node["Resources"], gpus) for node in nodes}
+    address = {node["NodeID"]: str(node["NodeManagerAddress"]) for node in nodes}
+    able = [node for node in room if room[node]]
+    if not able:
+        largest = max((node["Resources"].get("GPU", 0) for node in nodes), default=0)
+        raise InputError(
+            f"cluster: a worker needs {gpus:g} GPUs, and the largest of its {len(nodes)} machines has {largest:g}; "
+            "lower tensor_parallel_size or --gpus-per-worker, or add a machine that has them"
+            if gpus
+            else f"cluster: none of its {len(nodes)} machines has a CPU for a worker; start them with --num-cpus 1"
+        )
+    most = sum(room.values())
+    if (options.workers or 0) > most:
+        raise InputError(
+            f"--workers {options.workers}: the cluster has room for {most} of {gpus:g} GPUs each; lower it"
+        )
+    machines = _surveyed({node: address[node] for node in able}, gpus, look)
+    for machine in machines.values():
+        if "error" in machine:
+            raise InputError(f"{_name(machine)}: {machine['error']}")
+        if machine["identity"] != identity:
+            raise InputError(
+                f"{_name(machine)}: {engine_options.model} is another model there than here; copy it, or share "
+                "its folder"
+            )
+    if not options.allow_mixed:
+        _check_alike(list(machines.values()))
+    engine = " + ".join(sorted({machine["engine"] for machine in machines.values()}))
+    return Pool(options.workers or most, 1, gpus, engine, machines)
+
+
+def _name(machine: dict[str, Any]) -> str:
+    return f"worker {machine['address']} ({one_line(machine['host'], 60)})"
+
+
+def _gpus(options: ClusterOptions, engine_options: EngineOptions, nodes: list[dict[str, Any]]) -> float:
+    """GPUs of a worker."""
+    shared = engine_options.tensor_parallel_size
+    if options.gpus_per_worker is None:
+        return shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
+    given = options.gpus_per_worker
+    if (0 < given < shared and shared > 1) or (given > 1 and given != int(given)):
+        raise InputError(
+            f"--gpus-per-worker {given:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
+            "correct it"
+        )
+    return given
+
+
+def _room(resources: dict[str, float], gpus: float) -> int:
+    """How many workers fit on a machine; without GPUs one, which uses all of it."""
+    if resources.get("CPU", 0) < 1:
+        return 0
+    if not gpus:
+        return 1
+    return min(int(resources["CPU"]), int(resources.get("GPU", 0) / gpus + 1e-9))
+
+
+def _surveyed(nodes: dict[str, str], gpus: float, look: Callable[[], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What each machine says of itself, by the node's id; `nodes` has their addresses."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Only
+
+    task = ray.remote(_called)
+    refs = {
+        task.options(num_cpus=1, num_gpus=gpus, max_retries=0, scheduling_strategy=Only(node, soft=False)).remote(
+            look
+        ): node
+        for node in nodes
+    }
+    ready, waiting = ray.wait(list(refs), num_returns=len(refs), timeout=SURVEY_S)
+    if waiting:
+        raise InputError(
+            f"worker {nodes[refs[waiting[0]]]}: no CPU{' or GPU' if gpus else ''} became free in {SURVEY_S:.0f} s; "
+            "wait for the cluster's other work, or stop it"
+        )
+    found = {}
+    for ref in ready:
+        node = refs[ref]
+        try:
+            found[node] = {"address": nodes[node], **ray.get(ref)}
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            text = one_line(f"{type(cause).__name__}: {cause}", 250)
+            raise InputError(
+                f"worker {nodes[node]}: does not run this package ({text}); install the same environment on "
+                "every machine"
+            ) from None
+    return dict(sorted(found.items(), key=lambda each: (each[1]["address"], each[0])))
+
+
+def _called(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return look()  # Ray takes functions only
+
+
+def _check_alike(machines: list[dict[str, Any]]) -> None:
+    """Refuse machines on which the same request could have different replies."""
+    first, here = machines[0], versions()
+    for machine in machines:
+        for what, value, expected, place in (
+            ("the GPU or processor", machine["device"], first["device"], first["address"]),
+            ("the engine", machine["engine"], first["engine"], first["address"]),
+            *((name, machine["versions"].get(name), here.get(name), "this machine") for name in here),
+        ):
+            if value != expected:
+                raise InputError(
+                    f"{_name(machine)}: {what} is {value}, on {place} {expected}; use equal machines, or --allow-mixed"
+                )

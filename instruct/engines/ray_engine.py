@@ -1,0 +1,306 @@
+"""A model on a Ray cluster: Ray Data hands out the batches, starts engines again and repeats what they lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Reply, Request
+from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import Pool, connect, pool_of
+from instruct.engines.ray_worker import TRIES, Board, Worker, check_newcomer, survey
+from instruct.engines.weights import adapter_identity
+from instruct.errors import InputError, InstructError, one_line
+
+# How often a worker is started again in its life: a batch gives up before that, a bad machine after it.
+RESTARTS = 10
+# Batches that a worker holds: while it computes one, the next is there already.
+IN_FLIGHT = 2
+# Seconds without a finished batch after which the workers' doings are printed, and again after twice as long.
+QUIET_S = 60.0
+# Seconds without a finished batch after which the run ends; and more for each GiB of weights that has to be read.
+PATIENCE_S, PATIENCE_PER_GIB_S = 1800.0, 20.0
+# Requests of a stream that a worker is given at a time.
+STREAMED = 256
+
+
+class RayEngine:
+    """Engines of one model on the machines of a Ray cluster; this process alone sees the replies.
+
+    A worker holds one engine and is given a batch at a time. A batch is repeated on the worker that lost it, up to
+    `TRIES` times; what has been yielded is never asked again. `identity`, `notes` and `batch` are the engine's own.
+
+    Raises:
+        InputError: options that the engine does not support; when it is started, see `connect` and `pool_of`.
+        InstructError: a batch has ended its worker `TRIES` times, or no worker finishes anything.
+    """
+
+    def __init__(
+        self,
+        options: EngineOptions,
+        cluster: ClusterOptions,
+        make: Callable[[EngineOptions], Engine],
+        version_of: Callable[[], str],
+    ) -> None:
+        """`make` makes an engine of one process; `version_of` is what its `start` returns, without a model."""
+        # A worker has another working directory.
+        model = Path(options.model).expanduser()
+        options = dataclasses.replace(
+            options,
+            model=str(model.resolve()) if model.is_dir() else options.model,
+            adapters=tuple(folder.resolve() for folder in options.adapters),
+            head=options.head and options.head.resolve(),
+        )
+        self._options, self._cluster = options, cluster
+        # It tells lengths and identity; its weights are loaded by the workers.
+        self._here: Any = make(dataclasses.replace(options, elsewhere=True))
+        self._make = functools.partial(make, options)
+        adapters = {str(folder): adapter_identity(folder) for folder in options.adapters}
+        self._look = functools.partial(survey, self._make, adapters, version_of)
+        self.notes: list[str] = self._here.notes
+        self.batch: int | None = self._here.batch
+        self.workers: dict[str, dict[str, Any]] = {}
+        self._pool: Pool | None = None
+        self._joined = False
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._here.identity
+        return found
+
+    def start(self) -> str:
+        """Join the cluster and survey its machines; returns the engine's version and device there."""
+        if self._pool is None:
+            self._joined = connect(self._cluster) or self._joined
+            self._pool = pool_of(self._cluster, self._options, self.identity, self._look)
+        return self._pool.engine
+
+    def check(self) -> None:
+        """Refuse a cluster that cannot ask the model."""
+        self.start()
+
+    def tokens(self, prompt: Prompt) -> int | None:
+        """The prompt's length in the model's tokens, counted here."""
+        found: int | None = self._here.tokens(prompt)
+        return found
+
+    def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
+        """See `Engine`. All requests are taken before the first is asked."""
+        for portion in self.complete_batches([list(requests)]):
+            yield portion.replies
+
+    def complete_batches(self, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+        """See `Engine`. All batches are taken before the first is asked; a request in several of them is asked once."""
+        engine = self.start()
+        assert self._pool is not None
+        device = engine.rpartition(" ")[2]
+        asked: set[str] = set()
+        rows: list[tuple[int, list[Request]]] = []
+        for number, batch in enumerate(batches):
+            new = [request for request in batch if request.key not in asked]
+            asked.update(request.key for request in new)
+            new = [
+                request if request.adapter is None else dataclasses.replace(request, adapter=_absolute(request.adapter))
+                for request in new
+            ]
+            failed, divided = self._here.divided(new, device)
+            if failed:
+                yield Portion(number, failed, 0.0)
+            rows += [(number, part) for part in divided]
+        if self.batch is None:  # a reply depends on its request alone: rows as long as keep all workers busy
+            rows = [row for number, batch in rows for row in self._in_rows(number, batch)]
+        if rows:
+            yield from self._ask(rows, self._pool)
+
+    def _in_rows(self, number: int, batch: list[Request]) -> list[tuple[int, list[Request]]]:
+        assert self._pool is not None
+        size = min(STREAMED, max(1, len(batch) // (4 * self._pool.workers)))
+        return [(number, batch[first : first + size]) for first in range(0, len(batch), size)]
+
+    def _ask(self, rows: list[tuple[int, list[Request]]], pool: Pool) -> Iterator[Portion]:
+        import ray
+
+        board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=_this_machine()).remote()
+        watch = _Watch(board, len(rows))
+        try:
+            for number, row in self._answered(rows, pool, board):
+                if row["error"]:
+                    raise InputError(f"worker {row['worker']}: {row['error']}")
+                if row["engine"] not in pool.engine.split(" + "):
+                    raise InputError(
+                        f"worker {row['worker']}: its engine is {row['engine']}, not {pool.engine} as its machine "
+                        "said; start that machine's Ray again"
+                    )
+                batch, requests = rows[number]
+                replies: list[Reply] = pickle.loads(row["replies"])
+                watch.finished(row["worker"], len(requests), row["seconds"])
+                self._note(row, pool, len(requests))
+                yield Portion(batch, list(zip(requests, replies, strict=True)), row["seconds"])
+        except InstructError:
+            raise
+        except Exception as error:  # Ray Data has classes of its own besides Ray's
+            raise InstructError(f"{watch.why(error, rows)}; finished batches are kept: rerun to resume") from None
+        finally:
+            watch.close()
+            ray.kill(board)
+
+    def _answered(self, rows: list[tuple[int, list[Request]]], pool: Pool, board: Any) -> Iterator[tuple[int, Any]]:
+        """Each row's number with what its worker made of it, as rows are finished."""
+        import ray
+        from ray.data import ActorPoolStrategy, DataContext
+
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.execution_no_progress_timeout_s = patience_s(self._options)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        items = [{"batch": number, "requests": pickle.dumps(requests)} for number, (_, requests) in enumerate(rows)]
+        check = functools.partial(check_newcomer, pool.machines, self._look, self._cluster.allow_mixed)
+        dataset = ray.data.from_items(items, override_num_blocks=len(items)).map(
+            Worker,
+            fn_constructor_args=(self._make, board, check, os.environ.get("OMP_NUM_THREADS")),
+            num_cpus=pool.cpus,
+            num_gpus=pool.gpus,
+            ray_remote_args_fn=_bounded,
+            compute=ActorPoolStrategy(size=min(pool.workers, len(rows)), max_tasks_in_flight_per_actor=IN_FLIGHT),
+        )
+        del items
+        for block in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
+            for row in block.to_pylist():
+                yield row["batch"], row
+
+    def _note(self, row: dict[str, Any], pool: Pool, replies: int) -> None:
+        """Count a finished batch for the record of the run."""
+        machine = pool.machines.get(row["node"]) or next(iter(pool.machines.values()))
+        about = {
+            "host": row["host"],
+            "device": machine["device"],
+            "engine": row["engine"],
+            "versions": machine["versions"],
+        }
+        done = self.workers.setdefault(row["worker"], {**about, "batches": 0, "replies": 0, "seconds": 0.0})
+        done["batches"] += 1
+        done["replies"] += replies
+        done["seconds"] = round(done["seconds"] + row["seconds"], 3)
+
+    def close(self) -> None:
+        """Leave the cluster, which ends this process's workers."""
+        self._here.close()
+        if self._joined:
+            import ray
+
+            ray.shutdown()
+            self._joined, self._pool = False, None
+
+
+def patience_s(options: EngineOptions) -> float:
+    """Seconds without a finished batch after which the run ends: workers may have to read or fetch the weights."""
+    from instruct.models import model_path
+
+    folder = Path(model_path(options.model)).expanduser()
+    sizes = [path.stat().st_size for path in folder.glob("*.safetensors")] if folder.is_dir() else []
+    gib = sum(sizes) / 2**30 if sizes else (options.gpu_gb or 140)
+    return PATIENCE_S + PATIENCE_PER_GIB_S * gib
+
+
+def _bounded() -> dict[str, Any]:
+    """How often Ray starts a worker again and repeats a batch; its own limits are none."""
+    return {"max_restarts": RESTARTS, "max_task_retries": TRIES - 1}
+
+
+def _absolute(adapter: str) -> str:
+    return str(Path(adapter).resolve())
+
+
+def _this_machine() -> Any:
+    """Where this process runs: whatever else ends, what runs here ends with it alone."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+class _Watch:
+    """Prints what the workers do when nothing is finished for a while, and in the end what each has done."""
+
+    def __init__(self, board: Any, rows: int) -> None:
+        self._board, self._rows = board, rows
+        self._done: Counter[str] = Counter()
+        self._replies: Counter[str] = Counter()
+        self._seconds: Counter[str] = Counter()
+        self._last = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def finished(self, worker: str, replies: int, seconds: float) -> None:
+        self._done[worker] += 1
+        self._replies[worker] += replies
+        self._seconds[worker] += seconds  # type: ignore[assignment]
+        self._last = time.monotonic()
+
+    def _watch(self) -> None:
+        quiet, seen = QUIET_S, self._last
+        while not self._ended.wait(min(QUIET_S / 4, 5)):
+            if self._last != seen:
+                quiet, seen = QUIET_S, self._last
+            if (waited := time.monotonic() - seen) >= quiet:
+                quiet *= 2
+                _say(f"nothing finished for {waited:.0f} s: {self._doings() or 'no worker has begun'}")
+
+    def _doings(self) -> str:
+        workers, _ = self._read()
+        return ", ".join(
+            f"{name} {each['doing']}{'' if each['batch'] is None else ' on batch ' + str(each['batch'])} "
+            f"({each['seconds']:.0f} s)"
+            for name, each in sorted(workers.items())
+        )
+
+    def _read(self) -> tuple[dict[str, dict[str, Any]], dict[int, int]]:
+        import ray
+
+        try:
+            found: tuple[dict[str, dict[str, Any]], dict[int, int]] = ray.get(self._board.read.remote(), timeout=10)
+            return found
+        except Exception:  # the board is only for people
+            return {}, {}
+
+    def why(self, error: Exception, rows: list[tuple[int, list[Request]]]) -> str:
+        """Why Ray gave up: the batch that ended its workers, else what they were doing."""
+        import ray
+
+        workers, begun = self._read()
+        errors = [each["error"] for each in workers.values() if each["error"]]
+        last = f" (last: {errors[-1]})" if errors else ""
+        worst = max(begun, key=lambda number: begun[number], default=None)
+        if worst is not None and begun[worst] >= TRIES:
+            keys = [request.key for request in rows[worst][1]]
+            return f"batch {worst} ({keys[0]} to {keys[-1]}) has ended its worker {TRIES} times{last}"
+        if isinstance(error, ray.exceptions.RayActorError):
+            return f"a worker could not be started again{last or ': ' + one_line(error, 200)}"
+        return f"the cluster gave up ({one_line(error, 200)}); its workers: {self._doings() or 'none'}"
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join(timeout=15)
+        if len(self._done) > 1:
+            each = ", ".join(
+                f"{name} {self._replies[name]} in {self._done[name]} batches "
+                f"({self._replies[name] / max(self._seconds[name], 1e-9):.1f}/s)"
+                for name in sorted(self._done)
+            )
+            _say(f"replies of each worker: {each}")
+
+
+def _say(text: str) -> None:
+    print(f"cluster   {text}", file=sys.stderr, flush=True)

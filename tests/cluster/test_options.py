@@ -1,0 +1,102 @@
+"""The options of a cluster: how they are given, and what is refused before any cluster is looked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instruct.config import make_config
+from instruct.engines.cluster_options import ClusterOptions
+from instruct.errors import InputError
+from instruct.judging.asking import Judge
+from instruct.judging.options import JudgeOptions
+from instruct.runs import network_file_system
+
+FLAGS = ["--address", "10.0.0.1:6379", "--workers", "2", "--gpus-per-worker", "0.5", "--allow-mixed"]
+
+
+def test_a_cluster_is_named_in_a_config_or_by_flags():
+    from instruct.arguments import make_parser
+    from instruct.cli import _cluster_override
+
+    assert make_config({"name": "x"}, [], "here").cluster is None
+    assert make_config({"name": "x", "cluster": "ray"}, [], "here").cluster == ClusterOptions()
+    for verb in (["generate"], ["run", "demo"], ["judge"], ["validate", "--against", "pandalm"]):
+        override = _cluster_override(make_parser().parse_args([*verb, "--cluster", "ray", *FLAGS]))
+        found = make_config({"name": "x", "cluster": {"workers": 9}}, override, "here").cluster
+        assert found == ClusterOptions(address="10.0.0.1:6379", workers=2, gpus_per_worker=0.5, allow_mixed=True)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ("dask", "cluster: must be ray, or its settings"),
+        ({"address": "http://10.0.0.1:8265"}, "cluster.address: must be HOST:PORT"),
+        ({"workers": 0}, "cluster.workers"),
+        ({"gpus_per_worker": -1}, "cluster.gpus_per_worker"),
+        ({"nodes": 3}, "cluster.nodes"),
+    ],
+)
+def test_a_wrong_cluster_is_refused_in_one_line(cluster, said):
+    with pytest.raises(InputError) as caught:
+        make_config({"name": "x", "cluster": cluster}, [], "here")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_flags_of_a_cluster_require_cluster(instruct):
+    code, _, error = instruct("generate", "--workers", "3")
+    assert (code, error) == (2, "instruct: --workers requires --cluster ray; add it or drop --workers\n")
+
+
+def test_a_judge_on_a_cluster_has_no_server_and_judges_all_pairs(instruct):
+    code, _, error = instruct(
+        "judge", "--judge", "smollm2_score", "--cluster", "ray", "--base-url", "http://127.0.0.1:1/v1"
+    )
+    assert code == 2
+    assert "--cluster loads the judge's model, --base-url asks a server that has it" in error
+    judge = Judge(JudgeOptions(card="smollm2_score", stop_when="decided"), cluster=ClusterOptions())
+    with pytest.raises(InputError, match="--stop-when decides after each batch"), judge.open():
+        pass
+
+
+def test_where_a_run_computes_is_no_part_of_what_it_is():
+    options = JudgeOptions(card="smollm2_score")
+    assert "cluster" not in options.made_from()
+    alone, on_a_cluster = (make_config({"name": "x", "cluster": cluster}, [], "here") for cluster in (None, "ray"))
+    assert alone.answers.made_from() == on_a_cluster.answers.made_from()
+
+
+MOUNTS = """/dev/root / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb /home/me/scratch xfs rw 0 0
+me@server:/ /home/me/scratch/away fuse.sshfs rw 0 0
+10.0.0.1@tcp:/fs /lustre\\040fs lustre rw 0 0
+"""
+
+
+def test_a_network_file_system_is_recognized():
+    found = {
+        place: network_file_system(Path(place), MOUNTS)
+        for place in ("/runs/a", "/home/me/a", "/home/me/scratch/a", "/home/me/scratch/away/a", "/lustre fs/runs/a")
+    }
+    assert list(found.values()) == [None, "nfs4", None, "fuse.sshfs", "lustre"]
+
+
+def test_one_machine_never_imports_ray():
+    """Neither the library's rooms nor the command need it."""
+    code = """
+import json, sys
+import instruct.cli, instruct.experiment, instruct.generation.answers, instruct.judging.judge, instruct.preflight
+import instruct.engines.rewards, instruct.engines.transformers, instruct.engines.vllm
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.start import make_engine
+make_engine("transformers", EngineOptions("m", "m", Decoding(), 8))
+print(json.dumps([name for name in sys.modules if name.split(".")[0] == "ray"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout) == []
