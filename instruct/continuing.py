@@ -60,7 +60,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     }
     with contextlib.ExitStack() as stack:
         results = {name: stack.enter_context(run.step(_step(name), inputs[name], config=ran_with)) for name in pending}
-        stats = continue_texts(config.model, pending, prefixes, options, run.continuations)
+        stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
         for name, found in results.items():
             found |= {**vars(stats[name]), "sha256": sha256_of(paths[name])}
     for name, each in stats.items():

@@ -75,6 +75,14 @@ def test_judging_in_vllm_is_compared_with_plain_generation():
     assert printed.count("tokens a second, 8 a round") == 2  # both write as much
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+def test_continuing_in_vllm_is_compared_with_plain_generation():
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    printed = run("benchmarks.continuations", "--prefixes", "2", "--tokens", "4", "--rounds", "1", "--no-write")
+    assert re.search(r"^continue_texts/generate [\d.]+", printed, re.MULTILINE)
+
+
 def test_the_page_is_made_from_the_results(benchmarks):
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert benchmarks.summary.page(page) == page

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
@@ -87,6 +88,7 @@ def continue_texts(
     prefixes: PrefixSet,
     options: ContinuationOptions,
     folder: Path,
+    cluster: ClusterOptions | None = None,
 ) -> dict[str, ContinuationStats]:
     """Write `folder/NAME.json` for each system (see `read_continuations`) and return what was generated.
 
@@ -96,6 +98,7 @@ def continue_texts(
     Args:
         systems: for each name a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned
             model; and the temperature it samples at.
+        cluster: machines that work on several batches at a time, instead of this one.
 
     Raises:
         InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.
@@ -112,7 +115,8 @@ def continue_texts(
         raise InputError(
             "continuations: at temperature 0 all samples of a prefix are the same; set samples to 1 and give one seed"
         )
-    journals = finished_journals(model, asked, continuation_work(draws, prefixes, options), options.generation, folder)
+    work = continuation_work(draws, prefixes, options)
+    journals = finished_journals(model, asked, work, options.generation, folder, cluster)
     return {system.name: _write(system, journals[system.name], draws, folder) for system in asked}
 
 

@@ -20,11 +20,13 @@ import yaml
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
-from instruct.data.cards import load_dataset_card
+from instruct.data.cards import Cut, load_dataset_card
 from instruct.data.evaluation import load_answers, load_eval_set
 from instruct.data.formats import detect_format, to_row
+from instruct.data.prefixes import load_prefixes
 from instruct.data.sources import read_file
 from instruct.engines.replay import ReplayEngine
+from instruct.generation.continuations import read_continuations
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
@@ -155,6 +157,20 @@ def read_eval_set(path: Path) -> None:
     found = load_eval_set("starter_eval", [str(path)])
     assert len(found.prompts) == len(found.baseline or found.prompts) == rows_in(path)
     assert found.sha256
+
+
+def read_corpus(path: Path) -> None:
+    found = load_prefixes(None, Cut(prefix="1 words", continuation="1 words"), files=[str(path)])
+    texts = [row.fields["text"] for row in read_file(path)]
+    assert found.counts["read"] == len(texts) == sum(number for name, number in found.counts.items() if name != "read")
+    assert len(found.prefixes) == found.counts["kept"] == len({each.id for each in found.prefixes})
+    beginnings = [each.text + (each.reference or "") for each in found.prefixes]
+    kept = [text for text in texts if text is not None and len(text.split()) > 1]
+    assert all(text.startswith(beginning) for text, beginning in zip(kept, beginnings, strict=True))
+
+
+def read_continuation_file(path: Path) -> None:
+    assert len(read_continuations(path)) == rows_in(path)
 
 
 def read_training_rows(path: Path) -> None:
@@ -346,6 +362,11 @@ LABELS = [
     {"candidate": "ours", "baseline": "theirs", "instruction": f"Question {n}?", "label": label, "annotator": "me"}
     for n, label in enumerate(("candidate", "tie", "baseline"))
 ]
+CONTINUATIONS = [
+    {"id": f"a.txt:{n}", "prefix": " It", "continuation": " is", "reference": None}
+    | {"sample": 0, "seed": 0, "tokens": 1, "finish_reason": "stop"}
+    for n in range(3)
+]
 ROWS = (".json", ".jsonl")
 READERS = {
     "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
@@ -359,10 +380,15 @@ READERS = {
         (*ROWS, ".csv"), ([{"instruction": f"Q{n}?", "output": "O", "dataset": "d"} for n in range(3)],), read_eval_set
     ),
     "training rows": Reader((*ROWS, ".csv"), TRAINING, read_training_rows),
+    "corpus": Reader((*ROWS, ".csv"), ([{"text": f" T{n}  it was \n"} for n in range(3)],), read_corpus),
+    "continuations": Reader((".json",), (CONTINUATIONS,), read_continuation_file),
     "judge card": Reader((".yaml",), (CARD, SINGLE, REWARD), read_judge_card, ("no such prompt file",)),
     "data card": Reader(
         (".yaml",),
-        tuple(yaml.safe_load((ROOT / "data" / f"{name}.yaml").read_text()) for name in ("alpaca_gpt4", "alpaca_eval")),
+        tuple(
+            yaml.safe_load((ROOT / "data" / f"{name}.yaml").read_text())
+            for name in ("alpaca_gpt4", "alpaca_eval", "ptb_test")
+        ),
         read_data_card,
     ),
     "human set": Reader((*ROWS, ".csv"), (PAIRS,), read_human_set),

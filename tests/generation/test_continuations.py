@@ -11,7 +11,14 @@ import pytest
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.errors import InputError
-from instruct.generation.continuations import ContinuationStats, continue_texts, read_continuations
+from instruct.generation.batches import fingerprint
+from instruct.generation.continuations import (
+    ContinuationStats,
+    _Draw,
+    continuation_work,
+    continue_texts,
+    read_continuations,
+)
 from instruct.generation.options import ContinuationOptions
 from instruct.models import ModelOptions
 
@@ -73,7 +80,7 @@ def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path
     assert max(tokens) < 60
 
 
-def test_a_stopped_call_resumes_to_the_same_bytes_and_a_change_starts_over(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_stopped_call_resumes_to_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
     systems = {"base": (None, 1.0)}
     continued(tiny_model, tmp_path, systems, options())
     path, journal = tmp_path / "base.json", tmp_path / "base.batches.jsonl"
@@ -84,20 +91,29 @@ def test_a_stopped_call_resumes_to_the_same_bytes_and_a_change_starts_over(tiny_
     continued(tiny_model, tmp_path, systems, options())
     assert path.read_bytes() == written
     assert journal.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
-    seen = [written]
-    for changed, temperature in [
-        (options(seeds=[1]), 1.0),
-        (options(), 3.0),
-        (options(generation={"top_p": 0.5}), 1.0),
-    ]:
-        continued(tiny_model, tmp_path, {"base": (None, temperature)}, changed)
-        seen.append(path.read_bytes())
-    assert len(set(seen)) == 4
+
+
+def test_whatever_changes_a_continuation_starts_over() -> None:
+    def of(how: ContinuationOptions, temperature: float = 1.0, prefixes: PrefixSet = PREFIXES) -> str:
+        draws = [_Draw(each, seed, 0) for seed in how.seeds for each in prefixes.prefixes]
+        work = continuation_work(draws, prefixes, how)
+        return fingerprint(["model", ""], ModelOptions(), work, how.generation, temperature)
+
+    first = of(options())
+    assert of(options(generation={"engine": "vllm", "gpu_memory_utilization": 0.5})) == first
+    renamed = PrefixSet("tiny", [*PREFIXES.prefixes[:-1], Prefix("b", "", None, "")], {}, PREFIXES.cut)
+    changed = [
+        of(options(), 0.9),
+        of(options(seeds=[1])),
+        of(options(generation={"top_p": 0.5})),
+        of(options(generation={"min_new_tokens": 0})),
+        of(options(generation={"max_new_tokens": 5})),
+        of(options(), prefixes=renamed),
+    ]
+    assert len({first, *changed}) == 7
 
 
 def test_one_text_more_changes_no_sample_seed(tiny_model: Path) -> None:
-    from instruct.generation.continuations import _Draw, continuation_work
-
     draws = [_Draw(prefix, seed, sample) for seed in (0, 1) for sample in (0, 1) for prefix in PREFIXES.prefixes]
     seeds = continuation_work(draws, PREFIXES, options()).seeds
     assert len(set(seeds)) == len(draws)
@@ -156,3 +172,25 @@ def test_a_server_is_asked_for_text_with_the_least_number_of_tokens(
         assert (body["max_tokens"], body["min_tokens"], body["temperature"], body["top_p"]) == (6, 6, 0.9, 1.0)
     assert len({body["seed"] for _, body in asked}) == 2
     assert all(row.continuation for row in read_continuations(tmp_path / "base.json"))
+
+
+def test_samples_of_transformers_have_the_models_own_probabilities(tiny_model: Path, tmp_path: Path) -> None:
+    """Unbiased: no top-k, no nucleus, nothing from the model's own generation config."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    count = 2000
+    prefixes = PrefixSet("tiny", [Prefix(str(i), "It was", None, "") for i in range(count)], {}, Cut())
+    how = options(generation={"batch_size": count, "max_new_tokens": 1, "min_new_tokens": 0})
+    continued(tiny_model, tmp_path, {"base": (None, 2.0)}, how, prefixes)
+    drawn = Counter(row.continuation for row in read_continuations(tmp_path / "base.json"))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    network = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.bfloat16)
+    with torch.no_grad():
+        logits = network(torch.tensor([tokenizer("It was")["input_ids"]])).logits[0, -1].float()
+    expected = (logits / 2).softmax(-1)
+    for token in expected.argsort(descending=True)[:40].tolist():
+        text = tokenizer.decode([token])
+        if "\ufffd" not in text and token not in tokenizer.all_special_ids:
+            p = float(expected[token])
+            assert abs(drawn[text] / count - p) < 5 * (p * (1 - p) / count) ** 0.5, (text, p)
