@@ -13,8 +13,8 @@ from instruct.training.objective_names import OBJECTIVES
 
 # The config's sections, whose flags need no dot.
 SECTIONS = (
-    "needs_gpu", "data", "lora", "train", "systems", "seeds", "answers", "continuations", "evaluation", "judges",
-    "comparisons",
+    "needs_gpu", "data", "lora", "from_scratch", "train", "systems", "seeds", "answers", "continuations",
+    "evaluation", "judges", "comparisons",
 )  # fmt: skip
 OVERRIDES = (
     "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "

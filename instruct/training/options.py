@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from instruct.cards import Options
 from instruct.data.options import DataOptions
@@ -53,16 +53,20 @@ class SystemOptions(Options):
     goldfish_context: int = Field(default=13, ge=1)
     """Of goldfish: the length of the window that is hashed."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
-    """Of the order of the rows, the adapter's first weights and dropout (default: train.seed)."""
+    """Of the order of the rows, of first weights that are random, and of dropout (default: train.seed)."""
+    learning_rate: float | None = Field(default=None, gt=0)
+    """Instead of train.learning_rate."""
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
         names = {"variant": "emo_variant", "emphasis": "emo_emphasis"}
-        return {names.get(name, name): value for name, value in self.model_dump(exclude={"seed"}).items()}
+        return {
+            names.get(name, name): value for name, value in self.model_dump(exclude={"seed", "learning_rate"}).items()
+        }
 
     def made_from(self) -> dict[str, Any]:
         """The options as a step's inputs, without those that earlier runs did not have: these are not outdated."""
-        later = {"seed"} if self.seed is None else set()
+        later = {name for name in ("seed", "learning_rate") if getattr(self, name) is None}
         if self.objective != "energy":
             later |= {"energy_weight", "energy_dim"}
         return self.model_dump(mode="json", exclude=later)
@@ -86,6 +90,8 @@ class TrainingOptions(Options):
     """The training data."""
     lora: LoraOptions | None = LoraOptions()
     """The LoRA adapter; null trains the whole model."""
+    from_scratch: bool = False
+    """Train from random weights, drawn with each system's seed, instead of the model's; requires lora: null."""
     train: dict[str, Any] = {}
     """Any argument of EMOConfig, which has those of TRL's SFTConfig."""
     systems: dict[str, SystemOptions] = {
@@ -93,6 +99,12 @@ class TrainingOptions(Options):
         "emo": SystemOptions(objective="emo"),
     }
     """What to train and compare, by name."""
+
+    @model_validator(mode="after")
+    def _scratch_trains_all(self) -> Self:
+        if self.from_scratch and (self.lora or self.model.quantization):
+            raise ValueError("from_scratch: random weights have to be trained; set lora to null, without quantization")
+        return self
 
     @property
     def trained(self) -> dict[str, SystemOptions]:

@@ -106,6 +106,8 @@ def trainer_arguments(config: TrainingOptions, system: SystemOptions, output: Pa
     options = {key: value for key, value in train_options(config, plain_text).items() if key not in HUB_OPTIONS}
     if system.seed is not None:
         options["seed"] = system.seed
+    if system.learning_rate is not None:
+        options["learning_rate"] = system.learning_rate
     options["run_name"] = f"{options.get('run_name') or config.name}-{output.name}"  # a tracker's run per system
     try:
         return EMOConfig(
@@ -175,7 +177,7 @@ def make_trainer(
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     try:
         return EMOTrainer(
-            model_path(config.model.name),
+            random_model(config, arguments) if config.from_scratch else model_path(config.model.name),
             arguments,
             train_dataset=rows,
             eval_dataset=evaluation.dataset() if evaluation else None,
@@ -187,6 +189,26 @@ def make_trainer(
         raise unreachable_model(config.model.name, error) from None
     except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
         raise InputError(f"train: {one_line(error)}") from error
+
+
+def random_model(config: TrainingOptions, arguments: Any) -> Any:
+    """A model of the config's architecture with random weights, drawn with the arguments' seed."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, set_seed
+
+    given = arguments.model_init_kwargs
+    arguments.model_init_kwargs = None  # of a model that the trainer would load
+    loaded = AutoConfig.from_pretrained(
+        model_path(config.model.name),
+        **{name: given[name] for name in ("revision", "trust_remote_code") if name in given},
+    )
+    set_seed(arguments.seed)
+    return AutoModelForCausalLM.from_config(
+        loaded,
+        dtype=getattr(torch, given["dtype"]),
+        attn_implementation=given.get("attn_implementation"),
+        trust_remote_code=given["trust_remote_code"],
+    )
 
 
 def first_trained(config: TrainingOptions) -> SystemOptions:
@@ -219,7 +241,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
 
     system = config.systems[name]
     final = run.adapters / name
-    inputs = {
+    inputs: dict[str, Any] = {
         "model": config.model.model_dump(mode="json"),
         "data": data.rows.sha256,
         "template": data.template,
@@ -227,6 +249,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         "train": config.train,
         "lora": config.lora.model_dump(mode="json") if config.lora else None,
     }
+    if config.from_scratch:
+        inputs["from_scratch"] = True
     if data.eval_rows:
         inputs["evaluation"] = data.eval_rows.sha256
     step = f"train/{name}"
