@@ -240,7 +240,12 @@ def _completes(action: argparse.Action, completer: completion.Completer) -> None
 
 def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--judge-model", metavar="M", help="use another model with the judge's prompt, under its own name")
-    sub.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible server (key: OPENAI_API_KEY)")
+    sub.add_argument(
+        "--base-url",
+        action="append",
+        metavar="URL",
+        help="an OpenAI-compatible server (key: OPENAI_API_KEY); repeatable: servers of one model, asked in turn",
+    )
     sub.add_argument("--engine", choices=["vllm", "transformers", "server"], help="default: the first one available")
     sub.add_argument("--concurrency", type=int, default=64, metavar="N", help="parallel requests (default: 64)")
     sub.add_argument("--trim", action="store_true", help="cut answers that exceed the judge's context, both equally")

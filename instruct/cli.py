@@ -284,7 +284,8 @@ def _judge_options(
     given = {
         "card": name,
         "model": arguments.judge_model,
-        "base_url": arguments.base_url,
+        "base_url": (arguments.base_url or [None])[0],
+        "replicas": (arguments.base_url or [])[1:],
         "engine": arguments.engine,
         "concurrency": arguments.concurrency,
         "orders": orders,

@@ -278,6 +278,7 @@ class _Watch:
     def why(self, error: Exception, rows: list[tuple[int, list[Request]]]) -> str:
         """Why Ray gave up: the batch that ended its workers, else what they were doing."""
         import ray
+        from ray.data.exceptions import ExecutionTimeoutError
 
         workers, begun = self._read()
         errors = [each["error"] for each in workers.values() if each["error"]]
@@ -286,6 +287,9 @@ class _Watch:
         if worst is not None and begun[worst] >= TRIES:
             keys = [request.key for request in rows[worst][1]]
             return f"batch {worst} ({keys[0]} to {keys[-1]}) has ended its worker {TRIES} times{last}"
+        if isinstance(error, ExecutionTimeoutError):
+            waited = time.monotonic() - self._last
+            return f"no worker has finished a batch for {waited:.0f} s ({self._doings() or 'none has begun'})"
         if isinstance(error, ray.exceptions.RayActorError):
             return f"a worker could not be started again{last or ': ' + one_line(error, 200)}"
         return f"the cluster gave up ({one_line(error, 200)}); its workers: {self._doings() or 'none'}"

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tenacity
@@ -54,6 +54,9 @@ class ServerEngine(BatchesInTurn):
     """A model behind an OpenAI-compatible server. The key is read from OPENAI_API_KEY and stored nowhere.
 
     At most `concurrency` requests are in flight; the next is taken when one is done and the caller asks for more.
+    `replicas` are further addresses of the same model: attempts go to all addresses in turn, so that a retry asks
+    another server.
+
     Temporary faults (429, 5xx, no connection, no complete reply within `timeout` seconds, a malformed reply) are
     retried, with growing waits; a refusal of one prompt (too long, content filter) is a Failure with the reason.
 
@@ -69,6 +72,7 @@ class ServerEngine(BatchesInTurn):
         base_url: str | None,
         concurrency: int = CONCURRENCY,
         timeout: float = TIMEOUT,
+        replicas: Sequence[str] = (),
     ) -> None:
         if concurrency < 1:
             raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
@@ -76,6 +80,7 @@ class ServerEngine(BatchesInTurn):
         self._options = options
         self._base_url = base_url or _OPENAI
         self._endpoint = _endpoint(base_url) if base_url else "api.openai.com"
+        self._replicas = [_endpoint(replica) for replica in replicas]
         self.identity: dict[str, Any] = {"endpoint": self._endpoint, "model": options.model}
         self.notes: list[str] = []
         if (beams := options.decoding.beams) > 1:
@@ -85,7 +90,8 @@ class ServerEngine(BatchesInTurn):
         self._timeout = timeout
         # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
-        self._client: Any = None
+        self._clients: list[Any] = []
+        self._turns: Iterator[Any] = iter(())
         self._ended: asyncio.Event = asyncio.Event()
         self._fatal: InstructError | None = None
         self._answered = False  # whether the server has ever responded
@@ -145,20 +151,25 @@ class ServerEngine(BatchesInTurn):
         import openai
 
         timeout = httpx2.Timeout(None, connect=min(self._timeout, 10.0))
-        self._client = openai.AsyncOpenAI(
-            api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-            base_url=self._base_url,
-            max_retries=0,
-            timeout=timeout,
-            http_client=openai.DefaultAioHttpClient(timeout=timeout),
-        )
+        self._clients = [
+            openai.AsyncOpenAI(
+                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
+                base_url=address,
+                max_retries=0,
+                timeout=timeout,
+                http_client=openai.DefaultAioHttpClient(timeout=timeout),
+            )
+            for address in (self._base_url, *self._replicas)
+        ]
+        self._turns = itertools.cycle(self._clients)
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
         """Cancel what is in flight, and close the connections."""
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._client.close()
+        for client in self._clients:
+            await client.close()
 
     async def _ask(self, request: Request) -> Reply | None:
         """The reply, after as many attempts as it takes; None if the whole work ends instead."""
@@ -216,7 +227,7 @@ class ServerEngine(BatchesInTurn):
         path, body = request_body(self._options, request, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._client.post(
+                response = await next(self._turns).post(
                     path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any]
                 )
                 self._answered = True

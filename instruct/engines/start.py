@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Sequence
 from typing import Literal
 
 from instruct.engines.base import Engine, EngineOptions
@@ -23,6 +24,7 @@ def make_engine(
     base_url: str | None = None,
     concurrency: int | None = None,
     cluster: ClusterOptions | None = None,
+    replicas: Sequence[str] = (),
 ) -> Engine:
     """An engine, which loads nothing before it is asked.
 
@@ -30,6 +32,7 @@ def make_engine(
         base_url: of an OpenAI-compatible server; None: OpenAI's.
         concurrency: requests at a time to a server; None: its default.
         cluster: where the model is loaded; None: on this machine.
+        replicas: further servers of the same model, asked in turn with the one at `base_url`.
 
     Raises:
         InputError: options that this engine does not support.
@@ -51,7 +54,8 @@ def make_engine(
         return TransformersEngine(options)
     from instruct.engines.server import CONCURRENCY, ServerEngine
 
-    return ServerEngine(options, base_url, CONCURRENCY if concurrency is None else concurrency)
+    concurrency = CONCURRENCY if concurrency is None else concurrency
+    return ServerEngine(options, base_url, concurrency, replicas=replicas)
 
 
 def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:

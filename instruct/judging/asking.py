@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request
+from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request, server_address
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
@@ -138,10 +138,23 @@ class Judge:
         with self.open() as engine:
             engine.check()
 
+    @staticmethod
+    def _address(url: str) -> str:
+        try:
+            return server_address(url)
+        except ValueError as error:
+            raise InputError(f"--base-url: {error}") from None
+
     def _made(self) -> Engine:
         card = self.card
         if self.engine == "server":
-            return make_engine("server", engine_options(card), self.options.base_url, self.options.concurrency)
+            base_url, replicas = self.options.base_url, self.options.replicas
+            if replicas and not all(is_free(self._address(url)) for url in (base_url or "", *replicas)):
+                raise InputError(
+                    f"judge {card.name}: several --base-url are servers of your own, on this machine or a private "
+                    "network; give one of a provider alone"
+                )
+            return make_engine("server", engine_options(card), base_url, self.options.concurrency, replicas=replicas)
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from instruct.cards import Options
+from instruct.cards import Options, Texts
 
 
 class JudgeOptions(Options):
@@ -18,6 +18,8 @@ class JudgeOptions(Options):
     """The model to ask with the card's prompt, instead of the card's own."""
     base_url: str | None = None
     """An OpenAI-compatible server to ask."""
+    replicas: Texts = []
+    """Further servers of the same model, asked in turn with the one at base_url."""
     engine: Literal["vllm", "transformers", "server"] | None = None
     """What runs the model (default: chosen by what is installed)."""
     concurrency: int = Field(default=64, ge=1)
@@ -46,9 +48,15 @@ class JudgeOptions(Options):
 
         return None if value is None else str(StopRule.parse(value))
 
+    @model_validator(mode="after")
+    def _replicas_have_an_original(self) -> Self:
+        if self.replicas and self.base_url is None:
+            raise ValueError("replicas: are further servers next to base_url; set that to the first of them")
+        return self
+
     def made_from(self) -> dict[str, Any]:
         """The options that affect the verdicts: all but speed and budget."""
-        made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency"})
+        made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency", "replicas"})
         # Earlier runs did not have these options; their verdicts must not look outdated.
         for name in ("dtype", "quantization", "tensor_parallel_size", "stop_when"):
             if made_from[name] is None:

@@ -70,7 +70,7 @@ def _processes(folder: Path) -> list[psutil.Process]:
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     with two_nodes() as started:
         yield started

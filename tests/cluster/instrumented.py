@@ -17,7 +17,11 @@ from instruct.engines.transformers import TransformersEngine
 
 
 class LoggedEngine(TransformersEngine):
-    """Each batch is a line in `log`: this process and the keys. A file `kill-KEY` next to it ends the process there."""
+    """Each batch is a line in `log`: this process and the keys.
+
+    Next to it, a file `kill-KEY` ends the process that is asked for the key, `fail-KEY` lets its engine fail, and
+    `hang-KEY` holds it up; with `once-` before them, the first time only.
+    """
 
     def __init__(self, options: EngineOptions, log: Path, seconds: float = 0.0) -> None:
         super().__init__(options)
@@ -29,14 +33,21 @@ class LoggedEngine(TransformersEngine):
             file.write(f"{os.getpid()} {' '.join(request.key for request in asked)}\n")
         time.sleep(self._slow)
         for request in asked:
-            name = request.key.replace("/", "-")
-            if self._log.with_name(f"kill-{name}").exists():
+            if self._told("kill", request):
                 os.kill(os.getpid(), signal.SIGKILL)
-            if self._log.with_name(f"fail-{name}").exists():
+            if self._told("fail", request):
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
-            while self._log.with_name(f"hang-{name}").exists():
+            while self._told("hang", request):
                 time.sleep(0.1)
         yield from super().complete(asked)
+
+    def _told(self, what: str, request: Request) -> bool:
+        name = f"{what}-{request.key.replace('/', '-')}"
+        once = self._log.with_name(f"once-{name}")
+        if once.exists():
+            once.unlink()
+            return True
+        return self._log.with_name(name).exists()
 
 
 def logged(log: Path, seconds: float = 0.0) -> Callable[..., Any]:
