@@ -1,0 +1,188 @@
+"""What is killed on a Ray cluster is asked again, and what no worker survives ends the run with its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import two_nodes  # type: ignore[import-not-found]
+
+from instruct.data.evaluation import EvalPrompt
+from instruct.engines.cluster_options import ClusterOptions
+from instruct.errors import InstructError
+from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.models import ModelOptions
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
+
+PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(23)]
+CONFIG = GenerationConfig(engine="transformers", max_new_tokens=16, batch_size=2)
+BATCHES = 12  # of each system
+IN_FLIGHT = 2  # one batch is computed by each of two workers
+Answer = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def systems(tiny_adapters: dict[str, Path]) -> dict[str, Path | None]:
+    return {"base": None, "emo": tiny_adapters["emo"]}
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_model: Path, systems: dict[str, Path | None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a single process writes."""
+    folder = tmp_path_factory.mktemp("alone")
+    generate_answers(ModelOptions(name=str(tiny_model)), systems, PROMPTS, "chat", CONFIG, folder)
+    return folder
+
+
+@pytest.fixture
+def answer(tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_path: Path) -> Answer:
+    """Answer on a cluster into `tmp_path/out`, and compare the files."""
+
+    def call(address: str) -> Any:
+        model, options = ModelOptions(name=str(tiny_model)), ClusterOptions(address=address)
+        stats = generate_answers(model, systems, PROMPTS, "chat", CONFIG, tmp_path / "out", options)
+        for name in systems:
+            assert (tmp_path / "out" / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
+        return stats
+
+    return call
+
+
+def asked(log: Path) -> Counter[str]:
+    """How often each batch was asked, by its first key."""
+    return Counter(line.split()[1] for line in log.read_text().splitlines())
+
+
+def finished(folder: Path) -> set[str]:
+    """The batches in the journals, by their first keys."""
+    found = set()
+    for path in folder.glob("*.batches.jsonl"):
+        for line in path.read_text().splitlines()[1:]:
+            found.add(f"{path.name.partition('.')[0]}/{json.loads(line)['batch'] * CONFIG.batch_size}")
+    return found
+
+
+def is_gone(log: Path) -> bool:
+    """Whether every process that was asked has ended."""
+    return not any(psutil.pid_exists(int(line.split()[0])) for line in log.read_text().splitlines())
+
+
+def wait(condition: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_worker_and_a_failed_engine_are_replaced(
+    cluster: Any, batch_log: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    batch_log.with_name("once-kill-base-6").touch()
+    batch_log.with_name("once-fail-emo-8").touch()
+    stats = answer(cluster.address)
+    counts = asked(batch_log)
+    assert len(counts) == 2 * BATCHES
+    assert {key: count for key, count in counts.items() if count > 1} == {"base/6": 2, "emo/8": 2}
+    assert 3 <= len(stats["emo"].workers) <= 4  # two, and those that replaced them
+    assert "cluster   replies of each worker: " in capfd.readouterr().err
+    wait(lambda: is_gone(batch_log), 30)
+
+
+def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(
+    cluster: Any, batch_log: Path, answer: Answer, tmp_path: Path
+) -> None:
+    poison = batch_log.with_name("fail-base-4")
+    poison.touch()
+    with pytest.raises(InstructError) as caught:
+        answer(cluster.address)
+    said = str(caught.value)
+    assert "(base/4 to base/5) has ended its worker 3 times (last: RuntimeError: CUDA error: an illegal" in said
+    assert said.endswith("finished batches are kept: rerun to resume")
+    assert "\n" not in said
+    assert asked(batch_log)["base/4"] == 3
+    kept = finished(tmp_path / "out")
+    assert len(kept) >= 2
+    assert "base/4" not in kept
+    before = asked(batch_log)
+    poison.unlink()
+    answer(cluster.address)
+    assert {key for key in kept if asked(batch_log)[key] > before[key]} == set()
+
+
+def test_a_killed_driver_loses_nothing_and_leaves_no_process(
+    cluster: Any, batch_log: Path, answer: Answer, tmp_path: Path, tiny_model: Path, systems: dict[str, Path | None]
+) -> None:
+    given = {
+        "log": str(batch_log), "seconds": 0.5, "address": cluster.address, "model": str(tiny_model),
+        "systems": {name: folder and str(folder) for name, folder in systems.items()},
+        "prompts": [prompt.instruction for prompt in PROMPTS], "config": CONFIG.model_dump(),
+        "folder": str(tmp_path / "out"),
+    }  # fmt: skip
+    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    with (tmp_path / "driver.log").open("wb") as output:
+        driver = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(given)],
+            env=environment, stdout=output, stderr=output,
+        )  # fmt: skip
+        try:
+            wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 5, 240)
+            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+        finally:
+            driver.send_signal(signal.SIGKILL)
+            driver.wait()
+    wait(lambda: is_gone(batch_log), 60)
+    kept, before = finished(tmp_path / "out"), asked(batch_log)
+    assert len(kept) >= 5
+    assert len(before) - len(kept) <= 2 * IN_FLIGHT  # computed, and those whose replies were on their way
+    answer(cluster.address)
+    again = asked(batch_log) - before
+    assert set(again) & kept == set()
+    assert sum(asked(batch_log).values()) <= 2 * BATCHES + 2 * IN_FLIGHT
+
+
+def test_workers_that_hang_end_the_run(
+    cluster: Any, batch_log: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("instruct.engines.ray_engine.PATIENCE_S", 40.0)
+    monkeypatch.setattr("instruct.engines.ray_engine.QUIET_S", 4.0)
+    for key in ("base-2", "base-4"):
+        batch_log.with_name(f"hang-{key}").touch()
+    with pytest.raises(InstructError, match=r"no worker has finished a batch for 4\d s .*working on batch 1"):
+        answer(cluster.address)
+    assert " working on batch " in capfd.readouterr().err
+    wait(lambda: is_gone(batch_log), 30)
+
+
+def test_a_node_that_dies_is_done_without(batch_log: Path, answer: Answer) -> None:
+    with two_nodes() as own:
+        second = own.list_all_nodes()[-1]
+
+        def reached() -> bool:
+            return batch_log.is_file() and len(asked(batch_log)) >= 6
+
+        code = f"""
+import os, signal, sys, time
+while len(open({str(batch_log)!r}).readlines() if os.path.exists({str(batch_log)!r}) else []) < 6:
+    time.sleep(0.05)
+os.kill({second.all_processes["raylet"][0].process.pid}, signal.SIGKILL)
+"""
+        killer = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            answer(own.address)
+        finally:
+            killer.kill()
+            killer.wait()
+        assert reached()
+    assert sum(asked(batch_log).values()) <= 2 * BATCHES + 2 * IN_FLIGHT
