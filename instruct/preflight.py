@@ -265,8 +265,9 @@ def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
     for judge in evaluation.judges:
         card, options = judge.card, judge.options
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
-        comparisons = len(options.comparisons or config.comparisons)
-        print(f"judge     {card.name} ({card.model}), {orders}, {comparisons} comparisons", flush=True)
+        shown = "each answer alone" if card.rates_alone else orders
+        count = len(options.comparisons or config.comparisons)
+        print(f"judge     {card.name} ({card.model}), {shown}, {count} comparison{'s' * (count != 1)}", flush=True)
     if not evaluation.judges and config.answers:
         print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
 

@@ -125,7 +125,7 @@ def test_the_demo_runs_once_and_the_verbs_work_on_its_run(tmp_path, smollm2):
     demo = tmp_path / "runs" / "demo"
     command = recipe("demo")
     out = run(command, tmp_path)
-    assert "judge     smollm2_score" in out
+    assert "judge     smollm2_score (smollm2-135m-instruct), each answer alone, 3 comparisons" in out
     assert "This judge is for trying things out" in out
     assert "report: runs/demo/report/report.md" in out
     assert len(verdicts(demo)) == 3 * 6  # each answer is scored alone, so there is one order
