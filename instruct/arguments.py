@@ -109,6 +109,10 @@ def make_parser() -> argparse.ArgumentParser:
     _run_argument(sub, RUN.format("trained systems"))
     text = "few-shot tasks, separated by commas: see `instruct list tasks`"
     _completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
+    sub.add_argument("--lm-eval", metavar="NAMES", help="tasks of lm-evaluation-harness, separated by commas")
+    sub.add_argument(
+        "--export-tasks", metavar="DIR", help="write --tasks for lm-evaluation-harness into this folder; ask no model"
+    )
 
     sub = verb("judge", "compare answers with a judge and write the report")
     _run_argument(sub, RUN.format("answers"))

@@ -173,13 +173,40 @@ def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.evaluation.evaluate import evaluate_run, metrics_text
+    from instruct.experiment import open_run
 
-    run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
     flags = list(overrides)
-    if arguments.tasks:
-        flags += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
-    found = evaluate_run(_run_config(run, flags), run)
+    for name, key in (("tasks", "cards"), ("lm_eval", "lm_eval")):
+        if given := getattr(arguments, name):
+            flags += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
+    if arguments.export_tasks:
+        return _exported_tasks(arguments, flags)
+    if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
+        config = _untrained(arguments.run, flags)
+        run = open_run(config)
+    else:
+        run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
+        config = _run_config(run, flags)
+    found = evaluate_run(config, run)
     return _shown(found, metrics_text(found, run))
+
+
+def _exported_tasks(arguments: argparse.Namespace, flags: list[str]) -> Result:
+    """Tasks for lm-evaluation-harness; without a run, those of the flags."""
+    from instruct.config import make_config
+    from instruct.tasks.answering import load_task
+    from instruct.tasks.harness import export_tasks
+
+    if arguments.run:
+        config = _run_config(_run(arguments.run, "config.yaml"), flags)
+    else:
+        config = make_config({"name": "tasks"}, flags, "command line")
+    options = config.evaluation.tasks if config.evaluation else None
+    if options is None or not options.cards:
+        raise InputError("--export-tasks requires --tasks; name the tasks to write")
+    paths = export_tasks([load_task(name, options) for name in options.cards], Path(arguments.export_tasks))
+    text = "\n".join(f"{path}: written" for path in paths)
+    return Result([str(path) for path in paths], "\n".join(map(str, paths)), text)
 
 
 def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from instruct.errors import InputError, one_line
 from instruct.runs import RunDirectory, write_atomically
-from instruct.tasks.model import TaskResults
+from instruct.tasks.model import HarnessResults, TaskResults
 from instruct.text_metrics.model import SystemTexts
 
 
@@ -23,6 +23,7 @@ class Metrics(BaseModel):
 
     texts: dict[str, SystemTexts] = {}
     tasks: dict[str, TaskResults] = {}
+    lm_eval: dict[str, HarnessResults] = {}
 
 
 def metrics_path(run: RunDirectory) -> Path:
@@ -50,7 +51,7 @@ def read_metrics(run: RunDirectory) -> Metrics:
 
 
 def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) -> None:
-    """Write the fields that are set in `values` into a system's part (`texts`, `tasks`); everything else is kept."""
+    """Write the fields that are set in `values` into a system's part, a field of `Metrics`; the rest is kept."""
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
         fcntl.flock(lock, fcntl.LOCK_EX)

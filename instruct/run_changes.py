@@ -61,6 +61,8 @@ def _made_with(key: str, values: tuple[Any, Any], done: list[str]) -> str | None
     """A finished step that was made with the old value of a key."""
     section, _, rest = key.partition(".")
     added_or_left_out = None in values
+    if key.startswith("evaluation.tasks"):  # results are kept by task and settings: new ones replace nothing
+        return None
     if section == "systems":
         step = f"train/{rest.partition('.')[0]}"
         return step if step in done and not added_or_left_out else None

@@ -10,7 +10,8 @@ from instruct.metrics import Metrics, merge_metrics, read_metrics, values_path, 
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
 from instruct.tasks.answering import Task, answer_columns, answer_task, load_task, task_result
-from instruct.tasks.model import TaskResults
+from instruct.tasks.harness import Harness
+from instruct.tasks.model import HarnessResults, TaskResults
 from instruct.tasks.options import TaskOptions
 
 
@@ -21,6 +22,7 @@ def evaluate_tasks(config: ExperimentConfig, run: RunDirectory, options: TaskOpt
         InputError: a task that cannot be read, a system that is not trained, a row that does not fit the context.
     """
     systems = system_folders(config, run)
+    harness = Harness(options) if options.lm_eval else None
     tasks = [load_task(name, options) for name in options.cards]  # what is wrong with one is found before the work
     model: ForwardModel | None = None
     for system, folder in systems.items():
@@ -34,8 +36,27 @@ def evaluate_tasks(config: ExperimentConfig, run: RunDirectory, options: TaskOpt
             if not _is_done(run, task.key, system, inputs):
                 with run.step(f"evaluate/tasks/{task.key}/{system}", inputs) as results:
                     results |= _answered(run, model, task, system)
+        if harness:
+            _harness_results(config, run, model, harness, system)
     if model:
         model.close()
+
+
+def _harness_results(
+    config: ExperimentConfig, run: RunDirectory, model: ForwardModel, harness: Harness, system: str
+) -> None:
+    """A system's results in lm-eval's tasks."""
+    for name in harness.names:
+        step = f"evaluate/lm_eval/{name}/{system}"
+        inputs = {"weights": model.identity, "dtype": [config.model.dtype, config.model.quantization]}
+        inputs |= harness.inputs()
+        found = read_metrics(run).lm_eval.get(system)
+        if found is not None and name in found.root and run.is_done(step, inputs):
+            continue
+        with run.step(step, inputs) as results:
+            measured = harness.evaluate(model, name)
+            merge_metrics(run, "lm_eval", system, HarnessResults(measured))
+            results |= {"tasks": len(measured)}
 
 
 def _is_done(run: RunDirectory, key: str, system: str, inputs: dict[str, Any]) -> bool:
@@ -59,4 +80,8 @@ def task_lines(metrics: Metrics) -> list[str]:
         f"{found.interval[1]:.1f}" + ("" if found.floor is None else f"; retrieval alone {found.floor:.1f}") + ")"
         for system, results in metrics.tasks.items()
         for key, found in results.root.items()
+    ] + [
+        f"{system}: lm-eval {name} " + ", ".join(f"{metric} {value:.4f}" for metric, value in found.metrics.items())
+        for system, harness in metrics.lm_eval.items()
+        for name, found in harness.root.items()
     ]

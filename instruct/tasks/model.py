@@ -50,3 +50,25 @@ class TaskResult(BaseModel):
 
 class TaskResults(RootModel[dict[str, TaskResult]]):
     """One system's results by task; see `instruct.tasks.answering.task_key`."""
+
+
+class HarnessResult(BaseModel):
+    """A system's result in a task, or a group of tasks, of lm-evaluation-harness; as lm-eval gives it, not in percent.
+
+    Attributes:
+        shots: the demonstrations; None for a group.
+        rows: that were answered; None for a group.
+        metrics: by lm-eval's names, such as `acc` and `acc_norm`.
+        standard_errors: of those metrics that have one.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    shots: int | None = None
+    rows: int | None = None
+    metrics: dict[str, float]
+    standard_errors: dict[str, float]
+
+
+class HarnessResults(RootModel[dict[str, HarnessResult]]):
+    """One system's results by lm-eval's task."""
