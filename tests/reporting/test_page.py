@@ -246,6 +246,13 @@ def test_a_page_can_be_built_from_report_json_alone(judged):
     assert "<h1>" in render_page(report, {}, None)
 
 
+def test_a_page_without_verdicts_has_a_heading_that_says_so(judged):
+    report = build_report(judged.folder).model_copy(update={"judges": [], "panels": []})
+    outline = Outline(render_page(report, {}, None))
+    assert [tag for tag, _ in outline.tags].count("h1") == 1
+    assert "No answers were judged" in outline.blocks["h1"]
+
+
 def test_the_command_writes_the_page_with_its_figures(judged, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["instruct", "report", str(judged.folder)])
     assert main() == 0
