@@ -31,6 +31,7 @@ def test_the_table_has_means_over_seeds_beside_the_papers_figures():
     assert recipe.table(found, "ptb", "smollm2-135m-instruct")[1].endswith("| - |")
 
 
+@pytest.mark.slow
 def test_a_corpus_that_cannot_be_read_is_refused_and_named(tmp_path):
     flags = ["--corpus", "webtext", "--dry-run", "--model.name", "smollm2-135m-instruct"]
     done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
