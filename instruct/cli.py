@@ -339,7 +339,8 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     if arguments.annotations is None:
         if arguments.output or arguments.reference or arguments.outputs:
             raise InputError("--output, --outputs and --reference require --annotations; add it or drop them")
-        run = _run(arguments.run, "judgments.sqlite")
+        evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file()
+        run = _run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
         built = print_report(run.folder, difficulty)

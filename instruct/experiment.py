@@ -81,7 +81,8 @@ def run_experiment(
                 judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     elif "judge" in phases and config.answers is None:
         print(f"continued {run.continuations}")
-        return None
+        if not config.evaluation:
+            return None
     elif "judge" in phases:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         return None

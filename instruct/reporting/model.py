@@ -28,6 +28,7 @@ from instruct.analysis.results import (
     Sequential,
     Significance,
 )
+from instruct.analysis.text_results import TextReport
 from instruct.errors import InputError
 from instruct.runs import write_atomically
 
@@ -288,7 +289,7 @@ class Report(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
     `usd`: what all replies in the judgement store cost, in US dollars. `overlap` is None if nobody counted it for these
-    prompts and these training rows.
+    prompts and these training rows. `texts` is None if `instruct evaluate` measured none.
     """
 
     schema_version: int
@@ -303,6 +304,7 @@ class Report(Record):
     systems: list[System]
     trainings: list[Training]
     overlap: Overlap | None
+    texts: TextReport | None = None
     figures: list[Figure]
     config: dict[str, str]
     phases: list[Phase]

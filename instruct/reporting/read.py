@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import margins
+from instruct.metrics import Metrics, read_metrics, read_values
 from instruct.runs import RunDirectory, sha256_of
+from instruct.text_metrics.model import SystemTexts
 
 # The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
 MOST_PAIRS = 2000
@@ -55,7 +57,8 @@ class RunContents:
     """What a run directory holds for a report.
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
-    judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any.
+    judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
+    `instruct evaluate` measured; `text_values`: values of each text, by metric and system.
     """
 
     run: RunDirectory
@@ -66,13 +69,15 @@ class RunContents:
     total_usd: float
     answers: dict[str, SystemAnswers]
     labels: Labels | None
+    metrics: Metrics
+    text_values: Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
 def read_run(folder: str | Path) -> RunContents:
     """Read a run directory.
 
     Raises:
-        InputError: not a run directory, or nothing was judged in it.
+        InputError: not a run directory, or nothing was judged or evaluated in it.
     """
     run = RunDirectory(folder)
     manifest = run.manifest()
@@ -88,12 +93,23 @@ def read_run(folder: str | Path) -> RunContents:
             judged = [_judged(store, key, manifest) for key in keys]
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
-    if not judged and not (run.store.is_file() and any(judged_comparisons(manifest))):
+    metrics = read_metrics(run)
+    if not (judged or metrics.texts) and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     labels = read_labels(run.labels) if run.labels.is_file() else None
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels)
+    values = _text_values(run, metrics)
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
+
+
+def _text_values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    found: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    for metric in SystemTexts.model_fields:
+        for system in metrics.texts:
+            if (columns := read_values(run, metric, system)) is not None:
+                found.setdefault(metric, {})[system] = columns
+    return found
 
 
 def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from instruct.reporting.figures.canvas import Drawing
 from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_length
 from instruct.reporting.figures.outcomes import outcomes
 from instruct.reporting.figures.stopping import stopping
+from instruct.reporting.figures.texts import divergence_curves, precision_recall
 from instruct.reporting.figures.training import training_curves
 from instruct.reporting.figures.win_rates import win_rates
 from instruct.reporting.model import Figure, Judge, Report
 
 _FOLDER = "figures"
-_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training")
+TEXT_FIGURES = ("precision_recall", "divergence_curve")
+_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training", *TEXT_FIGURES)
 
 
 def outcome_names(judges: list[Judge]) -> dict[str, str]:
@@ -41,6 +43,8 @@ def drawings(report: Report) -> list[Drawing]:
         win_rate_by_length(judges),
         answer_lengths(report.systems),
         training_curves(report.trainings),
+        precision_recall(report.texts),
+        divergence_curves(report.texts),
     ]
     return [drawing for drawing in found if drawing]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from instruct.reporting.figures import outcome_names
+from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import Figure, Judge, Report
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.reporting.text import (
@@ -21,6 +21,7 @@ from instruct.reporting.text import (
     trust,
     unjudged,
 )
+from instruct.reporting.text_tables import text_tables
 
 
 def render_markdown(report: Report) -> str:
@@ -49,6 +50,12 @@ def render_markdown(report: Report) -> str:
     lines += _shown(figures, "length_difference")
     for panel in report.panels:
         lines += [line for table in panel_tables(panel) for line in section(table, 2)]
+    for warning in report.texts.warnings if report.texts else ():
+        lines += [f"> **Warning:** {escape_markdown(warning, 1000)}", ""]
+    for name in TEXT_FIGURES:
+        lines += _shown(figures, name)
+    for table in text_tables(report):
+        lines += section(table, 2)
     for table in report_tables(report):
         lines += section(table, 2) + (_shown(figures, "answer_lengths") if table.title == "Answers" else [])
     lines += [*_shown(figures, "training"), "## Lineage", ""]

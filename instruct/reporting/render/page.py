@@ -32,6 +32,7 @@ from instruct.reporting.text import (
     unjudged,
     verdict,
 )
+from instruct.reporting.text_tables import text_tables
 from instruct.runs import RunDirectory, write_atomically
 
 
@@ -119,7 +120,12 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         spent=spent(report, clean),
         judges=[judge for judge in report.judges if judge.description or judge.notes],
         figures={clean(title): image(path.read_bytes()) for title, path in figures.items()},
-        tables=[table for panel in report.panels for table in panel_tables(panel)] + report_tables(report),
+        tables=[
+            *(table for panel in report.panels for table in panel_tables(panel)),
+            *text_tables(report),
+            *report_tables(report),
+        ],
+        text_warnings=[clean(capital(warning), 1000) for warning in report.texts.warnings] if report.texts else [],
         lineage=lineage_tables(report),
         version=clean(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.

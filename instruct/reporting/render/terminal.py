@@ -21,6 +21,7 @@ from instruct.reporting.text import (
     trust,
     unjudged,
 )
+from instruct.reporting.text_tables import text_tables
 
 
 def render_summary(report: Report) -> str:
@@ -39,6 +40,7 @@ def render_summary(report: Report) -> str:
     seeds = [seeds_headline(each, escape_terminal) for each in report.seeds]
     lines += [*seeds, ""] if seeds else []
     lines += _paired(report)
+    lines += _texts(report)
     money = spent(report, escape_terminal)
     lines += [money] if money else []
     lines += [f"NOT JUDGED YET: {line}" for line in unjudged(report, escape_terminal)]
@@ -59,6 +61,16 @@ def _judge(judge: Judge) -> list[str]:
         lines += [f"  note: {escape_terminal(note)}" for note in comparison.notes]
     lines += [trust(judge, escape_terminal), ""]
     return [*lines, *table_lines(policy_table(judge.comparisons), 28), ""]
+
+
+def _texts(report: Report) -> list[str]:
+    """The metrics of texts, and the tests that remain significant after correction."""
+    lines = (
+        [f"WARNING: {escape_terminal(capital(text), 1000)}" for text in report.texts.warnings] if report.texts else []
+    )
+    for table in text_tables(report)[:1]:
+        lines += [*table_lines(table), ""]
+    return lines
 
 
 def _paired(report: Report) -> list[str]:

@@ -1,0 +1,187 @@
+"""The report's part about texts: a run with metrics and without verdicts, the control, tests, and foreign text."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from instruct.analysis.jackknife import difference
+from instruct.evaluation.sampled import DiversityOf, RougeOf, sample_figure
+from instruct.generation.continuations import Continuation
+from instruct.metrics import merge_metrics, read_metrics, write_values
+from instruct.reporting.read import read_run
+from instruct.reporting.render.terminal import render_summary
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.text_figures import METRICS
+from instruct.runs import RunDirectory
+from instruct.text_metrics.mauve import mauve
+from instruct.text_metrics.model import (
+    Distances,
+    Matched,
+    MauveFigures,
+    Perplexity,
+    SystemTexts,
+)
+
+PREFIXES = 200
+
+
+def rows(words: str, seed: int = 0) -> list[Continuation]:
+    """Continuations in words of which the human ones use `abcd`."""
+    own, human = random.Random(seed), random.Random(99)
+    return [
+        Continuation(
+            f"t:{n:03}", "One", " " + " ".join(own.choices(words, k=8)), " " + " ".join(human.choices("abcd", k=8)),
+            0, 1, 8, "length",
+        )
+        for n in range(PREFIXES)
+    ]  # fmt: skip
+
+
+def measure(run: RunDirectory, name: str, words: str, shift: float, seed: int = 0) -> None:
+    """Write metrics of a system as `instruct evaluate` does; its features are `shift` away from the human ones."""
+    texts = rows(words, seed)
+    for metric, measurer in (("rouge", RougeOf()), ("diversity", DiversityOf())):
+        found, columns = measurer.measure(texts)
+        keys = {key: [getattr(row, key) for row in texts] for key in ("id", "seed", "sample")}
+        write_values(run, metric, name, {**keys, **columns})
+        merge_metrics(run, "texts", name, SystemTexts.model_validate({metric: found}))
+    rng = np.random.default_rng(seed)
+    human = np.random.default_rng(99).normal(size=(PREFIXES, 8))
+    found = mauve(human, human * 0.5 + rng.normal(size=human.shape) + shift, [0, 1])
+    figures = MauveFigures(
+        mauve=sample_figure([found.measured]), by_draw={"1/0": found.value}, by_kmeans_seed=found.by_seed,
+        star=found.star, frontier_integral=found.frontier_integral, curve=found.curve, texts=found.n,
+        clusters=found.clusters, features="tiny", max_length=16,
+    )  # fmt: skip
+    merge_metrics(run, "texts", name, SystemTexts(mauve=figures))
+    nats = np.random.default_rng(5).gamma(4, 5, size=PREFIXES) + shift + rng.normal(size=PREFIXES) * 0.1
+    write_values(
+        run, "perplexity", name, {"id": [f"h:{n}" for n in range(PREFIXES)], "nats": nats, "tokens": [8] * 200}
+    )
+    value = Perplexity(perplexity=float(np.exp(nats.sum() / 1600)), texts=200, tokens=1600, words=0, bytes=1)
+    merge_metrics(run, "texts", name, SystemTexts(perplexity=value))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunDirectory:
+    found = RunDirectory(tmp_path_factory.mktemp("runs") / "mine")
+    systems = {"base": {"objective": "none"}, "mle": {"objective": "mle"}, "emo": {"objective": "emo"}}
+    found.start({"name": "mine", "systems": systems})
+    measure(found, "mle", "abcdefgh", 0.9, seed=1)
+    measure(found, "emo", "abcd", 0.2, seed=2)
+    measure(found, "mle-matched-emo", "abcd", 0.2, seed=3)
+    matched = Matched(
+        mle="mle", system="emo", system_temperature=1, temperature=0.87, system_entropy=2, entropy=2
+    )  # fmt: skip
+    merge_metrics(found, "texts", "mle-matched-emo", SystemTexts(matched=matched))
+    return found
+
+
+@pytest.fixture(scope="module")
+def report(run):
+    return build_report(run.folder)
+
+
+def test_a_run_without_verdicts_has_a_report_of_its_metrics(run, instruct):
+    code, out, err = instruct("report", run.folder)
+    assert code == 0, err
+    assert "ROUGE-L" in out
+    written = write_report(run.folder)
+    text = written.path.read_text()
+    assert "| metric | read as | mle | emo | mle-matched-emo (T 0.870) | human |" in text
+    assert "## Texts: differences" in text
+    assert "](figures/divergence_curve.png)" in text
+    page = (run.report / "report.html").read_text()
+    assert "mle-matched-emo (T 0.870)" in page
+    assert "MAUVE of 200 texts is noisy" in page
+    saved = json.loads((run.report / "report.json").read_text())
+    assert saved["texts"]["systems"][2]["control_of"] == "emo"
+    assert (run.report / "figures" / "divergence_curve.svg").is_file()
+
+
+def test_figures_have_the_values_of_metrics_json_and_an_interval_around_them(report, run):
+    metrics = read_metrics(run).texts
+    emo = next(system for system in report.texts.systems if system.name == "emo")
+    assert emo.figure("mauve").value == metrics["emo"].mauve.mauve.value
+    assert emo.figure("rougeL").value == metrics["emo"].rouge.rougeL
+    assert emo.figure("perplexity").value == metrics["emo"].perplexity.perplexity
+    assert {figure.metric for figure in emo.figures} <= METRICS.keys()
+    for figure in emo.figures:
+        if figure.interval is None:  # the same few words, whichever texts are left out
+            assert figure.metric in ("distinct_1", "distinct_2")
+        else:
+            assert 0 <= figure.interval[0] < figure.value < figure.interval[1], figure.metric
+    assert len(emo.curve) == 27
+
+
+def test_systems_are_tested_against_mle_and_against_their_control(report):
+    tests = {(test.metric, test.first, test.second): test for test in report.texts.tests}
+    assert {pair[1:] for pair in tests} == {("emo", "mle"), ("emo", "mle-matched-emo")}
+    better = tests["mauve", "emo", "mle"]
+    assert better.difference > 0.1
+    assert better.p_holm < 0.01
+    assert tests["mauve", "emo", "mle-matched-emo"].p_holm > 0.05
+    assert tests["rouge1", "emo", "mle"].test == "permutation"
+    assert tests["rouge1", "emo", "mle"].p_holm < 0.05
+    assert tests["rouge1", "emo", "mle-matched-emo"].p > 0.01
+    assert tests["perplexity", "emo", "mle"].p < 1e-6
+    assert all(test.p_holm >= test.p for test in tests.values() if test.p is not None)
+
+
+def test_the_control_follows_its_system_and_silences_the_warning(report):
+    assert [system.name for system in report.texts.systems] == ["mle", "emo", "mle-matched-emo"]
+    assert report.texts.systems[2].temperatures == [0.87]
+    assert not any("control" in warning for warning in report.texts.warnings)
+
+
+def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp_path):
+    other = RunDirectory(tmp_path / "other")
+    other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
+    for name in ("mle", "emo"):
+        merge_metrics(other, "texts", name, read_metrics(run).texts[name])
+    merge_metrics(other, "texts", "emo", SystemTexts(no_control="there is <b>no</b> human text [x]"))
+    found = build_report(other.folder)
+    (warning,) = [each for each in found.texts.warnings if "control" in each]
+    assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
+    assert "may be sharpening" in render_summary(found)
+    assert "<b>" not in found.to_markdown()
+    assert "<b>no" not in found.to_html()
+
+
+def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
+    other = RunDirectory(tmp_path / "other")
+    other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
+    merge_metrics(other, "texts", "emo", read_metrics(run).texts["emo"])
+    (system,) = build_report(other.folder).texts.systems
+    assert system.figure("rougeL").interval is None
+    assert system.figure("mauve").interval is not None
+
+
+def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path):
+    other = RunDirectory(tmp_path / "seeds")
+    names = [f"{objective}-seed{seed}" for objective in ("mle", "emo") for seed in (1, 2)]
+    other.start({"name": "x", "systems": {n: {"objective": n[:3], "seed": int(n[-1])} for n in names}})
+    for place, name in enumerate(names):
+        measure(other, name, "abcdefgh" if name.startswith("mle") else "abcd", 0.5, seed=place)
+    texts = build_report(other.folder).texts
+    assert [system.names for system in texts.systems] == [names[:2], names[2:]]
+    test = next(test for test in texts.tests if test.metric == "rouge1")
+    assert (test.first, test.second, test.trainings, test.test) == ("emo", "mle", 2, "jackknife")
+    assert test.p < 0.2
+    found, values = read_run(other.folder), read_run(other.folder).text_values
+    figures = [METRICS["rouge1"].read(found.metrics.texts[n], {"rouge": values["rouge"][n]}).measured for n in names]
+    assert test.difference == pytest.approx(difference(figures[2:], figures[:2]).value)
+
+
+def test_distances_are_drawn_in_the_plane(run, tmp_path):
+    other = RunDirectory(tmp_path / "plane")
+    other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
+    for name, value in (("mle", 3.0), ("emo", 2.5)):
+        distances = dict.fromkeys(Distances.model_fields, value) | {"reference": "r", "texts": 200}
+        merge_metrics(other, "texts", name, SystemTexts(distances=Distances(**distances)))
+    write_report(other.folder)
+    assert (other.report / "figures" / "precision_recall.png").is_file()
