@@ -11,14 +11,16 @@ import pytest
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.errors import InputError
-from instruct.generation.batches import fingerprint
+from instruct.generation.batches import System, fingerprint
 from instruct.generation.continuations import (
     ContinuationStats,
     _Draw,
+    _write,
     continuation_work,
     continue_texts,
     read_continuations,
 )
+from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import ContinuationOptions
 from instruct.models import ModelOptions
 
@@ -91,6 +93,18 @@ def test_a_stopped_call_resumes_to_the_same_bytes(tiny_model: Path, tmp_path: Pa
     continued(tiny_model, tmp_path, systems, options())
     assert path.read_bytes() == written
     assert journal.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
+
+
+def test_empty_continuations_are_counted(tmp_path: Path) -> None:
+    draws = [_Draw(prefix, 0, 0) for prefix in PREFIXES.prefixes[:3]]
+    journal = Journal(tmp_path / "base.batches.jsonl", "fingerprint", [3])
+    journal.start("engine 1 cpu")
+    finish = ["stop", "stop", "length"]
+    journal.append(Batch(batch=0, seconds=30, tokens=[0, 2, 3], finish=finish, texts=["", " \n", " so on"]))
+    found = _write(System("base", None, 0.9), journal, draws, tmp_path)
+    assert found == ContinuationStats(3, 2, 2, 5 / 3, 0.9, "engine 1 cpu", 0.5)
+    rows = read_continuations(tmp_path / "base.json")
+    assert [row.continuation for row in rows] == ["", " \n", " so on"]
 
 
 def test_whatever_changes_a_continuation_starts_over() -> None:
