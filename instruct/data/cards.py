@@ -66,7 +66,7 @@ class Cut(Options):
     prefix: Length | None = None
     """The length of a prefix, such as `20 words` or `32 tokens`."""
     continuation: Length | None = None
-    """The length of its reference, and the number of tokens that a system writes."""
+    """The length of the human text to compare with, and the number of tokens that a system writes."""
     rows: int | None = Field(default=None, ge=1)
     """Read the first rows of the source only."""
     min_characters: int | None = Field(default=None, ge=1)
@@ -76,8 +76,7 @@ class Cut(Options):
     without: str | None = Field(default=None, min_length=1)
     """Leave out texts that contain this, such as `==`."""
     windows: bool | None = None
-    """Running text: join the texts by line breaks and cut them into one window after another (default: cut the
-    beginning of each text)."""
+    """Join the texts by line breaks and cut them into one window after another (default: cut each text's beginning)."""
 
 
 class DatasetCard(BaseModel):
