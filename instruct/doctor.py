@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from instruct.devices import driver_version, has_nvidia_gpu, unusable_gpu
 from instruct.errors import InstructError, one_line
+from instruct.output import say
 
 GIB = 2**30
 PYTHONS = ("3.11", "3.12", "3.13")  # that the pinned requirements resolve for, see tests/test_requirements.py
@@ -32,9 +33,9 @@ def run_doctor() -> list[Finding]:
     found = []
     for check in (packages, imports, gpu, resources, caches, hub, keys, optional):
         for finding in _findings(check):
-            print(f"{finding.state:<8} {finding.what:<9} {finding.text}", flush=True)
+            say(f"{finding.state:<8} {finding.what:<9} {finding.text}")
             if finding.remedy:
-                print(f"{'':<18} fix: {finding.remedy}")
+                say(f"{'':<18} fix: {finding.remedy}")
             found.append(finding)
     return found
 

@@ -15,6 +15,7 @@ from instruct.data.cards import Template
 from instruct.data.options import template_of
 from instruct.data.rows import RowSet
 from instruct.errors import InputError, StoppedError
+from instruct.output import say
 from instruct.run_changes import start_or_continue
 from instruct.runs import RunDirectory, sha256_of, write_atomically
 from instruct.systems import system_folders, weights_identity
@@ -184,7 +185,7 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     if not run.is_done("overlap", inputs):
         with run.step("overlap", inputs) as results:
             results |= asdict(find_overlap([prompt.instruction for prompt in evaluation.prompts], rows))
-    print(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}", flush=True)
+    say(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}")
 
 
 def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -91,6 +92,11 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def say(line: str) -> None:
+    """Print a line as work goes on, broken to fit the terminal."""
+    print(wrapped(line), flush=True)
+
+
 def wrapped(text: str) -> str:
     """Text whose lines fit the terminal: longer ones are broken between words, and indented from their second line."""
     width = terminal_width()
@@ -98,7 +104,8 @@ def wrapped(text: str) -> str:
         return text
     lines = []
     for line in text.split("\n"):
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        named = re.match(r"\w+ {2,}", line)  # a line of a plan: a name, and what follows in a column of its own
+        indent = " " * (named.end() if named else len(line) - len(line.lstrip()) + 2)
         lines += textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
         ) if len(line) > width else [line]  # fmt: skip

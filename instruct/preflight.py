@@ -22,6 +22,7 @@ from instruct.generation.prompts import config_prefixes, evaluation_set, prefixe
 from instruct.hub import check_write_access, configured_repositories
 from instruct.judging.asking import Judge
 from instruct.judging.presentations import Answers, joined
+from instruct.output import say
 from instruct.run_changes import refusals
 from instruct.runs import RunDirectory
 from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
@@ -97,29 +98,26 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     lengths = [len(row.input_ids) for row in data.encoded.trainable]
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
     minutes = _training_minutes(config, shape, arguments, [arguments.max_length] * blocks or lengths)
-    print(f"run       {folder}")
-    print(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
-    print(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
+    say(f"run       {folder}")
+    say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
+    say(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
     form = f"template {data.template}"
     if data.rows.plain_text:
         form = f"{sum(lengths):,} tokens of text"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
     streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
-    print(f"data      {data_label(config.data.model_dump())}: {streamed}{_counts(data.encoded.counts)}; {form}")
+    say(f"data      {data_label(config.data.model_dump())}: {streamed}{_counts(data.encoded.counts)}; {form}")
     for part in data.rows.parts:
-        print(f"  {part['data']}: {part_line(part)}")
+        say(f"  {part['data']}: {part_line(part)}")
     if data.eval_rows:
-        print(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
+        say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
     for note in data.rows.notes:
-        print(f"note      {note}")
+        say(f"note      {note}")
     systems = ", ".join(config.trained)
     if repositories:
-        print(f"upload    {', '.join(repositories.values())}, after training and again with the report")
-    print(
-        f"train     {systems}: estimated {_minutes(minutes)} each, {needed:.1f} of {available:.1f} GiB memory",
-        flush=True,
-    )
+        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
+    say(f"train     {systems}: estimated {_minutes(minutes)} each, {needed:.1f} of {available:.1f} GiB memory")
     return data
 
 
@@ -259,17 +257,17 @@ def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
     if evaluation.prompts and config.answers:
         limit = config.answers.generation.max_new_tokens
         count = len(evaluation.prompts.prompts)
-        print(f"answer    {evaluation.prompts.name}: {count} prompts, at most {limit} tokens each")
+        say(f"answer    {evaluation.prompts.name}: {count} prompts, at most {limit} tokens each")
     if evaluation.prefixes and config.continuations:
-        print(f"continue  {prefixes_text(evaluation.prefixes, config.continuations)}")
+        say(f"continue  {prefixes_text(evaluation.prefixes, config.continuations)}")
     for judge in evaluation.judges:
         card, options = judge.card, judge.options
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         shown = "each answer alone" if card.rates_alone else orders
         count = len(options.comparisons or config.comparisons)
-        print(f"judge     {card.name} ({card.model}), {shown}, {count} comparison{'s' * (count != 1)}", flush=True)
+        say(f"judge     {card.name} ({card.model}), {shown}, {count} comparison{'s' * (count != 1)}")
     if not evaluation.judges and config.answers:
-        print("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards", flush=True)
+        say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
 
 
 def _steps(arguments: Any) -> str:

@@ -81,5 +81,12 @@ def test_long_lines_are_broken_between_words_and_indented():
     assert lines[-2:] == ["", "x" * 90]  # a path stays whole
 
 
+def test_a_line_of_a_plan_goes_on_below_its_text():
+    with terminal():
+        lines = wrapped("overlap   " + "0 of 24 evaluation prompts are in the training data, " * 3).split("\n")
+    assert len(lines) == 3
+    assert all(line.startswith(" " * 10) for line in lines[1:])
+
+
 def test_lines_to_a_pipe_are_not_broken():
     assert wrapped(LONG) == LONG
