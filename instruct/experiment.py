@@ -81,7 +81,8 @@ def run_experiment(
             for judge in judges:
                 judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     elif "judge" in phases and config.answers is None:
-        print(f"continued {run.continuations}")
+        if config.continuations:
+            print(f"continued {run.continuations}")
         if not config.evaluation:
             return None
     elif "judge" in phases:

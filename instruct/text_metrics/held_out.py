@@ -46,8 +46,11 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
     Raises:
         InputError: as `load_rows`; or the rows are not plain texts.
     """
+    card = load_dataset_card(options.card) if options.card else None
+    if card and card.purpose == "continue":  # texts, of which its prefixes are cut
+        card = card.model_copy(update={"purpose": "train"})
     rows = load_rows(
-        load_dataset_card(options.card) if options.card else None,
+        card,
         files=options.files,
         limit=options.limit,
         documents=options.documents,

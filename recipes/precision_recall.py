@@ -1,0 +1,145 @@
+"""Recall and precision of each objective: cross-entropies from a reference model (EMO paper, Figure 2).
+
+    python recipes/precision_recall.py                       # with a GPU: GPT-2, GPT-Neo-1.3B as the reference
+    python recipes/precision_recall.py --data.files wiki.train.tokens --data.eval_files wiki.valid.tokens \\
+        --evaluation.texts.held_out.files wiki.valid.tokens  # without: SmolLM2, tuned and as it is
+    python recipes/precision_recall.py --evaluation.texts.held_out null    # on texts that the reference writes
+
+Each objective trains the same model on the same texts. On held-out texts, the next-token distributions q of each are
+compared with p of the reference, token by token: forward cross-entropy -sum p ln q is high if q misses what p writes
+(recall), reverse cross-entropy -sum q ln p if q writes what p does not (precision). The table also has MLE at other
+temperatures, and MLE at the temperature that has each system's entropy: what a system gains over that is more than
+sharpening.
+
+The paper compares on the validation sets of three data sets, its code on texts that the reference samples; the latter
+is what `held_out null` does, with 5 words of the training texts as prefixes. Rerun the command to resume.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from instruct.arguments import recipe_arguments
+from instruct.errors import InputError, run_guarded
+
+if TYPE_CHECKING:
+    from instruct.config import ExperimentConfig
+    from instruct.metrics import Metrics
+
+# Of the texts that the reference writes, as in the paper's code.
+TEXTS, LEAST_WORDS, MOST_TOKENS = 1000, 20, 500
+PAPER = (
+    "The paper's claim (Figure 2, a plot without numbers, GPT-2 against GPT-Neo-1.3B): TaiLr and MixCE balance both "
+    "better than MLE, and EMO better than these. It has no control at matched entropy."
+)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train, measure, and write runs/NAME/precision_recall.md."""
+    given, overrides = recipe_arguments(arguments, __doc__)
+
+    import torch
+
+    from instruct.config import load_config
+    from instruct.experiment import run_experiment, run_folder
+    from instruct.metrics import read_metrics
+    from instruct.runs import RunDirectory, write_atomically
+
+    default = "precision_recall" if torch.cuda.is_available() else "precision_recall_smollm2"
+    config = load_config(given.config or default, overrides)
+    if config.text_metrics.reference_model is None:
+        raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
+    print_plan(config)
+    if config.text_metrics.held_out is None and not given.dry_run:
+        files = json.dumps([sampled_texts(config)])
+        config = load_config(
+            given.config or default, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"]
+        )
+    run_experiment(config, dry_run=given.dry_run, first=given.first, last=given.last)
+    folder = run_folder(config)
+    if given.dry_run or not (folder / "metrics.json").is_file():
+        return
+    text = table(config, read_metrics(RunDirectory(folder)))
+    write_atomically(folder / "precision_recall.md", text)
+    print(text)
+
+
+def print_plan(config: ExperimentConfig) -> None:
+    """Print what will be compared."""
+    reference, held_out = config.text_metrics.reference_model, config.text_metrics.held_out
+    assert reference
+    texts = f"{TEXTS:,} texts that it writes" if held_out is None else held_out.card or ", ".join(held_out.files or [])
+    print(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
+
+
+def sampled_texts(config: ExperimentConfig) -> str:
+    """A file of texts that the reference wrote, in a run of their own: runs/NAME-reference."""
+    import torch
+
+    from instruct.config import make_config
+    from instruct.experiment import generate, open_run
+    from instruct.generation.continuations import read_continuations
+    from instruct.runs import write_atomically
+
+    reference = config.text_metrics.reference_model
+    assert reference
+    source = config.data.eval_files or config.data.files
+    if not source:
+        raise InputError(f"{config.name}: no texts for the reference's prefixes; set data.eval_files or data.files")
+    content = {
+        "name": f"{config.name}-reference",
+        "model": reference.model_dump(mode="json"),
+        "systems": {"reference": {"objective": "none"}},
+        "continuations": {
+            "files": source,
+            "encoding": config.data.encoding,
+            "prefix": "5 words",
+            "limit": TEXTS,
+            "generation": {
+                "max_new_tokens": min(MOST_TOKENS, config.text_metrics.max_length // 2),
+                "min_new_tokens": 0,
+                "engine": "auto" if torch.cuda.is_available() else "transformers",
+            },
+        },
+    }
+    written = make_config(content, [], "the reference's texts")
+    run = open_run(written)
+    path = generate(written, run)["reference"]
+    texts = [row.prefix + row.continuation for row in read_continuations(path)]
+    kept = [text for text in texts if len(text.split()) >= LEAST_WORDS]
+    if not kept:
+        raise InputError(f"{path}: no text has {LEAST_WORDS} words; raise evaluation.texts.max_length")
+    file = run.folder / "texts.jsonl"
+    write_atomically(file, "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in kept))
+    print(f"texts     {file}: {len(kept):,} of {len(texts):,} with {LEAST_WORDS} words or more")
+    return str(file)
+
+
+def table(config: ExperimentConfig, metrics: Metrics) -> str:
+    """Our figures as Markdown, the paper's claim below them."""
+    lines = [
+        f"# Precision and recall: {config.name}",
+        "",
+        "Means over tokens, then over texts, in nats; lower is better. The paper asks an objective for both.",
+        "",
+        "| system | temperature | forward CE (recall) | reverse CE (precision) | Jensen-Shannon | total variation |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, texts in metrics.texts.items():
+        if found := texts.distances:
+            at = [(name, found), *((f"{name}, other temperature", each) for each in found.curve)]
+            lines += [
+                f"| {label} | {each.temperature:.3f} | {each.forward_cross_entropy:.4f} | "
+                f"{each.reverse_cross_entropy:.4f} | {each.jensen_shannon:.4f} | {each.total_variation:.4f} |"
+                for label, each in at
+            ]
+    missing = [f"{name}: {texts.no_control}" for name, texts in metrics.texts.items() if texts.no_control]
+    lines += ["", *(f"**No matched-temperature control** for {each}." for each in missing), "", PAPER, ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(lambda: main(sys.argv[1:])))
