@@ -248,8 +248,9 @@ def test_a_page_can_be_built_from_report_json_alone(judged):
 
 def test_a_page_without_verdicts_has_a_heading_that_says_so(judged):
     report = build_report(judged.folder).model_copy(update={"judges": [], "panels": []})
-    outline = Outline(render_page(report, {}, None))
+    outline = Outline(render_page(report, {}, pairs_of(judged)))
     assert [tag for tag, _ in outline.tags].count("h1") == 1
+    assert "pairs" not in {attrs.get("id") for _, attrs in outline.tags}
     assert "No answers were judged" in outline.blocks["h1"]
 
 

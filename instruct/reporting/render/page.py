@@ -129,7 +129,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         lineage=lineage_tables(report),
         version=clean(report.versions.get("instruct", "")),
         # The names go with the pairs: the script shows them with the texts.
-        data=None if pairs is None else _json(views, pairs),
+        data=_json(views, pairs) if pairs is not None and views else None,
         clean=clean,
     )
 
