@@ -36,6 +36,7 @@ from instruct.reporting.overlap import overlap_warnings, recorded_overlap
 from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.seeds import seed_spreads, seeds_of
+from instruct.reporting.tasks import task_report
 from instruct.reporting.texts import text_report
 from instruct.runs import sha256_of
 
@@ -83,6 +84,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         trainings=trainings(manifest, config, contents.run.adapters),
         overlap=recorded_overlap(manifest),
         texts=text_report(contents.metrics, contents.text_values, config),
+        tasks=task_report(contents.metrics, contents.task_answers),
         figures=[],
         config=config_summary(config, manifest),
         phases=phases(manifest),

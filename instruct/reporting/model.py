@@ -28,6 +28,7 @@ from instruct.analysis.results import (
     Sequential,
     Significance,
 )
+from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
 from instruct.errors import InputError
 from instruct.runs import write_atomically
@@ -289,7 +290,7 @@ class Report(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
     `usd`: what all replies in the judgement store cost, in US dollars. `overlap` is None if nobody counted it for these
-    prompts and these training rows. `texts` is None if `instruct evaluate` measured none.
+    prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none.
     """
 
     schema_version: int
@@ -305,6 +306,7 @@ class Report(Record):
     trainings: list[Training]
     overlap: Overlap | None
     texts: TextReport | None = None
+    tasks: TaskReport | None = None
     figures: list[Figure]
     config: dict[str, str]
     phases: list[Phase]
@@ -386,6 +388,7 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
     schema = Report.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
+    schema["required"] = list(schema["properties"])  # all are written; those with a default are absent from old reports
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

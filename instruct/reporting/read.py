@@ -58,7 +58,8 @@ class RunContents:
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
-    `instruct evaluate` measured; `text_values`: values of each text, by metric and system.
+    `instruct evaluate` measured; `text_values`: values of each text, by metric and system;
+    `task_answers`: answers to each row of a few-shot task, by task and system.
     """
 
     run: RunDirectory
@@ -71,6 +72,7 @@ class RunContents:
     labels: Labels | None
     metrics: Metrics
     text_values: Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
+    task_answers: Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
 def read_run(folder: str | Path) -> RunContents:
@@ -94,13 +96,25 @@ def read_run(folder: str | Path) -> RunContents:
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
     metrics = read_metrics(run)
-    if not (judged or metrics.texts) and not (run.store.is_file() and any(judged_comparisons(manifest))):
+    evaluated = metrics.texts or metrics.tasks or metrics.lm_eval
+    if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values = _text_values(run, metrics)
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
+    tasks = _task_answers(run, metrics)
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks)
+
+
+def _task_answers(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    """The answers to each row of a task, by task and system."""
+    found: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    for system, results in metrics.tasks.items():
+        for key in results.root:
+            if (columns := read_values(run, f"tasks/{key}", system)) is not None:
+                found.setdefault(key, {})[system] = columns
+    return found
 
 
 def _text_values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, list[Any]]]]:

@@ -12,11 +12,13 @@ from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
 from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.model import Report
+from instruct.reporting.task_tables import tasks_csv
 from instruct.runs import RunDirectory, write_atomically
 
 
 def write_exports(run: RunDirectory, report: Report) -> list[Path]:
-    """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md.
+    """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md; of
+    a run with few-shot tasks, tasks.csv.
 
     Each file whole or not at all. A system that the run trained has a model card: a copy of
     adapters/SYSTEM/README.md with its figures; the original is not changed.
@@ -26,6 +28,8 @@ def write_exports(run: RunDirectory, report: Report) -> list[Path]:
     """
     folder = run.report / "exports"
     texts = {"figures.csv": csv_text(figures_table(report)), "tables.tex": latex_tables(win_rate_tables(report))}
+    if report.tasks and report.tasks.figures:
+        texts["tasks.csv"] = csv_text(tasks_csv(report.tasks))
     for (judge, baseline), board in leaderboards(report).items():
         texts[_unique(f"leaderboard-{_stem(judge)}-vs-{_stem(baseline)}", ".csv", texts)] = csv_text(board)
     for system, text in evaluated_model_cards(run, report).items():

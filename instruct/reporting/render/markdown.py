@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import Figure, Judge, Report
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
+from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import (
     capital,
     escape_markdown,
@@ -54,7 +55,7 @@ def render_markdown(report: Report) -> str:
         lines += [f"> **Warning:** {escape_markdown(warning, 1000)}", ""]
     for name in TEXT_FIGURES:
         lines += _shown(figures, name)
-    for table in text_tables(report):
+    for table in [*text_tables(report), *task_tables(report.tasks)]:
         lines += section(table, 2)
     for table in report_tables(report):
         lines += section(table, 2) + (_shown(figures, "answer_lengths") if table.title == "Answers" else [])

@@ -15,6 +15,7 @@ from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
+from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import (
     capital,
     cautions,
@@ -123,6 +124,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         tables=[
             *(table for panel in report.panels for table in panel_tables(panel)),
             *text_tables(report),
+            *task_tables(report.tasks),
             *report_tables(report),
         ],
         text_warnings=[clean(capital(warning), 1000) for warning in report.texts.warnings] if report.texts else [],

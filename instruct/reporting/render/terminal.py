@@ -5,6 +5,7 @@ from __future__ import annotations
 from instruct.output import terminal_width, wrapped
 from instruct.reporting.model import Judge, Report
 from instruct.reporting.tables import Table, policy_table
+from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import (
     capital,
     escape_terminal,
@@ -68,7 +69,7 @@ def _texts(report: Report) -> list[str]:
     lines = (
         [f"WARNING: {escape_terminal(capital(text), 1000)}" for text in report.texts.warnings] if report.texts else []
     )
-    for table in text_tables(report)[:1]:
+    for table in text_tables(report)[:1] + task_tables(report.tasks)[:1]:
         lines += [*table_lines(table), ""]
     return lines
 

@@ -1,0 +1,67 @@
+"""What a report says about few-shot tasks. Rates are percentages."""
+
+from __future__ import annotations
+
+from instruct.analysis.results import Record
+
+
+class TaskFigure(Record):
+    """A system's answers to a task, under its name in metrics.json, on `rows` of `of` test rows.
+
+    `interval`: Wilson's, 95 %. `floor`: the demonstrations' own vote, None for fixed ones. `most_frequent`: always the
+    most frequent label. `in_training`: test rows that are among the demonstrations' split. `shortened`: rows whose
+    prompt did not fit with all `shots`. `macro_f1`: None unless the task asks for it.
+    """
+
+    task: str
+    system: str
+    rule: str
+    shots: int
+    rows: int
+    of: int
+    accuracy: float
+    interval: list[float]
+    macro_f1: float | None
+    floor: float | None
+    most_frequent: float
+    in_training: int
+    shortened: int
+
+
+class TaskDifference(Record):
+    """Two systems on the same `n` test rows: the first's accuracy minus the second's, in points.
+
+    `interval` is the bootstrap's over rows. `first_alone`, `second_alone`: rows that only one of them answers with the
+    label; `p` is McNemar's exact test of these, None if there are none, `p_holm` corrected for all tests of a report.
+    """
+
+    task: str
+    first: str
+    second: str
+    n: int
+    difference: float
+    interval: list[float] | None
+    first_alone: int
+    second_alone: int
+    p: float | None
+    p_holm: float | None
+
+
+class HarnessFigure(Record):
+    """A metric of a system in a task of lm-evaluation-harness, as it gives it."""
+
+    task: str
+    system: str
+    shots: int | None
+    rows: int | None
+    metric: str
+    value: float
+    standard_error: float | None
+
+
+class TaskReport(Record):
+    """All tasks of a run."""
+
+    figures: list[TaskFigure]
+    differences: list[TaskDifference]
+    harness: list[HarnessFigure]

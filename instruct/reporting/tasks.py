@@ -1,0 +1,84 @@
+"""The report's part about few-shot tasks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from instruct.analysis.holm import holm
+from instruct.analysis.inference import bootstrap_interval, sign_test
+from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport
+from instruct.metrics import Metrics
+
+# Columns of a row's answers by task and system, as `instruct evaluate` keeps them.
+Answers = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
+
+
+def task_report(metrics: Metrics, answers: Answers) -> TaskReport | None:
+    """The results of every task, and the systems compared with each other; None if no task was run."""
+    shared = [name for name in TaskFigure.model_fields if name not in ("task", "system")]
+    figures = [
+        TaskFigure(task=key, system=system, **{name: getattr(result, name) for name in shared})
+        for system, results in metrics.tasks.items()
+        for key, result in results.root.items()
+    ]
+    order = {key: place for place, key in enumerate(dict.fromkeys(figure.task for figure in figures))}
+    harness = [
+        HarnessFigure(
+            task=name,
+            system=system,
+            shots=result.shots,
+            rows=result.rows,
+            metric=metric,
+            value=value,
+            standard_error=result.standard_errors.get(metric),
+        )
+        for system, results in metrics.lm_eval.items()
+        for name, result in results.root.items()
+        for metric, value in result.metrics.items()
+    ]
+    if not figures and not harness:
+        return None
+    return TaskReport(
+        figures=sorted(figures, key=lambda figure: order[figure.task]),
+        differences=_differences(answers),
+        harness=harness,
+    )
+
+
+def _differences(answers: Answers) -> list[TaskDifference]:
+    found = [
+        _difference(task, second, first, systems[second], systems[first])
+        for task, systems in answers.items()
+        for first, second in itertools.combinations(systems, 2)
+    ]
+    corrected = holm([each.p for each in found])
+    return [each.model_copy(update={"p_holm": p}) for each, p in zip(found, corrected, strict=True)]
+
+
+def _difference(
+    task: str, first: str, second: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> TaskDifference:
+    """McNemar's exact test is the sign test over the rows that only one of the two answers with the label."""
+    right = [
+        {place: answer == label for place, answer, label in zip(each["id"], each["answer"], each["label"], strict=True)}
+        for each in (ours, theirs)
+    ]
+    common = [place for place in right[0] if place in right[1]]
+    values = np.array([float(right[0][place]) - float(right[1][place]) for place in common])
+    alone, other = int((values > 0).sum()), int((values < 0).sum())
+    return TaskDifference(
+        task=task,
+        first=first,
+        second=second,
+        n=len(common),
+        difference=100 * float(values.mean()) if common else 0.0,
+        interval=bootstrap_interval(values) if alone + other else None,
+        first_alone=alone,
+        second_alone=other,
+        p=sign_test(alone, other),
+        p_holm=None,
+    )

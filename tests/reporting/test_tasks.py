@@ -1,0 +1,90 @@
+"""The report's part about few-shot tasks: accuracies, paired tests, and the same figures in every form."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from instruct.config import make_config
+from instruct.metrics import merge_metrics, write_values
+from instruct.reporting.model import Report
+from instruct.reporting.task_tables import task_tables
+from instruct.runs import RunDirectory
+from instruct.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
+
+LABELS = ["a", "b"] * 10
+
+
+def answered(run: RunDirectory, system: str, task: str, right: int, **more: object) -> None:
+    """A system that answers the first `right` of 20 rows with their label."""
+    answers = [label if place < right else "c" for place, label in enumerate(LABELS)]
+    result = TaskResult(
+        task=task, rule="openicl", shots=8, retriever="tfidf", rows=20, of=40, right=right, accuracy=5 * right,
+        interval=[10.0, 90.0], most_frequent=50.0, in_training=3, shortened=0, dropped=0, answers={"a": 20},
+        seconds=1.5, **{"floor": 60.0, **more},
+    )  # fmt: skip
+    merge_metrics(run, "tasks", system, TaskResults({task: result}))
+    write_values(run, f"tasks/{task}", system, {"id": list(range(20)), "label": LABELS, "answer": answers})
+
+
+@pytest.fixture
+def evaluated(tmp_path, monkeypatch) -> RunDirectory:
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory("runs/mine")
+    content = {"name": "mine", "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    run.start(make_config(content, [], "test").model_dump(mode="json"))
+    answered(run, "base", "trec", 10)
+    answered(run, "emo", "trec", 18)
+    answered(run, "base", "mmlu", 9, floor=None)
+    answered(run, "emo", "mmlu", 9, floor=None)
+    result = HarnessResult(shots=0, rows=5, metrics={"acc": 0.4}, standard_errors={"acc": 0.1})
+    merge_metrics(run, "lm_eval", "emo", HarnessResults({"arc_easy": result}))
+    return run
+
+
+def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct):
+    code, out, err = instruct("report", evaluated.folder)
+    assert code == 0, err
+    report = json.loads((evaluated.report / "report.json").read_text())["tasks"]
+    assert [(each["task"], each["system"], each["accuracy"]) for each in report["figures"]] == [
+        ("trec", "base", 50), ("trec", "emo", 90), ("mmlu", "base", 45), ("mmlu", "emo", 45),
+    ]  # fmt: skip
+    trec, mmlu = report["differences"]
+    assert (trec["first"], trec["second"], trec["n"], trec["difference"]) == ("emo", "base", 20, 40)
+    assert (trec["first_alone"], trec["second_alone"]) == (8, 0)
+    assert trec["p"] == pytest.approx(2 / 2**8)  # McNemar's exact test of 8 to 0
+    assert trec["p_holm"] == trec["p"]  # the other has no test: the two agree on every row
+    assert (mmlu["p"], mmlu["interval"]) == (None, None)
+    for text in (out, (evaluated.report / "report.md").read_text(), (evaluated.report / "report.html").read_text()):
+        assert "retrieval alone" in text
+        assert "67.5" in text  # emo's mean
+    markdown = (evaluated.report / "report.md").read_text()
+    assert "| emo | 90.0 | 45.0 | 67.5 |" in markdown
+    assert "| retrieval alone | 60.0 | - | - |" in markdown
+    assert "| arc_easy | emo | acc | 0 | 5 | 0.4000 | 0.1000 |" in markdown
+    rows = list(csv.DictReader((evaluated.report / "exports" / "tasks.csv").read_text().splitlines()))
+    assert [(row["task"], row["system"], row["accuracy"], row["interval_low"]) for row in rows][1] == (
+        "trec", "emo", "90.0", "10.0",
+    )  # fmt: skip
+
+
+def test_the_mean_is_over_the_tasks_of_all_systems(evaluated):
+    answered(evaluated, "emo", "subj", 20)
+    report = Report.model_validate(_built(evaluated))
+    overview = task_tables(report.tasks)[0]
+    rows = {row[0]: row[1:] for row in overview.rows}
+    assert rows["emo"] == [90.0, 45.0, 100.0, 67.5]
+    assert rows["base"] == [50.0, 45.0, None, 47.5]
+
+
+def test_a_report_without_tasks_has_no_part_about_them():
+    assert task_tables(None) == []
+
+
+def _built(run: RunDirectory) -> dict:
+    from instruct.reporting.report import build_report
+
+    return build_report(Path(run.folder)).model_dump()
