@@ -21,6 +21,7 @@ class TextSystem(Record):
 
     `names` are those in metrics.json, one per training. `control_of`: the system whose entropy this control, MLE at
     `temperatures` (one per training), was matched to; None: it is no control. `curve`: MAUVE's divergence curve.
+    `by_temperature`: of MLE, temperature, forward and reverse cross-entropy from the reference model, coldest first.
     """
 
     name: str
@@ -29,6 +30,7 @@ class TextSystem(Record):
     temperatures: list[float]
     figures: list[TextFigure]
     curve: list[list[float]]
+    by_temperature: list[list[float]]
 
     def figure(self, metric: str) -> TextFigure | None:
         """The system's figure by a metric."""

@@ -17,7 +17,7 @@ from instruct.metrics import Metrics
 from instruct.reporting.seeds import seeds_of
 from instruct.reporting.text_figures import METRICS, Columns, Figure
 from instruct.text_metrics.mauve import ENOUGH_TEXTS
-from instruct.text_metrics.model import SystemTexts
+from instruct.text_metrics.model import Distances, SystemTexts
 from instruct.training.options import seed_name
 
 # Values of each text by metric and system, as `instruct evaluate` kept them.
@@ -93,7 +93,16 @@ def _system(group: _Group) -> TextSystem:
         temperatures=[texts.matched.temperature for texts in group.texts.values() if texts.matched],
         figures=sorted(figures, key=lambda figure: list(METRICS).index(figure.metric)),
         curve=np.mean(curves, axis=0).tolist() if curves else [],
+        by_temperature=_by_temperature([texts.distances for texts in group.texts.values() if texts.distances]),
     )
+
+
+def _by_temperature(found: Sequence[Distances]) -> list[list[float]]:
+    """Temperature, forward and reverse cross-entropy of a system, means over its trainings; [] if it has one alone."""
+    paths = [sorted([each, *each.curve], key=lambda at: at.temperature) for each in found if each.curve]
+    points = [[[at.temperature, at.forward_cross_entropy, at.reverse_cross_entropy] for at in path] for path in paths]
+    means: list[list[float]] = np.mean(points, axis=0).tolist() if points else []
+    return means
 
 
 def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest]:

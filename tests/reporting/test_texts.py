@@ -20,6 +20,7 @@ from instruct.runs import RunDirectory
 from instruct.text_metrics.mauve import mauve
 from instruct.text_metrics.model import (
     Distances,
+    DistancesAt,
     Matched,
     MauveFigures,
     Perplexity,
@@ -180,8 +181,11 @@ def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path)
 def test_distances_are_drawn_in_the_plane(run, tmp_path):
     other = RunDirectory(tmp_path / "plane")
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
-    for name, value in (("mle", 3.0), ("emo", 2.5)):
-        distances = dict.fromkeys(Distances.model_fields, value) | {"reference": "r", "texts": 200}
+    for name, value, curve in (("mle", 3.0, (0.8, 1.2)), ("emo", 2.5, ())):
+        at = {t: dict.fromkeys(DistancesAt.model_fields, value + t - 1) | {"temperature": t} for t in (*curve, 1.0)}
+        distances = at.pop(1.0) | {"reference": "r", "texts": 200, "curve": list(at.values())}
         merge_metrics(other, "texts", name, SystemTexts(distances=Distances(**distances)))
-    write_report(other.folder)
+    mle, emo = write_report(other.folder).report.texts.systems
+    assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
+    assert emo.by_temperature == []
     assert (other.report / "figures" / "precision_recall.png").is_file()

@@ -24,7 +24,7 @@ def divergence_curves(texts: TextReport | None) -> Drawing | None:
 
 
 def precision_recall(texts: TextReport | None) -> Drawing | None:
-    """Forward against reverse cross-entropy, with MLE's temperature curve as far as controls give points of it."""
+    """Forward against reverse cross-entropy, with the curve of MLE at other temperatures."""
     found = []
     for system in _systems(texts):
         axes = [system.figure(key) for key in ("forward_cross_entropy", "reverse_cross_entropy")]
@@ -34,6 +34,7 @@ def precision_recall(texts: TextReport | None) -> Drawing | None:
                 | {
                     "point": [figure.value for figure in axes if figure],
                     "intervals": [figure.interval for figure in axes if figure],
+                    "by_temperature": system.by_temperature,
                 }
             )
     title = "Texts: precision against recall, as reverse against forward cross-entropy"
@@ -87,9 +88,13 @@ def _draw_curves(found: list[dict[str, Any]]) -> Picture:
 
 def _draw_plane(found: list[dict[str, Any]]) -> Picture:
     picture, axes = _square("Precision and recall", "Nats per token; down: precision, left: recall")
-    mle = sorted(each["point"] for each in found if each["control"] or each["name"] == "mle")
-    if len(mle) > 1:  # MLE at several temperatures
-        axes.plot(*zip(*mle, strict=True), color=LINE, linewidth=1.2, zorder=0, label="MLE at other temperatures")
+    for each in found:
+        if each["by_temperature"]:
+            _, xs, ys = zip(*each["by_temperature"], strict=True)
+            label = f"{one_line(each['name'], 20)} at other temperatures"
+            axes.plot(xs, ys, color=LINE, linewidth=1.2, marker=".", zorder=0, label=label)
+            coldest, *_ = each["by_temperature"]
+            axes.annotate(f"T {coldest[0]:g}", (coldest[1], coldest[2]), size=7, color=INK)
     for each, style in zip(found, _styles(found), strict=True):
         x, y = each["point"]
         spans = [
