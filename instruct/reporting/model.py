@@ -239,6 +239,13 @@ class TrainingLog(Record):
     grad_norm: list[float | None]
 
 
+class EvaluationLog(Record):
+    """Perplexity per token of the held-out rows at each `step`; None: not finite."""
+
+    step: list[int]
+    perplexity: list[float | None]
+
+
 class Training(Record):
     """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say.
 
@@ -253,6 +260,7 @@ class Training(Record):
     steps: int | None
     learning_rate: float | None
     log: TrainingLog | None
+    evaluations: EvaluationLog | None = None
 
 
 class Overlap(Record):

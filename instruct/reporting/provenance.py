@@ -12,7 +12,7 @@ from typing import Any
 from instruct.data.options import data_label
 from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard
-from instruct.reporting.model import Phase, Training, TrainingLog
+from instruct.reporting.model import EvaluationLog, Phase, Training, TrainingLog
 from instruct.runs import RunDirectory, sha256_of
 
 # More points would not change a figure.
@@ -77,6 +77,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
                 log=_training_log(adapters / name / "training_log.json"),
+                evaluations=_evaluations(adapters / name / "training_log.json"),
             )
         )
     return found
@@ -92,6 +93,17 @@ def _training_log(path: Path) -> TrainingLog | None:
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return TrainingLog(step=steps, **values) if steps else None
+
+
+def _evaluations(path: Path) -> EvaluationLog | None:
+    """The perplexities on held-out rows while training; None without any."""
+    try:
+        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if "eval_perplexity" in entry]
+        steps = [int(entry["step"]) for entry in entries]
+        values = [_finite(entry["eval_perplexity"]) for entry in entries]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return EvaluationLog(step=steps, perplexity=values) if steps else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -189,3 +189,16 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
     assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
     assert emo.by_temperature == []
     assert (other.report / "figures" / "precision_recall.png").is_file()
+
+
+def test_perplexity_over_training_is_drawn_from_the_log(run, tmp_path):
+    other = RunDirectory(tmp_path / "trained")
+    other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
+    merge_metrics(other, "texts", "emo", read_metrics(run).texts["emo"])
+    (other.adapters / "emo").mkdir(parents=True)
+    log = [{"step": 1, "eval_perplexity": 20.5}, {"step": 2, "loss": 1.0}, {"step": 3, "eval_perplexity": float("nan")}]
+    (other.adapters / "emo" / "training_log.json").write_text(json.dumps(log))
+    report = write_report(other.folder).report
+    assert report.trainings[0].evaluations.perplexity == [20.5, None]
+    assert (other.report / "figures" / "perplexity.png").is_file()
+    assert "](figures/perplexity.png)" in report.to_markdown()

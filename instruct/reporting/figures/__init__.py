@@ -8,6 +8,7 @@ from pathlib import Path
 from instruct.reporting.figures.canvas import Drawing
 from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_length
 from instruct.reporting.figures.outcomes import outcomes
+from instruct.reporting.figures.perplexity import perplexity_curves
 from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.texts import divergence_curves, precision_recall
 from instruct.reporting.figures.training import training_curves
@@ -16,7 +17,7 @@ from instruct.reporting.model import Figure, Judge, Report
 
 _FOLDER = "figures"
 TEXT_FIGURES = ("precision_recall", "divergence_curve")
-_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training", *TEXT_FIGURES)
+_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training", "perplexity", *TEXT_FIGURES)
 
 
 def outcome_names(judges: list[Judge]) -> dict[str, str]:
@@ -43,6 +44,7 @@ def drawings(report: Report) -> list[Drawing]:
         win_rate_by_length(judges),
         answer_lengths(report.systems),
         training_curves(report.trainings),
+        perplexity_curves(report.trainings),
         precision_recall(report.texts),
         divergence_curves(report.texts),
     ]

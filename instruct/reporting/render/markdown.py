@@ -59,7 +59,7 @@ def render_markdown(report: Report) -> str:
         lines += section(table, 2)
     for table in report_tables(report):
         lines += section(table, 2) + (_shown(figures, "answer_lengths") if table.title == "Answers" else [])
-    lines += [*_shown(figures, "training"), "## Lineage", ""]
+    lines += [*_shown(figures, "training"), *_shown(figures, "perplexity"), "## Lineage", ""]
     lines += [line for table in lineage_tables(report) for line in section(table)]
     return "\n".join(lines).rstrip() + "\n"
 
