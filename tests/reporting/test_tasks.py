@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,9 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
     for text in (out, (evaluated.report / "report.md").read_text(), (evaluated.report / "report.html").read_text()):
         assert "retrieval alone" in text
         assert "67.5" in text  # emo's mean
+    first_screen = (evaluated.report / "report.html").read_text().partition('<section id="numbers"')[0]
+    assert "Measured without a judge" in first_screen
+    assert re.findall("<caption>(.*?)</caption>", first_screen) == ["Tasks"]
     markdown = (evaluated.report / "report.md").read_text()
     assert "| emo | 90.0 | 45.0 | 67.5 |" in markdown
     assert "| retrieval alone | 60.0 | - | - |" in markdown

@@ -105,6 +105,8 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         for judge in report.judges
         for comparison in judge.comparisons
     ]
+    of_texts, of_tasks = text_tables(report), task_tables(report.tasks)
+    leading = [] if views else of_texts[:1] + of_tasks[:1]  # without verdicts, what the first screen has
     return render(
         "report.html.jinja",
         "report.css",
@@ -123,10 +125,10 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
         figures={clean(title): image(path.read_bytes()) for title, path in figures.items()},
         tables=[
             *(table for panel in report.panels for table in panel_tables(panel)),
-            *text_tables(report),
-            *task_tables(report.tasks),
+            *(table for table in of_texts + of_tasks if table not in leading),
             *report_tables(report),
         ],
+        leading=leading,
         text_warnings=[clean(capital(warning), 1000) for warning in report.texts.warnings] if report.texts else [],
         lineage=lineage_tables(report),
         version=clean(report.versions.get("instruct", "")),
