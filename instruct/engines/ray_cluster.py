@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import logging
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,7 @@ def connect(options: ClusterOptions) -> bool:
     if importlib.util.find_spec("ray") is None:
         raise InputError("cluster: Ray is not installed; run `pip install 'emo-instruct[cluster]'` on every machine")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # no cluster of its own by mistake
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # of this process: it logs what is not an error, too
     os.environ.setdefault("RAY_gcs_server_request_timeout_seconds", str(CONNECT_S))
     import ray
@@ -60,6 +62,9 @@ def connect(options: ClusterOptions) -> bool:
     if address.startswith("ray://"):
         raise InputError(f"RAY_ADDRESS {one_line(address, 100)}: run the command on a machine of the cluster instead")
     try:
+        if address != "auto":  # Ray would try for a minute
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
         with _quiet():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ConnectionError, TimeoutError, OSError) as error:
@@ -208,7 +213,11 @@ def _check_alike(machines: list[dict[str, Any]]) -> None:
         for what, value, expected, place in (
             ("the GPU or processor", machine["device"], first["device"], first["address"]),
             ("the engine", machine["engine"], first["engine"], first["address"]),
-            *((name, machine["versions"].get(name), here.get(name), "this machine") for name in here),
+            *((name, machine["versions"].get(name), here[name], "this machine") for name in here),
+            *(
+                (name, machine["versions"].get(name), version, first["address"])
+                for name, version in first["versions"].items()
+            ),
         ):
             if value != expected:
                 raise InputError(

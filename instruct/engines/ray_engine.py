@@ -10,10 +10,11 @@ import pickle
 import sys
 import threading
 import time
-from collections import Counter
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Reply, Request
 from instruct.engines.cluster_options import ClusterOptions
@@ -32,6 +33,17 @@ QUIET_S = 60.0
 PATIENCE_S, PATIENCE_PER_GIB_S = 1800.0, 20.0
 # Requests of a stream that a worker is given at a time.
 STREAMED = 256
+
+
+class _Row(NamedTuple):
+    """What a worker is given at a time: requests of a batch, packed: token ids in Python take ten times the memory."""
+
+    batch: int
+    requests: bytes
+
+    def unpacked(self) -> list[Request]:
+        found: list[Request] = pickle.loads(self.requests)
+        return found
 
 
 class RayEngine:
@@ -71,6 +83,7 @@ class RayEngine:
         self.batch: int | None = self._here.batch
         self.workers: dict[str, dict[str, Any]] = {}
         self._pool: Pool | None = None
+        self._watch: _Watch | None = None
         self._joined = False
 
     @property
@@ -105,33 +118,31 @@ class RayEngine:
         assert self._pool is not None
         device = engine.rpartition(" ")[2]
         asked: set[str] = set()
-        rows: list[tuple[int, list[Request]]] = []
+        rows: list[_Row] = []
         for number, batch in enumerate(batches):
-            new = [request for request in batch if request.key not in asked]
+            new = [_absolute(request) for request in batch if request.key not in asked]
             asked.update(request.key for request in new)
-            new = [
-                request if request.adapter is None else dataclasses.replace(request, adapter=_absolute(request.adapter))
-                for request in new
-            ]
             failed, divided = self._here.divided(new, device)
             if failed:
                 yield Portion(number, failed, 0.0)
-            rows += [(number, part) for part in divided]
-        if self.batch is None:  # a reply depends on its request alone: rows as long as keep all workers busy
-            rows = [row for number, batch in rows for row in self._in_rows(number, batch)]
+            for part in divided:
+                rows += (_Row(number, pickle.dumps(row)) for row in self._in_rows(part))
         if rows:
             yield from self._ask(rows, self._pool)
 
-    def _in_rows(self, number: int, batch: list[Request]) -> list[tuple[int, list[Request]]]:
+    def _in_rows(self, part: list[Request]) -> list[list[Request]]:
+        """What workers are given at a time: a batch, or as much of a stream as keeps all of them busy."""
         assert self._pool is not None
-        size = min(STREAMED, max(1, len(batch) // (4 * self._pool.workers)))
-        return [(number, batch[first : first + size]) for first in range(0, len(batch), size)]
+        if self.batch is not None:
+            return [part]
+        size = min(STREAMED, max(1, len(part) // (4 * self._pool.workers)))
+        return [part[first : first + size] for first in range(0, len(part), size)]
 
-    def _ask(self, rows: list[tuple[int, list[Request]]], pool: Pool) -> Iterator[Portion]:
+    def _ask(self, rows: list[_Row], pool: Pool) -> Iterator[Portion]:
         import ray
 
         board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=_this_machine()).remote()
-        watch = _Watch(board, len(rows))
+        watch = self._watch = _Watch(board)
         try:
             for number, row in self._answered(rows, pool, board):
                 if row["error"]:
@@ -141,39 +152,43 @@ class RayEngine:
                         f"worker {row['worker']}: its engine is {row['engine']}, not {pool.engine} as its machine "
                         "said; start that machine's Ray again"
                     )
-                batch, requests = rows[number]
+                requests = rows[number].unpacked()
                 replies: list[Reply] = pickle.loads(row["replies"])
                 watch.finished(row["worker"], len(requests), row["seconds"])
                 self._note(row, pool, len(requests))
-                yield Portion(batch, list(zip(requests, replies, strict=True)), row["seconds"])
+                yield Portion(rows[number].batch, list(zip(requests, replies, strict=True)), row["seconds"])
         except InstructError:
             raise
         except Exception as error:  # Ray Data has classes of its own besides Ray's
             raise InstructError(f"{watch.why(error, rows)}; finished batches are kept: rerun to resume") from None
         finally:
             watch.close()
-            ray.kill(board)
+            if ray.is_initialized():  # else it ended with the connection, and Ray would start a cluster of its own
+                ray.kill(board)
 
-    def _answered(self, rows: list[tuple[int, list[Request]]], pool: Pool, board: Any) -> Iterator[tuple[int, Any]]:
+    def _answered(self, rows: list[_Row], pool: Pool, board: Any) -> Iterator[tuple[int, Any]]:
         """Each row's number with what its worker made of it, as rows are finished."""
         import ray
         from ray.data import ActorPoolStrategy, DataContext
+        from ray.util.annotations import RayDeprecationWarning
 
         context = DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         context.execution_no_progress_timeout_s = patience_s(self._options)
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        items = [{"batch": number, "requests": pickle.dumps(requests)} for number, (_, requests) in enumerate(rows)]
+        items = [{"batch": number, "requests": row.requests} for number, row in enumerate(rows)]
         check = functools.partial(check_newcomer, pool.machines, self._look, self._cluster.allow_mixed)
-        dataset = ray.data.from_items(items, override_num_blocks=len(items)).map(
-            Worker,
-            fn_constructor_args=(self._make, board, check, os.environ.get("OMP_NUM_THREADS")),
-            num_cpus=pool.cpus,
-            num_gpus=pool.gpus,
-            ray_remote_args_fn=_bounded,
-            compute=ActorPoolStrategy(size=min(pool.workers, len(rows)), max_tasks_in_flight_per_actor=IN_FLIGHT),
-        )
+        with warnings.catch_warnings():  # ray_remote_args_fn has no successor yet for what `_bounded` sets
+            warnings.simplefilter("ignore", RayDeprecationWarning)
+            dataset = ray.data.from_items(items, override_num_blocks=len(items)).map(
+                Worker,
+                fn_constructor_args=(self._make, board, check, os.environ.get("OMP_NUM_THREADS")),
+                num_cpus=pool.cpus,
+                num_gpus=pool.gpus,
+                ray_remote_args_fn=_bounded,
+                compute=ActorPoolStrategy(size=min(pool.workers, len(rows)), max_tasks_in_flight_per_actor=IN_FLIGHT),
+            )
         del items
         for block in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
             for row in block.to_pylist():
@@ -196,6 +211,8 @@ class RayEngine:
     def close(self) -> None:
         """Leave the cluster, which ends this process's workers."""
         self._here.close()
+        if self._watch is not None:
+            self._watch.close()
         if self._joined:
             import ray
 
@@ -218,8 +235,11 @@ def _bounded() -> dict[str, Any]:
     return {"max_restarts": RESTARTS, "max_task_retries": TRIES - 1}
 
 
-def _absolute(adapter: str) -> str:
-    return str(Path(adapter).resolve())
+def _absolute(request: Request) -> Request:
+    """The request with an adapter's folder that a worker finds."""
+    if request.adapter is None:
+        return request
+    return dataclasses.replace(request, adapter=str(Path(request.adapter).resolve()))
 
 
 def _this_machine() -> Any:
@@ -233,11 +253,11 @@ def _this_machine() -> Any:
 class _Watch:
     """Prints what the workers do when nothing is finished for a while, and in the end what each has done."""
 
-    def __init__(self, board: Any, rows: int) -> None:
-        self._board, self._rows = board, rows
+    def __init__(self, board: Any) -> None:
+        self._board = board
         self._done: Counter[str] = Counter()
         self._replies: Counter[str] = Counter()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._last = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -246,7 +266,7 @@ class _Watch:
     def finished(self, worker: str, replies: int, seconds: float) -> None:
         self._done[worker] += 1
         self._replies[worker] += replies
-        self._seconds[worker] += seconds  # type: ignore[assignment]
+        self._seconds[worker] += seconds
         self._last = time.monotonic()
 
     def _watch(self) -> None:
@@ -269,15 +289,16 @@ class _Watch:
     def _read(self) -> tuple[dict[str, dict[str, Any]], dict[int, int]]:
         import ray
 
+        if not ray.is_initialized():
+            return {}, {}
         try:
             found: tuple[dict[str, dict[str, Any]], dict[int, int]] = ray.get(self._board.read.remote(), timeout=10)
             return found
         except Exception:  # the board is only for people
             return {}, {}
 
-    def why(self, error: Exception, rows: list[tuple[int, list[Request]]]) -> str:
+    def why(self, error: Exception, rows: list[_Row]) -> str:
         """Why Ray gave up: the batch that ended its workers, else what they were doing."""
-        import ray
         from ray.data.exceptions import ExecutionTimeoutError
 
         workers, begun = self._read()
@@ -285,16 +306,18 @@ class _Watch:
         last = f" (last: {errors[-1]})" if errors else ""
         worst = max(begun, key=lambda number: begun[number], default=None)
         if worst is not None and begun[worst] >= TRIES:
-            keys = [request.key for request in rows[worst][1]]
+            keys = [request.key for request in rows[worst].unpacked()]
             return f"batch {worst} ({keys[0]} to {keys[-1]}) has ended its worker {TRIES} times{last}"
         if isinstance(error, ExecutionTimeoutError):
             waited = time.monotonic() - self._last
             return f"no worker has finished a batch for {waited:.0f} s ({self._doings() or 'none has begun'})"
-        if isinstance(error, ray.exceptions.RayActorError):
-            return f"a worker could not be started again{last or ': ' + one_line(error, 200)}"
+        if any(each["doing"] == "failed starting" for each in workers.values()):
+            return f"an engine has failed to start {TRIES} times{last}"
         return f"the cluster gave up ({one_line(error, 200)}); its workers: {self._doings() or 'none'}"
 
     def close(self) -> None:
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._thread.join(timeout=15)
         if len(self._done) > 1:

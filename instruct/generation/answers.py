@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,7 @@ def answer_work(prompts: Sequence[EvalPrompt], template: Template, config: Gener
             for number, prompt in enumerate(prompts, start=1)
         ],
         seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
-        token_ids=lambda tokenizer: sent_token_ids(tokenizer, prompts, template),
+        token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template)[0] for prompt in prompts),
         server_prompts=lambda: [eval_prompt(prompt.instruction, template) for prompt in prompts],
         identity=[[[prompt.dataset, prompt.instruction] for prompt in prompts], template],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"}),
@@ -100,23 +100,29 @@ def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: Temp
     return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template)) for prompt in prompts]
 
 
+def _rows(name: str, journal: Journal, prompts: Sequence[EvalPrompt]) -> Iterator[bytes]:
+    """The rows of a file of answers as JSON, one at a time: as a whole they take many times their size."""
+    outputs = (text for batch in journal.batches for text in batch.texts)
+    before = b"[\n  "
+    for prompt, output in zip(prompts, outputs, strict=True):
+        row = {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
+        yield before + json.dumps(row, ensure_ascii=False, indent=2).replace("\n", "\n  ").encode()
+        before = b",\n  "
+    yield b"\n]\n"
+
+
 def _write(name: str, journal: Journal, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
     """Write a finished system's answers, unless the file already holds them."""
     batches = journal.batches
-    outputs = [text for batch in batches for text in batch.texts]
     tokens = [count for batch in batches for count in batch.tokens if count is not None]
-    rows = [
-        {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
-        for prompt, output in zip(prompts, outputs, strict=True)
-    ]
-    text = json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
+    content = b"".join(_rows(name, journal, prompts))
     path = folder / f"{name}.json"
-    if not path.is_file() or path.read_bytes() != text.encode():
-        write_atomically(path, text)
+    if not path.is_file() or path.read_bytes() != content:
+        write_atomically(path, content)
     return AnswerStats(
-        n=len(rows),
+        n=len(prompts),
         truncated=sum(batch.finish.count("length") for batch in batches),
-        mean_tokens=sum(tokens) / len(rows) if len(tokens) == len(rows) else None,
+        mean_tokens=sum(tokens) / len(prompts) if len(tokens) == len(prompts) else None,
         engine=journal.engine,
         minutes=sum(batch.seconds for batch in batches) / 60,
         workers=journal.workers,

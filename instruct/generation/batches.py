@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Work:
     parts: tuple[str, str]
     places: Sequence[str]
     seeds: Sequence[int]
-    token_ids: Callable[[Any], list[list[int]]]
+    token_ids: Callable[[Any], Iterable[list[int]]]
     server_prompts: Callable[[], Sequence[Prompt]]
     identity: list[Any]
     decoding: dict[str, Any]
@@ -84,7 +85,7 @@ class _Planned:
 class _Asked:
     """A prompt as the engine is sent it, and the most tokens of its reply."""
 
-    prompt: Prompt
+    prompt: Prompt | array[int]  # token ids as an array take a tenth of the memory
     limit: int
 
 
@@ -209,7 +210,7 @@ def _ask(
                     arrived[portion.batch] = seconds, replies
                     continue
                 each.journal.append(_batch(each, number, work, replies, seconds))
-                progress.advance(bar)
+                progress.update(bar, advance=1, description=f"{work.what} of {each.name}")
         finally:
             engine.close()
 
@@ -222,7 +223,7 @@ def _requests(planned: _Planned, number: int, asked: list[_Asked], work: Work, c
     return [
         Request(
             key=f"{planned.name}/{place}",
-            prompt=each.prompt,
+            prompt=tuple(each.prompt) if isinstance(each.prompt, array) else each.prompt,
             adapter=planned.adapter,
             max_tokens=each.limit,
             min_tokens=work.min_tokens,
@@ -282,7 +283,7 @@ def _with_weights(
         ) from error
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
-    token_ids = work.token_ids(tokenizer)
+    token_ids = [array("I", ids) for ids in work.token_ids(tokenizer)]
     wanted = config.max_model_len or max(map(len, token_ids)) + work.max_tokens
     length = min(wanted, context or wanted)
     for place, ids in zip(work.places, token_ids, strict=True):
@@ -309,7 +310,7 @@ def _with_weights(
         tensor_parallel_size=config.tensor_parallel_size or 1,
         gpu_memory_utilization=config.gpu_memory_utilization,
     )
-    asked = [_Asked(tuple(ids), min(work.max_tokens, length - len(ids))) for ids in token_ids]
+    asked = [_Asked(ids, min(work.max_tokens, length - len(ids))) for ids in token_ids]
     return make_engine(kind, options, cluster=cluster), asked
 
 

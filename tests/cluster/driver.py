@@ -1,4 +1,4 @@
-"""`generate_answers` on a cluster, in a process that a test can kill: `python driver.py JSON`."""
+"""Answers or verdicts on a cluster, made in a process that a test can kill: `python driver.py JSON`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,23 @@ from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation import batches
 from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.judging import asking
+from instruct.judging.asking import Judge
+from instruct.judging.judge import judge_answers
+from instruct.judging.options import JudgeOptions
 from instruct.models import ModelOptions
+from instruct.runs import RunDirectory
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     cloudpickle.register_pickle_by_value(instrumented)
     batches.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
+    if "run" in given:
+        asking.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
+        judge = Judge(JudgeOptions(**given["judge"]), cluster=ClusterOptions(address=given["address"]))
+        judge_answers(RunDirectory(given["run"]), judge, [("ours", "theirs")])
+        return
     systems = {name: folder and Path(folder) for name, folder in given["systems"].items()}
     prompts = [EvalPrompt(text, "tiny") for text in given["prompts"]]
     cluster = ClusterOptions(address=given["address"])

@@ -12,11 +12,13 @@ from typing import Any
 
 from instruct.engines.base import EngineOptions, Reply, Request
 from instruct.engines.ray_engine import RayEngine
+from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import engine_version
 from instruct.engines.transformers import TransformersEngine
+from instruct.errors import InputError
 
 
-class LoggedEngine(TransformersEngine):
+class _Logged:
     """Each batch is a line in `log`: this process and the keys.
 
     Next to it, a file `kill-KEY` ends the process that is asked for the key, `fail-KEY` lets its engine fail, and
@@ -24,8 +26,14 @@ class LoggedEngine(TransformersEngine):
     """
 
     def __init__(self, options: EngineOptions, log: Path, seconds: float = 0.0) -> None:
-        super().__init__(options)
+        super().__init__(options)  # type: ignore[call-arg]
         self._log, self._slow = log, seconds
+
+    def check(self) -> None:
+        """A machine without the model, if the file `no-model` says so."""
+        if self._log.with_name("no-model").exists():
+            raise InputError(f"{self._options.model}: no such folder; copy the model")  # type: ignore[attr-defined]
+        super().check()  # type: ignore[misc]
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         asked = list(requests)
@@ -39,7 +47,7 @@ class LoggedEngine(TransformersEngine):
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
             while self._told("hang", request):
                 time.sleep(0.1)
-        yield from super().complete(asked)
+        yield from super().complete(asked)  # type: ignore[misc]
 
     def _told(self, what: str, request: Request) -> bool:
         name = f"{what}-{request.key.replace('/', '-')}"
@@ -50,13 +58,21 @@ class LoggedEngine(TransformersEngine):
         return self._log.with_name(name).exists()
 
 
+class LoggedEngine(_Logged, TransformersEngine):
+    """The engine that generates."""
+
+
+class LoggedRewards(_Logged, RewardEngine):
+    """The engine that scores."""
+
+
 def logged(log: Path, seconds: float = 0.0) -> Callable[..., Any]:
     """`make_engine` with that engine, on the cluster that it is given."""
 
     def make(kind: Any, options: EngineOptions, *, cluster: Any = None) -> Any:
+        one = functools.partial(LoggedRewards if options.reward else LoggedEngine, log=log, seconds=seconds)
         if cluster is None:
-            return LoggedEngine(options, log, seconds)
-        one = functools.partial(LoggedEngine, log=log, seconds=seconds)
+            return one(options)
         return RayEngine(options, cluster, one, functools.partial(engine_version, "transformers"))
 
     return make

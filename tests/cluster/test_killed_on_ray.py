@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from conftest import two_nodes  # type: ignore[import-not-found]
+from nodes import asked, driven, is_gone, two_nodes, wait
 
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
@@ -59,11 +54,6 @@ def answer(tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_p
     return call
 
 
-def asked(log: Path) -> Counter[str]:
-    """How often each batch was asked, by its first key."""
-    return Counter(line.split()[1] for line in log.read_text().splitlines())
-
-
 def finished(folder: Path) -> set[str]:
     """The batches in the journals, by their first keys."""
     found = set()
@@ -71,18 +61,6 @@ def finished(folder: Path) -> set[str]:
         for line in path.read_text().splitlines()[1:]:
             found.add(f"{path.name.partition('.')[0]}/{json.loads(line)['batch'] * CONFIG.batch_size}")
     return found
-
-
-def is_gone(log: Path) -> bool:
-    """Whether every process that was asked has ended."""
-    return not any(psutil.pid_exists(int(line.split()[0])) for line in log.read_text().splitlines())
-
-
-def wait(condition: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_killed_worker_and_a_failed_engine_are_replaced(
@@ -129,19 +107,9 @@ def test_a_killed_driver_loses_nothing_and_leaves_no_process(
         "prompts": [prompt.instruction for prompt in PROMPTS], "config": CONFIG.model_dump(),
         "folder": str(tmp_path / "out"),
     }  # fmt: skip
-    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-    with (tmp_path / "driver.log").open("wb") as output:
-        driver = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(given)],
-            env=environment, stdout=output, stderr=output,
-        )  # fmt: skip
-        try:
-            wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 5, 240)
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
-        finally:
-            driver.send_signal(signal.SIGKILL)
-            driver.wait()
+    with driven(given, tmp_path / "driver.log") as driver:
+        wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 5, 240)
+        assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
     wait(lambda: is_gone(batch_log), 60)
     kept, before = finished(tmp_path / "out"), asked(batch_log)
     assert len(kept) >= 5
