@@ -1,0 +1,85 @@
+"""recipes/continual.py: the tables next to the paper's, and the whole recipe on a tiny model, corpus and task."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPE = ROOT / "recipes" / "continual.py"
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    spec = importlib.util.spec_from_file_location("continual", RECIPE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_our_accuracies_stand_above_the_papers(recipe):
+    found = {"base": {"trec": 70.0, "mmlu": 30.04}, "emo_code": {"trec": 71.0}}
+    assert recipe.table(found, "llama-7b") == [
+        "| system | trec | mmlu |",
+        "| --- | --: | --: |",
+        "| base | 70.0 | 30.0 |",
+        "| base, the paper | 77.8 | 31.4 |",
+        "| emo_code | 71.0 | - |",
+    ]
+    assert "paper" not in "".join(recipe.table(found, None))
+
+
+def test_the_papers_tables_are_complete(recipe):
+    assert recipe.PAPER.keys() == recipe.BASES.keys()
+    for systems in recipe.PAPER.values():
+        assert list(systems) == ["base", "mle", "tailr", "mixce", "emo"]
+        assert all(len(row) == len(recipe.TASKS) == 8 for row in systems.values())
+
+
+def write_task(folder: Path) -> None:
+    (folder / "data" / "tasks").mkdir(parents=True)
+    card = {
+        "name": "mood", "labels": ["bad", "good"], "template": "{text} It is {label}.", "shots": 2, "licence": "MIT",
+        "source": {"splits": {"train": ["mood.csv"], "test": ["mood.csv"]}},
+    }  # fmt: skip
+    (folder / "data" / "tasks" / "mood.yaml").write_text(yaml.safe_dump(card))
+    rows = ["a fine day,1", "a grim day,0", "fine food,1", "grim food,0"]
+    (folder / "mood.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+
+
+@pytest.mark.slow
+def test_the_recipe_trains_and_answers_and_resumes(tmp_path, tiny_model_folder):
+    draw = random.Random(0)
+    lines = [" ".join(draw.choices(["night", "dark", "was", "the", "rain"], k=14)) for _ in range(40)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines) + "\n")
+    write_task(tmp_path)
+    flags = [
+        "--config", "continual_smollm2", "--model.name", str(tiny_model_folder), "--data.files", "texts.txt",
+        "--train.max_steps", "2", "--train.max_length", "64", "--train.report_to", "none",
+        "--evaluation.tasks.cards", "mood", "--evaluation.tasks.folder", ".", "--name", "tiny",
+    ]  # fmt: skip
+    for _ in range(2):  # the second time everything is done
+        done = subprocess.run([sys.executable, RECIPE, *flags], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        table = [line.split(" | ") for line in (tmp_path / "runs" / "tiny.md").read_text().splitlines()[4:]]
+        assert [row[0] for row in table] == ["| base", "| mle", "| emo", "| emo_code"]
+        assert all(0 <= float(row[1].removesuffix(" |")) <= 100 for row in table)
+    steps = json.loads((tmp_path / "runs" / "tiny" / "manifest.json").read_text())["steps"]
+    assert {record["attempts"] for record in steps.values()} == {1}
+    assert "## Tasks: differences" in (tmp_path / "runs" / "tiny" / "report" / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_plan_that_cannot_be_run_is_refused_in_one_line(tmp_path):
+    command = [sys.executable, RECIPE, "--base", "llama-7b", "--dry-run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("instruct: llama-7b: ")
+    assert "Traceback" not in done.stderr
