@@ -12,7 +12,6 @@ histograms, near 0 for disjoint ones.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -176,18 +175,13 @@ def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -
         Arrays of shape (n_i,), values 0 to clusters - 1.
     """
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
 
     joined = np.concatenate(samples).astype(np.float32)
     kmeans = KMeans(clusters, init="random", n_init=RESTARTS, max_iter=ITERATIONS, tol=0, random_state=seed)
-    with threadpool_limits(_threads()):
-        labels = kmeans.fit_predict(joined)
+    labels = kmeans.fit_predict(
+        joined
+    )  # in OMP_NUM_THREADS threads; more than there are free cores wait for each other
     return np.split(labels.astype(np.intp), np.cumsum([len(each) for each in samples])[:-1])
-
-
-def _threads() -> int:
-    """More threads than the process's own cores, or than a chunk of rows each, only wait for each other."""
-    return min(8, len(os.sched_getaffinity(0)))
 
 
 def histogram(counts: NDArray, smooth: bool = False) -> NDArray[np.float64]:
