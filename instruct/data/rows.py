@@ -66,6 +66,7 @@ def load_rows(
     encoding: str | None = None,
     train_on: TrainOn = "assistant_turns",
     format: Format | None = None,
+    section: str = "data",
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
@@ -78,6 +79,7 @@ def load_rows(
         encoding: of text files, instead of the card's (default: UTF-8).
         train_on: `last_turn` makes the answers before the last one part of the prompt.
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on.
+        section: of the config, for errors.
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
@@ -89,7 +91,7 @@ def load_rows(
     read = 0
     origin = ""
     how = {"files": files, "template": template, "documents": documents, "encoding": encoding, "train_on": train_on}
-    for raw, found, row in iterate_rows(card, **how, format=format, turns=turns):  # type: ignore[arg-type]
+    for raw, found, row in iterate_rows(card, **how, format=format, turns=turns, section=section):  # type: ignore[arg-type]
         if limit is not None and len(rows) == limit:
             break
         read += 1
@@ -119,12 +121,14 @@ def iterate_rows(
     format: Format | None = None,
     turns: Counter[str] | None = None,
     streaming: bool = False,
+    section: str = "data",
 ) -> Iterator[tuple[RawRow, Format, dict[str, Any] | None]]:
     """Each row of a source with its format and as TRL has it (None: it has nothing to learn), one at a time.
 
     Args:
         turns: counts the turns of chats, see `chat_row`.
         streaming: read a data set of the hub without downloading all of it.
+        section: of the config, for errors.
 
     Raises:
         InputError: as `load_rows`, at the row that is wrong.
@@ -136,7 +140,7 @@ def iterate_rows(
     expected = format
     format = format or (card.format if card else None)
     first = True
-    for raw in raw_rows(card, files, documents, encoding, streaming):
+    for raw in raw_rows(card, files, documents, encoding, streaming, section):
         if expected and first and not all(key in raw.fields for key in KEYS[expected]):
             raise InputError(
                 f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "

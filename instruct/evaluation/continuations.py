@@ -17,7 +17,7 @@ from instruct.runs import RunDirectory, sha256_of
 from instruct.text_metrics.held_out import HeldOut, windows
 from instruct.text_metrics.mauve import LEAST_TEXTS
 from instruct.text_metrics.model import SystemTexts
-from instruct.text_metrics.perplexity import likelihoods, oracle_perplexity
+from instruct.text_metrics.perplexity import Likelihoods, likelihoods, oracle_perplexity
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
@@ -108,23 +108,34 @@ class OraclePerplexityOf:
     def __init__(self, reference: ModelOptions, max_length: int) -> None:
         self.reference, self.max_length = reference, max_length
         self._model: ForwardModel = open_model(reference)
+        self._human: tuple[HeldOut, Likelihoods] | None = None
 
     def inputs(self) -> dict[str, Any]:
         made_from = [self._model.identity, self.reference.dtype, self.reference.quantization]
         return {"reference": made_from, "max_length": self.max_length}
 
     def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, dict[str, list[Any]]]:
-        texts = HeldOut(
-            ids=[row.id for row in rows],
-            prefixes=[row.prefix for row in rows],
-            texts=[row.continuation for row in rows],
-            whole=False,
-            skipped=0,
-            name="continuations",
-        )
-        values = likelihoods(self._model, texts, windows(self._model, texts, self.max_length))
-        found = oracle_perplexity(values, [row.seed for row in rows], self.reference.name)
+        values = self._likelihoods(_continued(rows, [row.continuation for row in rows]))
+        human = None
+        if all(row.reference is not None for row in rows):
+            human = self._of_human_texts(list({row.id: row for row in rows}.values()))
+        found = oracle_perplexity(values, [row.seed for row in rows], self.reference.name, human)
         return found, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()}
+
+    def _of_human_texts(self, rows: Sequence[Continuation]) -> Likelihoods:
+        """Computed once for all systems with the same prefixes."""
+        texts = _continued(rows, [row.reference or "" for row in rows])
+        if self._human is None or self._human[0] != texts:
+            self._human = texts, self._likelihoods(texts)
+        return self._human[1]
+
+    def _likelihoods(self, texts: HeldOut) -> Likelihoods:
+        return likelihoods(self._model, texts, windows(self._model, texts, self.max_length))
 
     def close(self) -> None:
         self._model.close()
+
+
+def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
+    """Texts to score, each after the prefix of its row."""
+    return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, False, 0, "continuations")

@@ -183,14 +183,13 @@ def _compared(pairs: Sequence[tuple[Figure, Figure]]) -> tuple[Estimate | None, 
 
 def _human(metrics: Metrics) -> list[TextFigure]:
     """Of the first system's prefixes; all systems continue the same ones."""
-    for texts in metrics.texts.values():
-        if texts.diversity and texts.diversity.human:
-            return [
-                TextFigure(metric=key, value=texts.diversity.human[key], interval=None)
-                for key in METRICS
-                if key in texts.diversity.human
-            ]
-    return []
+    found: dict[str, float] = {}
+    for texts in reversed(metrics.texts.values()):
+        if texts.diversity:
+            found |= texts.diversity.human
+        if texts.oracle_perplexity and texts.oracle_perplexity.human is not None:
+            found["oracle_perplexity"] = texts.oracle_perplexity.human
+    return [TextFigure(metric=key, value=found[key], interval=None) for key in METRICS if key in found]
 
 
 def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
         limit=options.limit,
         documents=options.documents,
         encoding=options.encoding,
-        format=None if options.card else "text",
+        section="evaluation.texts.held_out",
     )
     name = ", ".join(options.files or []) or str(options.card)
     if not rows.plain_text:

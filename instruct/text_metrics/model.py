@@ -33,12 +33,14 @@ class OraclePerplexity(BaseModel):
         perplexity: per token of the reference; None: every continuation is empty.
         by_seed: the same for each seed that the continuations were sampled with.
         empty: continuations without a token, which are among `texts`.
+        human: the perplexity of how the human texts of the same prefixes continue; None: they are unknown.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     reference: str
     perplexity: float | None = None
+    human: float | None = None
     by_seed: dict[str, float] = {}
     texts: int
     tokens: int

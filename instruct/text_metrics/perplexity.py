@@ -82,9 +82,12 @@ def perplexity(values: Likelihoods) -> Perplexity:
     )
 
 
-def oracle_perplexity(values: Likelihoods, seeds: Sequence[int], reference: str) -> OraclePerplexity:
+def oracle_perplexity(
+    values: Likelihoods, seeds: Sequence[int], reference: str, human: Likelihoods | None = None
+) -> OraclePerplexity:
     """Perplexity of continuations under a reference model, per token of the reference, over all and for each seed that
-    they were sampled with. Empty continuations have no token and are counted."""
+    they were sampled with; beside it that of the human continuations. Empty continuations have no token and are
+    counted."""
     by_seed = {}
     for seed in sorted(set(seeds)):
         own = np.array([each == seed for each in seeds])
@@ -94,6 +97,7 @@ def oracle_perplexity(values: Likelihoods, seeds: Sequence[int], reference: str)
     return OraclePerplexity(
         reference=reference,
         perplexity=_exp(float(values.nats.sum()) / tokens) if tokens else None,
+        human=_exp(float(human.nats.sum() / human.tokens.sum())) if human and human.tokens.sum() else None,
         by_seed=by_seed,
         texts=len(values.tokens),
         tokens=tokens,

@@ -110,6 +110,7 @@ def test_evaluate_measures_continuations_and_distances_by_a_reference_model(cont
     found = read_metrics(continued).texts
     assert found["base"].oracle_perplexity.empty == 2
     assert found["base"].perplexity is None, "there is no human text"
+    assert found["base"].oracle_perplexity.human == found["emo"].oracle_perplexity.human > 1
     assert found["emo"].oracle_perplexity.by_seed.keys() == {"0", "1"}
     assert f"emo: oracle perplexity {found['emo'].oracle_perplexity.perplexity:.2f}" in out
     values = read_values(continued, "oracle_perplexity", "emo")

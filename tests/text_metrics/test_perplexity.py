@@ -122,8 +122,25 @@ def test_held_out_text_is_read_to_the_letter_and_blank_lines_are_counted(tmp_pat
 def test_rows_with_prompts_are_no_held_out_text(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "a", "completion": "b"}) + "\n")
-    with pytest.raises(InputError, match=r"rows.jsonl"):
+    with pytest.raises(InputError, match=r"held_out: .*rows.jsonl has prompts and answers; give plain texts"):
         read_held_out(HeldOutOptions(files=[str(path)]))
+
+
+def test_held_out_text_in_another_encoding_is_refused_with_the_likely_one(tmp_path):
+    path = tmp_path / "held_out.txt"
+    path.write_bytes("Zürich is näher.\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"row 1: byte 0xfc: .* set evaluation.texts.held_out.encoding latin-1"):
+        read_held_out(HeldOutOptions(files=[str(path)]))
+    assert read_held_out(HeldOutOptions(files=[str(path)], encoding="latin-1")).texts == ["Zürich is näher."]
+
+
+def test_the_texts_of_a_card_for_prefixes_can_be_held_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("A text.\n")
+    card = {"name": "mine", "purpose": "continue", "source": {"files": ["texts.txt"]}, "format": "text"}
+    card |= {"cut": {"prefix": "1 words", "continuation": "1 words"}, "licence": "none"}
+    (tmp_path / "mine.yaml").write_text(json.dumps(card))
+    assert read_held_out(HeldOutOptions(card="mine.yaml")).texts == ["A text."]
 
 
 def test_likelihoods_are_in_float64(held_out, model):
@@ -140,6 +157,11 @@ def test_continuations_have_a_perplexity_for_all_and_for_each_seed_and_empty_one
     first = [0, 3]
     assert found.by_seed["1"] == pytest.approx(math.exp(values.nats[first].sum() / values.tokens[first].sum()))
     assert found.by_seed["2"] == pytest.approx(math.exp(values.nats[2] / values.tokens[2]))
+    human = held_out([" the"] * 3, ["a few wor", "a few", "words"])
+    own = likelihoods(model, human, windows(model, human, 1024))
+    beside = oracle_perplexity(values, [1, 1, 2, 1], "tiny", own)
+    assert beside.human == pytest.approx(perplexity(own).perplexity)
+    assert beside.perplexity == found.perplexity
     assert oracle_perplexity(values, [1, 3, 2, 1], "tiny").by_seed.keys() == {"1", "2"}
 
 
