@@ -169,6 +169,8 @@ class DiversityOf:
             **{name: _over_draws([each[name] for each in of_draws]) for name in of_draws[0]},
             repetition=statistics.fmean(columns["repetition"]),
             texts=len(by_draw[0]),
+            empty=sum(not row.continuation.strip() for row in rows),
+            continuations=len(rows),
             human=_human_diversity(human) if len(human) == len(by_draw[0]) else {},
         )
         return figures, columns

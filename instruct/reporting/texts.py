@@ -22,7 +22,7 @@ from instruct.training.options import seed_name
 
 # Values of each text by metric and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Columns]]
-_UNSEEN_PERCENT = 5
+_UNSEEN_PERCENT = _EMPTY_PERCENT = 5
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,11 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
             )
     for group in groups:
         for name, texts in _named(group):
-            rouge = texts.rouge
+            rouge, diversity = texts.rouge, texts.diversity
+            if diversity and 100 * diversity.empty > _EMPTY_PERCENT * diversity.continuations:
+                found.append(
+                    f"{diversity.empty} of {diversity.continuations} continuations of {one_line(name, 60)} are empty"
+                )
             if rouge and 100 * rouge.without_tokens > _UNSEEN_PERCENT * rouge.texts:
                 found.append(
                     f"ROUGE sees no token in {rouge.without_tokens} of {rouge.texts} pairs of {one_line(name, 60)}: it "

@@ -172,6 +172,7 @@ class Diversity(BaseModel):
     Attributes:
         repetition: mean seq-rep-4 of a continuation.
         texts: of a draw. human: the same figures of the human continuations; {} if these are unknown.
+        empty: blank continuations of all draws, of `continuations`; they count as texts without tokens.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -185,6 +186,8 @@ class Diversity(BaseModel):
     repetition: float
     texts: int
     human: dict[str, float] = {}
+    empty: int = 0
+    continuations: int = 0
 
 
 class SystemTexts(BaseModel):

@@ -92,6 +92,7 @@ def test_empty_continuations_have_no_diversity():
     rows = [replace(row, continuation="") for row in continuations(3, seeds=1)]
     found, _ = DiversityOf().measure(rows)
     assert (found.distinct_1, found.zipf, found.self_bleu.value) == (None, None, 0)
+    assert (found.empty, found.continuations) == (3, 3)
 
 
 def test_unknown_human_texts_are_refused_with_a_remedy():

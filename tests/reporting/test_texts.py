@@ -153,6 +153,19 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
     assert "<b>no" not in found.to_html()
 
 
+def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(run, tmp_path):
+    other = RunDirectory(tmp_path / "other")
+    other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
+    texts = read_metrics(run).texts["emo"]
+    diversity = texts.diversity.model_copy(update={"empty": 30})
+    rouge = texts.rouge.model_copy(update={"without_tokens": 40})
+    merge_metrics(other, "texts", "emo", SystemTexts(diversity=diversity, rouge=rouge))
+    assert build_report(other.folder).texts.warnings == [
+        "30 of 200 continuations of emo are empty",
+        "ROUGE sees no token in 40 of 200 pairs of emo: it reads the letters a to z and digits only",
+    ]
+
+
 def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
