@@ -124,9 +124,8 @@ def pool_of(
         )
     most = sum(room.values())
     if (options.workers or 0) > most:
-        raise InputError(
-            f"--workers {options.workers}: the cluster has room for {most} of {gpus:g} GPUs each; lower it"
-        )
+        each = f", of {gpus:g} GPUs each" if gpus else ""
+        raise InputError(f"--workers {options.workers}: the cluster has room for {most}{each}; lower it")
     machines = _surveyed({node: address[node] for node in able}, gpus, look)
     for machine in machines.values():
         if "error" in machine:

@@ -308,7 +308,7 @@ class _Watch:
         if worst is not None and begun[worst] >= TRIES:
             keys = [request.key for request in rows[worst].unpacked()]
             return f"batch {worst} ({keys[0]} to {keys[-1]}) has ended its worker {TRIES} times{last}"
-        if isinstance(error, ExecutionTimeoutError):
+        if isinstance(error, ExecutionTimeoutError) or isinstance(error.__cause__, ExecutionTimeoutError):
             waited = time.monotonic() - self._last
             return f"no worker has finished a batch for {waited:.0f} s ({self._doings() or 'none has begun'})"
         if any(each["doing"] == "failed starting" for each in workers.values()):

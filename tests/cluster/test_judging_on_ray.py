@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,9 @@ def make_run(folder: Path, pairs: int) -> RunDirectory:
 def completions(run: RunDirectory) -> dict[str, str]:
     if not run.store.is_file():
         return {}
-    with closing(sqlite3.connect(run.store)) as database:
+    with closing(sqlite3.connect(run.store)) as database, suppress(sqlite3.OperationalError):  # not created yet
         return dict(database.execute("SELECT key, text FROM completions"))
+    return {}
 
 
 def verdicts(run: RunDirectory) -> list[Any]:

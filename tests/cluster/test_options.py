@@ -11,6 +11,7 @@ import pytest
 
 from instruct.config import make_config
 from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.ray_cluster import connect
 from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
@@ -69,6 +70,12 @@ def test_where_a_run_computes_is_no_part_of_what_it_is():
     assert "cluster" not in options.made_from()
     alone, on_a_cluster = (make_config({"name": "x", "cluster": cluster}, [], "here") for cluster in (None, "ray"))
     assert alone.answers.made_from() == on_a_cluster.answers.made_from()
+
+
+def test_ray_that_is_not_installed_is_refused_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"Ray is not installed; run `pip install 'emo-instruct\[cluster\]'`"):
+        connect(ClusterOptions())
 
 
 MOUNTS = """/dev/root / ext4 rw 0 0
