@@ -48,10 +48,14 @@ def generate_alone(model: str) -> None:
 
 @contextmanager
 def kept_engine() -> Iterator[None]:
-    """One engine for all calls, which `continue_texts` would start and end in each."""
+    """One engine and one tokenizer for all calls, which `continue_texts` would load in each."""
+    from transformers import AutoTokenizer
+
     from instruct.engines.start import make_engine
+    from instruct.models import EMBEDDED_MODEL, model_path
 
     engines: list[Any] = []
+    tokenizer = AutoTokenizer.from_pretrained(model_path(EMBEDDED_MODEL))
 
     def make(*arguments: Any, **more: Any) -> Any:
         if not engines:
@@ -60,7 +64,10 @@ def kept_engine() -> Iterator[None]:
             engines[0].close = lambda: None
         return engines[0]
 
-    with mock.patch("instruct.generation.batches.make_engine", make):
+    with (
+        mock.patch("instruct.generation.batches.make_engine", make),
+        mock.patch("transformers.AutoTokenizer.from_pretrained", return_value=tokenizer),
+    ):
         try:
             yield
         finally:
