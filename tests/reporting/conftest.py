@@ -148,9 +148,9 @@ def judge_pairs(run) -> Callable[..., None]:
     return write
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real Chromium, as playwright drives it."""
+    """A real Chromium, for one module: while playwright drives it, an asyncio loop runs in this thread."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:

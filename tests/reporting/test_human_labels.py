@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import HOSTILE
@@ -17,7 +17,6 @@ from instruct.judging.store import Judgment, JudgmentStore
 from instruct.runs import RunDirectory
 
 PAIRS = 120
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def question(number: int) -> str:
@@ -183,25 +182,20 @@ def test_form_refuses_what_it_cannot_draw(folder, instruct, flags: list[str], sa
 
 
 @pytest.fixture
-def page(folder: Path, instruct: Callable[..., tuple[int, str, str]]) -> Iterator:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def page(folder: Path, instruct: Callable[..., tuple[int, str, str]], browser: Any) -> Iterator:
     assert instruct("sample", folder, "-n", "14")[0] == 0
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        page = browser.new_page()
-        page.seen = []  # type: ignore[attr-defined]
-        page.on("console", lambda message: page.seen.append(message.text))
-        page.on("pageerror", lambda error: page.seen.append(str(error)))
-        page.on("request", lambda request: page.seen.append(request.url) if "label.html" not in request.url else None)
-        page.goto((folder / "label.html").as_uri())
-        yield page
-        browser.close()
+    page = browser.new_page()
+    page.seen = []
+    page.on("console", lambda message: page.seen.append(message.text))
+    page.on("pageerror", lambda error: page.seen.append(str(error)))
+    page.on("request", lambda request: page.seen.append(request.url) if "label.html" not in request.url else None)
+    page.goto((folder / "label.html").as_uri())
+    yield page
+    page.close()
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("browser")
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 def test_pairs_are_labeled_by_keyboard_exported_and_reported(page, folder, instruct, tmp_path) -> None:
     pairs = form_data(folder / "label.html")["pairs"]
     assert not any(pair["identical"] for pair in pairs)
@@ -233,7 +227,6 @@ def test_pairs_are_labeled_by_keyboard_exported_and_reported(page, folder, instr
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("browser")
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 @pytest.mark.parametrize("width", [1280, 390])
 def test_form_fits_the_window_until_all_pairs_are_labeled(page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 860})
