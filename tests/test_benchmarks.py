@@ -160,3 +160,37 @@ def test_scoring_gets_the_numbers_of_the_bare_model():
     printed = run("benchmarks.scoring", "--model", "tiny", "--texts", "4", "--rounds", "1", "--no-write")
     for each in ("perplexity", "features"):
         assert re.search(rf"^{each}: [\d,]+ tokens a second, [\d.]+ of the bare forward's", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_mauve_is_timed_with_mauve_text_and_its_error_with_the_actual_one():
+    printed = run(
+        "benchmarks.mauve", "--texts", "200", "--width", "16", "--rounds", "1", "--repetitions", "3", "--no-write"
+    )
+    assert re.search(r"^ours: [\d.]+ CPU seconds for 200 x 2 texts$", printed, re.MULTILINE)
+    assert len(re.findall("standard_deviation [\\d.]+, jackknife [\\d.]+, bootstrap [\\d.]+", printed)) == 3
+
+
+@pytest.mark.slow
+def test_mauve_of_models_samples_is_measured_and_resumes(shared_data, tmp_path):
+    flags = (str(shared_data / "lm" / "human_and_model_texts"), "--length", "8", "--limit", "200", "--no-write")
+    printed = run("benchmarks.human_and_model_texts", *flags, "--cache", str(tmp_path))
+    assert len(re.findall(r"^  gpt-j-6B +MAUVE 0\.\d+ \(.*; minus gpt2-xl", printed, re.MULTILINE)) == 3
+    again = run("benchmarks.human_and_model_texts", *flags, "--cache", str(tmp_path))
+    assert "features:" not in again
+    assert again.endswith(printed[printed.index("both: 400 texts") :])
+
+
+def test_the_page_on_text_metrics_has_the_measured_values():
+    page = (ROOT / "docs" / "text_metrics.md").read_text(encoding="utf-8")
+    found = json.loads((ROOT / "benchmarks" / "results" / "human-and-model-texts.json").read_text())
+    for part in ("xsum", "writing", "both"):
+        for system in found[part]["systems"].values():
+            low, high = system["interval"]
+            assert f"{system['mauve']:.3f} ({low:.3f} to {high:.3f})" in page
+    (timed,) = json.loads((ROOT / "benchmarks" / "results" / "mauve-cpu.json").read_text())["rows"]
+    assert timed["speed"]["seconds"]["ours"] < timed["speed"]["aim_seconds"]
+    assert f"{timed['speed']['seconds']['ours']:.1f} seconds" in page
+    for row in timed["errors"]:
+        cells = (row[key] for key in ("mauve", "standard_deviation", "jackknife", "bootstrap", "mean_of_resamples"))
+        assert f"| {' | '.join(f'{cell:.3f}' for cell in cells)} |" in page
