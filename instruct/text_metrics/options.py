@@ -18,6 +18,9 @@ def _named_model(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+NamedModel = Annotated[ModelOptions, BeforeValidator(_named_model, json_schema_input_type=str | ModelOptions)]
+
+
 class HeldOutOptions(Options):
     """Human text that no system was trained on: a card, or files."""
 
@@ -46,13 +49,13 @@ class TextMetricOptions(Options):
     """Compute only these (default: all for which there are texts and models)."""
     held_out: HeldOutOptions | None = None
     """Human text for perplexity, entropy and distances (default: how the human texts of the prefixes continue)."""
-    reference_model: Annotated[ModelOptions | None, BeforeValidator(_named_model)] = None
+    reference_model: NamedModel | None = None
     """A model, by name, for oracle_perplexity and distances."""
     matched_temperature: bool = True
     """Also sample MLE at the temperature that gives it the entropy of each other objective's system."""
     max_length: int = Field(default=1024, ge=2)
     """Longer held-out texts are read in windows of this many tokens, which overlap by half."""
-    mauve_model: Annotated[ModelOptions | None, BeforeValidator(_named_model)] = None
+    mauve_model: NamedModel | None = None
     """The causal model, by name, whose hidden states MAUVE compares (default: GPT-2 large with a GPU, else SmolLM2)."""
     mauve_length: int = Field(default=256, ge=1)
     """MAUVE reads a text's first tokens of its model."""
