@@ -6,6 +6,7 @@ from typing import Any
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import ForwardModel, open_model
+from instruct.errors import InputError
 from instruct.metrics import Metrics, merge_metrics, read_metrics, values_path, write_values
 from instruct.runs import RunDirectory
 from instruct.systems import system_folders
@@ -21,6 +22,8 @@ def evaluate_tasks(config: ExperimentConfig, run: RunDirectory, options: TaskOpt
     Raises:
         InputError: a task that cannot be read, a system that is not trained, a row that does not fit the context.
     """
+    if not options.cards and not options.lm_eval:
+        raise InputError("evaluation.tasks: names no task; set cards or lm_eval")
     systems = system_folders(config, run)
     harness = Harness(options) if options.lm_eval else None
     tasks = [load_task(name, options) for name in options.cards]  # what is wrong with one is found before the work

@@ -31,9 +31,7 @@ class TaskOptions(Options):
     """The number of demonstrations in lm-eval's tasks (default: the task's)."""
 
     @model_validator(mode="after")
-    def _names_tasks(self) -> TaskOptions:
-        if not self.cards and not self.lm_eval:
-            raise ValueError("names no task; set cards or lm_eval")
+    def _names_each_once(self) -> TaskOptions:
         for name in ("cards", "lm_eval"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: a task is given twice; remove one")
