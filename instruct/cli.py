@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import make_parser, name_override, split_overrides
 from instruct.completion import complete
-from instruct.errors import GateError, InputError, InstructError, one_line, run_guarded
+from instruct.errors import GateError, InputError, InstructError, counted, one_line, run_guarded
 from instruct.output import Result, progress_kept_apart, show
 
 if TYPE_CHECKING:
@@ -391,7 +391,7 @@ def sample(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     path = Path(arguments.output or run.folder / "label.html")
     drawn = write_form(run, *comparisons[0], arguments.n, path, arguments.seed)
     after = f"open it in a browser, export, then\ninstruct report {run.folder} --human FILE"
-    return Result({"form": path, "pairs": drawn}, str(path), f"{path}: {drawn} pairs to label; {after}")
+    return Result({"form": path, "pairs": drawn}, str(path), f"{path}: {counted(drawn, 'pair')} to label; {after}")
 
 
 def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> Result:
@@ -409,7 +409,7 @@ def export_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> Resu
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
         count = export_from_run(run, arguments.judge, arguments.output, **pair)
-    return _shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {count} verdicts")
+    return _shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {counted(count, 'verdict')}")
 
 
 def import_verdicts(arguments: argparse.Namespace, overrides: list[str]) -> Result:

@@ -99,6 +99,11 @@ def run_guarded(work: Callable[[], None]) -> int:
     return 0
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 pair`, `2 pairs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """`text` on one line without control characters, cut to `limit`: safe inside an error message or a terminal."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())

@@ -16,7 +16,7 @@ from instruct.data.options import data_label
 from instruct.data.prefixes import PrefixSet
 from instruct.data.stream import SAMPLE
 from instruct.engines.memory import GIB, available_gib
-from instruct.errors import InputError, Problems
+from instruct.errors import InputError, Problems, counted
 from instruct.generation.continuations import lengths
 from instruct.generation.prompts import config_prefixes, evaluation_set, prefixes_text
 from instruct.hub import check_write_access, configured_repositories
@@ -256,16 +256,16 @@ def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
     """Print what will be answered, continued and judged."""
     if evaluation.prompts and config.answers:
         limit = config.answers.generation.max_new_tokens
-        count = len(evaluation.prompts.prompts)
-        say(f"answer    {evaluation.prompts.name}: {count} prompts, at most {limit} tokens each")
+        count = counted(len(evaluation.prompts.prompts), "prompt")
+        say(f"answer    {evaluation.prompts.name}: {count}, at most {counted(limit, 'token')} each")
     if evaluation.prefixes and config.continuations:
         say(f"continue  {prefixes_text(evaluation.prefixes, config.continuations)}")
     for judge in evaluation.judges:
         card, options = judge.card, judge.options
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         shown = "each answer alone" if card.rates_alone else orders
-        count = len(options.comparisons or config.comparisons)
-        say(f"judge     {card.name} ({card.model}), {shown}, {count} comparison{'s' * (count != 1)}")
+        comparisons = counted(len(options.comparisons or config.comparisons), "comparison")
+        say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
     if not evaluation.judges and config.answers:
         say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
 

@@ -218,7 +218,7 @@ def test_preview_brackets_every_answer_of_a_chat_without_colors(instruct, tmp_pa
     assert text in stdout
     assert "2 answers of chats, each trained on with its end token" in stdout
     assert re.search(r"│ not trained on +│ \d+", stdout)
-    assert "note: 1 turns follow a chat's last answer: left out" in stdout
+    assert "note: 1 turn after a chat's last answer: left out" in stdout
     assert "⟦trained on⟧; the rest is seen, not trained on" in stdout
     assert "\x1b[" not in stdout
     assert f"over {len('It is 1.') + 1 + len('It is 2.') + 1} response tokens" in stdout
@@ -273,7 +273,7 @@ def make_run(folder: Path, **answers: list[str]) -> RunDirectory:
 def test_answers_whose_prompts_differ_are_named(instruct, tmp_path):
     make_run(tmp_path / "runs" / "one", emo=["a", "b"], mle=["a"])
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1"))
-    assert "answers mle: 1 prompts of the other side are missing, first 'Question 1?'" in line
+    assert "answers mle: 1 prompt of the other side missing, first 'Question 1?'" in line
     line = refused(instruct("judge", "--judge", "pandalm", "--base-url", "http://127.0.0.1:9/v1", "--candidate", "emo"))
     assert "--candidate requires --baseline" in line
     call = [

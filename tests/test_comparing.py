@@ -81,7 +81,7 @@ def test_nothing_is_kept_without_an_output(fake_server, tmp_path):
         ((rows("a"), [], "pandalm"), "baseline: has no rows"),
         ((rows("a"), ["text"], "pandalm"), "baseline, row 1: is not a mapping"),
         ((rows("a"), [{"instruction": "Question 0?"}], "pandalm"), "baseline, row 1: "),
-        ((rows("a"), rows("b")[:2], "pandalm"), "1 prompts of the other side are missing, first 'Question 2?'"),
+        ((rows("a"), rows("b")[:2], "pandalm"), "1 prompt of the other side missing, first 'Question 2?'"),
         ((rows("a"), rows("b"), "pandalmm"), "unknown judge 'pandalmm' (nearest: pandalm)"),
         ((rows("a"), rows("b"), []), "judge: is empty; name one"),
         ((rows("a"), rows("b"), "alpaca_eval_gpt4"), "judge alpaca_eval_gpt4: costs money; give output"),

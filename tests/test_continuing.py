@@ -73,7 +73,7 @@ def test_a_run_may_answer_and_continue(experiment, instruct) -> None:
     experiment["answers"] = {"limit": 1, "generation": {"engine": "transformers", "max_new_tokens": 2}}
     code, out, err = instruct("run", write(experiment), "--until", "answer")
     assert code == 0, err
-    assert "answer    starter_eval: 1 prompts, at most 2 tokens each" in out
+    assert "answer    starter_eval: 1 prompt, at most 2 tokens each" in out
     assert (
         "continue  texts.txt: 2 prefixes of 4 words from 4 rows (1 blank, 1 too few words left out), 1 continuation of "
         "3 tokens each" in out

@@ -106,7 +106,7 @@ def test_a_file_that_does_not_answer_the_prompts_is_refused(tiny_experiment):
     prompts = rows("prompts.jsonl", {"instruction": "Say 1."}, {"instruction": "Say 2."})
     Path("theirs.json").write_text(json.dumps([{"instruction": "Say 1.", "output": "1", "generator": "t"}]))
     content = tiny_experiment | {"answers": {"files": [prompts]}, "judges": [], "comparisons": [["emo", "theirs.json"]]}
-    with pytest.raises(InputError, match=r"answers theirs\.json: 1 prompts of the other side are missing"):
+    with pytest.raises(InputError, match=r"answers theirs\.json: 1 prompt of the other side missing"):
         checked(content, "answer")
 
 

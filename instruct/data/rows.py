@@ -17,7 +17,7 @@ from instruct.data.chats import TrainOn
 from instruct.data.formats import KEYS, detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 
 # Of the rows that data.eval_fraction holds out.
 SPLIT_SEED = 42
@@ -158,13 +158,13 @@ def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
     if train_on == "all_tokens":
         return []
     left_out = {
-        "opening": "open a chat without a prompt: context, not trained on",
-        "empty": "are empty: context, not trained on",
-        "after": "follow a chat's last answer: left out",
+        "opening": "at the start of a chat, without a prompt: context, not trained on",
+        "empty": "without text: context, not trained on",
+        "after": "after a chat's last answer: left out",
     }
-    kinds = {"after": "turns"}
+    kinds = {"after": "turn"}
     return [
-        f"{turns[name]:,} {kinds.get(name, 'assistant turns')} {what}"
+        f"{counted(turns[name], kinds.get(name, 'assistant turn'))} {what}"
         for name, what in left_out.items()
         if turns.get(name)
     ]

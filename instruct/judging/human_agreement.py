@@ -9,6 +9,8 @@ from typing import Annotated, Any, Protocol, Required
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
 
+from instruct.errors import counted
+
 # Above this p-value a difference between a judge and a yardstick may be chance.
 SIGNIFICANT = 0.05
 # An accuracy over fewer pairs is uncertain by 10 points and more.
@@ -65,7 +67,7 @@ def agreement_warnings(card: Measured) -> list[str]:
     """One sentence for each set that is small, or on which the card's judge does not beat the best yardstick."""
     found = {name: figures for name, figures in (card.human_agreement or {}).items() if not _outdated(card, figures)}
     small = [
-        f"was validated on {figures['pairs']} pairs of {name} only; a figure takes at least {LEAST_PAIRS}"
+        f"was validated on {counted(figures['pairs'], 'pair')} of {name} only; a figure takes at least {LEAST_PAIRS}"
         for name, figures in found.items()
         if figures["pairs"] < LEAST_PAIRS
     ]
@@ -80,7 +82,7 @@ def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") 
     if not {"accuracy", "yardstick", "yardstick_accuracy"} <= found.keys():
         return None
     accuracy, yardstick = (share(found[key], found["pairs"]) for key in ("accuracy", "yardstick_accuracy"))
-    shares = f"{accuracy} against {yardstick} of {found['pairs']} pairs"
+    shares = f"{accuracy} against {yardstick} of {counted(found['pairs'], 'pair')}"
     if found["accuracy"] <= found["yardstick_accuracy"]:
         return f"agrees with {who} no better than {found['yardstick']} does: {shares} of {name}{_chance(found)}"
     p = found.get("yardstick_p", 1.0)
@@ -102,7 +104,9 @@ def share(percent: float, pairs: int) -> str:
 def _words(card: Measured, name: str, found: HumanAgreement) -> str:
     """One set: Cohen's kappa first, because the accuracy of chance depends on the labels."""
     pairs = found["pairs"]
-    accuracy = f"accuracy {share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else f"{pairs} pairs"
+    accuracy = (
+        f"accuracy {share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else counted(pairs, "pair")
+    )
     few = pairs < LEAST_PAIRS
     if few and "accuracy_interval" in found:
         accuracy += f", 95 % CI {'–'.join(f'{end:.1f}' for end in found['accuracy_interval'])}"

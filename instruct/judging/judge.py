@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from instruct.analysis.outcomes import IDENTICAL
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
-from instruct.errors import InputError, StoppedError, one_line
+from instruct.errors import InputError, StoppedError, counted, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.lock import only_judging_process
@@ -100,7 +100,7 @@ def judge_answers(
         if reparse or judge.replay or not run.is_done(step, inputs) or (retry_failed and failed):
             tasks.append(Task(step, inputs, candidate, baseline))
         elif failed:
-            print(f"{step}: {failed} requests failed; --retry-failed asks them again")
+            print(f"{step}: {counted(failed, 'request')} failed; --retry-failed asks them again")
     if tasks:
         judge_tasks(run, judge, tasks, yes=yes, retry_failed=retry_failed, reparse=reparse)
 
@@ -168,7 +168,7 @@ def judge_tasks(
                 if reparse:
                     now = store.judgments(plan.comparison)
                     changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
-                    print(f"{task.step}: {len(now)} verdicts read again, {changed} changed")
+                    print(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
                 if counts.stopped:
                     raise StoppedError(counts.stopped)
 

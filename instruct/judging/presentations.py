@@ -13,7 +13,7 @@ from instruct.analysis.sequential import random_order
 from instruct.data.evaluation import identity
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
@@ -120,7 +120,7 @@ def joined(candidate: Answers, baseline: Answers) -> list[tuple[dict[str, Any], 
     ):
         if missing:
             raise InputError(
-                f"answers {name}: {len(missing)} prompts of the other side are missing, first "
+                f"answers {name}: {counted(len(missing), 'prompt')} of the other side missing, first "
                 f"{one_line(missing[0], 60)!r}; answer the same prompts with both"
             )
     return [(row, theirs[identity(row)]) for row in candidate.rows]

@@ -14,7 +14,7 @@ from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
 from instruct.data.evaluation import identity
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
@@ -135,13 +135,15 @@ def _identical_warnings(outcomes: Outcomes, ours: SystemAnswers | None, theirs: 
     if not preferred:
         return []
     remedy = "" if outcomes.judged.imported else "; `instruct judge --reparse` makes them ties"
-    return [f"{preferred} verdicts prefer one of two identical answers{remedy}"]
+    return [f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}"]
 
 
 def _judge(judged: Judged, usd: float) -> Judge:
     """A judge without its comparisons; of a judge without a card only the name is known."""
     card = judged.card
     if card is None:
+        # Of a judge that is unknown here the names of those that are known say nothing.
+        problem = str(judged.problem).partition(" (known: ")[0]
         return Judge(
             name=judged.key.judge,
             description="known only by its name in the imported file" if judged.imported else "",
@@ -150,7 +152,7 @@ def _judge(judged: Judged, usd: float) -> Judge:
             human_agreement=None,
             agreement="unknown, because the judge's card is missing",
             warning=None,
-            warnings=[f"the judge has no card here ({judged.problem}); disagreement between orders counts as a tie"],
+            warnings=[f"the judge has no card here ({problem}); disagreement between orders counts as a tie"],
             notes=None,
             usd=usd,
             comparisons=[],
@@ -182,7 +184,10 @@ def _length_control(
     _, *names = outcomes.judged.key
     missing = [name for name in names if name not in contents.answers]
     if difficulty is None or missing:
-        why = f"the answers of {missing[0]} are missing" if missing else "no instruction-difficulty file was given"
+        why = "no instruction-difficulty file was given"
+        if missing:
+            flag = "--outputs" if missing[0] == names[0] else "--reference"
+            why = f"the answers of {missing[0]} are missing; give them with {flag} FILE"
         return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}"), []
     ours, theirs = ({identity(row): row for row in contents.answers[name].rows} for name in names)
     rows = [

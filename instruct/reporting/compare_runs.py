@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.reporting.comparison import rounded
 from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
@@ -121,7 +121,7 @@ def _differing(entry: Entry, other: Entry) -> list[str]:
     else:
         changed = sum(entry.baseline_answers.get(p) != other.baseline_answers.get(p) for p in prompts)
         if changed:
-            found.append(f"different answers of the baseline to {changed} of {len(prompts)} prompts")
+            found.append(f"different answers of the baseline to {changed} of {counted(len(prompts), 'prompt')}")
     if entry.model != other.model:
         found.append(f"different judge model: {entry.model}, not {other.model}")
     if entry.card is None or other.card is None:

@@ -14,6 +14,7 @@ from instruct.analysis.outcomes import PairResult, Policy, leading_policy, resul
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
+from instruct.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures
@@ -90,14 +91,15 @@ def comparison_figures(
     own = []
     if partial:
         own.append(
-            f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}: {complete} of {len(wanted)} pairs "
-            f"judged{' in both orders' if shown == 2 else ''}; rerun the judge command to resume"
+            f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}: {complete} of "
+            f"{counted(len(wanted), 'pair')} judged{' in both orders' if shown == 2 else ''}; rerun the judge command "
+            "to resume"
         )
     if unknown := len(times.keys() - wanted):
-        own.append(f"{unknown} verdicts are on prompts that are not among the candidate's answers")
+        own.append(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
     own += _policy_warning(card, outcomes.leading) if not alone else []
     if trimmed:
-        own.append(f"the answers of {trimmed} of {len(times)} pairs were trimmed to fit the judge's context")
+        own.append(f"the answers of {trimmed} of {counted(len(times), 'pair')} were trimmed to fit the judge's context")
     length = _length(outcomes.pairs, *lengths) if lengths else None
     if length and (warning := length_warning(length)):
         own.append(warning)

@@ -8,7 +8,7 @@ import numpy as np
 
 from instruct.analysis.prediction_powered import LEAST_LABELS, prediction_powered
 from instruct.analysis.results import PredictionPowered
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.comparison import Outcomes
@@ -51,13 +51,13 @@ def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered |
     rest = np.array([score for pair, score in verdicts.items() if pair not in given])
     warnings = []
     if unknown := len(given) - len(labeled):
-        warnings.append(f"{unknown} labels are on pairs without a verdict; they are not counted")
+        warnings.append(f"not counted: {counted(unknown, 'label')} on pairs without a verdict")
     if len(labeled) < 2 or not len(rest):
         why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"
         return None, [*warnings, f"the labels cannot be combined with the verdicts: {why}"]
     if len(labeled) < LEAST_LABELS:
         warnings.append(
-            f"only {len(labeled)} labels: the interval of the win rate with labels is too narrow; label "
+            f"only {counted(len(labeled), 'label')}: the interval of the win rate with labels is too narrow; label "
             f"{LEAST_LABELS} pairs or more"
         )
     found = prediction_powered(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.data.options import data_label
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.reporting.model import EvaluationLog, Phase, Training, TrainingLog
 from instruct.runs import RunDirectory, sha256_of
@@ -43,7 +43,7 @@ def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str
 
 def _answered(answers: dict[str, Any], decoding: dict[str, Any]) -> str:
     """The prompts, and what decided the answers to them; a seed matters to sampled answers only."""
-    count = f" ({answers['prompts']} prompts)" if "prompts" in answers else ""
+    count = f" ({counted(answers['prompts'], 'prompt')})" if "prompts" in answers else ""
     temperature = decoding.get("temperature", "?")
     parts = [f"{answers.get('eval_set', '?')}{count}", f"at most {decoding.get('max_new_tokens', '?')} tokens"]
     parts += [f"temperature {temperature}"]

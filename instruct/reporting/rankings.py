@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
+from instruct.errors import counted
 from instruct.reporting.entries import Entry
 from instruct.reporting.tables import Table, Value
 
@@ -58,7 +59,7 @@ def rankings(entries: Sequence[Entry]) -> list[Ranking]:
             for name, entry in zip(names, group, strict=True)
         }
         left_out = max(len(entry.scores) for entry in group) - len(shared)
-        warnings = [f"{left_out} prompts without a verdict on every system are left out"] if left_out else []
+        warnings = [f"left out: {counted(left_out, 'prompt')} without a verdict on every system"] if left_out else []
         warnings += ["judging has not finished"] if any(entry.comparison.partial for entry in group) else []
         if group[0].baseline_sha256 is None:
             warnings.append("the baseline's answers are missing, so they may differ")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from instruct.analysis.results import PairAgreement, SeedSpread
 from instruct.analysis.statistics import LEAST_DECIDED
-from instruct.errors import one_line
+from instruct.errors import counted, one_line
 from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
 
 Escape = Callable[[object], str]
@@ -50,7 +50,7 @@ def largest_tie(figures: TallyFigures) -> str | None:
     """The more frequent kind of tie that the judge made, without a full stop; None without such ties."""
     kinds = [(figures.contradicted, "the judge contradicted itself"), (figures.called, "the judge called a tie")]
     count, words = max(kinds, key=lambda kind: kind[0])
-    return f"{count} of {figures.n_judged} pairs: {words}" if count else None
+    return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
 
 
 def majority_headline(panel: Panel, escape: Escape) -> str:
@@ -132,7 +132,9 @@ def evidence(comparison: Comparison) -> str | None:
         if comparison.leading_figures.kind == "weighted":
             found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
         elif tests.sign_test.p is not None:
-            found.append(f"Sign test: p {_equals(tests.sign_test.p)} ({_pairs(tests.sign_test.n)} without ties).")
+            found.append(
+                f"Sign test: p {_equals(tests.sign_test.p)} ({counted(tests.sign_test.n, 'pair')} without ties)."
+            )
     if length is not None and length.adjusted.win_rate is not None:
         adjusted = length.adjusted
         found.append(
@@ -141,7 +143,7 @@ def evidence(comparison: Comparison) -> str | None:
         )
     if people := comparison.with_labels:
         found.append(
-            f"With people's labels on {people.labels} of {people.pairs} pairs: win rate of "
+            f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: win rate of "
             f"{one_line(comparison.candidate, 60)} {people.win_rate:.1f} % (95 % CI {span(people.interval)})."
         )
     if power.smallest_difference is not None:
@@ -161,7 +163,7 @@ def _stopping(comparison: Comparison) -> str | None:
         return None
     goal = "decided" if looked.rule == "decided" else f"an interval of {looked.rule.removeprefix('width=')} points"
     if looked.judged == looked.pairs:
-        return f"To be judged until {goal}: it took all {looked.pairs} pairs."
+        return f"To be judged until {goal}: it took all {counted(looked.pairs, 'pair')}."
     if not looked.met:
         return f"To be judged until {goal}: not reached after {looked.judged} of {looked.pairs} pairs."
     return (
@@ -175,7 +177,7 @@ def cautions(judge: Judge, comparison: Comparison) -> list[str]:
     figures = comparison.leading_figures
     found = judge_warnings(judge)
     if figures.finding == "too few":
-        pairs = _pairs(figures.win + figures.loss)
+        pairs = counted(figures.win + figures.loss, "pair")
         found.append(f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}")
     if figures.second_interval:
         found.append(
@@ -184,7 +186,8 @@ def cautions(judge: Judge, comparison: Comparison) -> list[str]:
     if missing := figures.unparsed + figures.failed:
         reverses = ", which could reverse the result" * figures.reversible
         found.append(
-            f"{missing} of {figures.n} pairs have no verdict ({unread(figures)}): worst- and best-case bounds "
+            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
+            f"({unread(figures)}): worst- and best-case bounds "
             f"{span(figures.bounds)} %{reverses}"
         )
     consistency = comparison.consistency
@@ -192,7 +195,7 @@ def cautions(judge: Judge, comparison: Comparison) -> list[str]:
         changed = round(comparison.consistency_n * (1 - consistency / 100))
         found.append(
             f"inconsistent: the verdict changed with the order of the answers for {changed} of "
-            f"{comparison.consistency_n} pairs ({100 - consistency:.1f} %)"
+            f"{counted(comparison.consistency_n, 'pair')} ({100 - consistency:.1f} %)"
         )
     return [capital(text) for text in (*found, *comparison.warnings)]
 
@@ -237,7 +240,8 @@ def kappas(agreement: PairAgreement, escape: Escape) -> str:
     if agreement.agreement is None:
         return f"{names}: no pair that both read"
     kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
-    return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {agreement.n} pairs"
+    pairs = counted(agreement.n, "pair")
+    return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {pairs}"
 
 
 def spent(report: Report, escape: Escape) -> str | None:
@@ -255,10 +259,6 @@ def unjudged(report: Report, escape: Escape) -> list[str]:
         + (f" ({escape(each.stopped)})" if each.stopped else "")
         for each in report.not_judged
     ]
-
-
-def _pairs(n: int) -> str:
-    return "1 pair" if n == 1 else f"{n} pairs"
 
 
 def unread(figures: TallyFigures) -> str:

@@ -19,7 +19,7 @@ from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.tokens import PERCENTILES, EncodedRow, length_percentiles
 from instruct.engines.memory import available_gib
-from instruct.errors import InputError
+from instruct.errors import InputError, counted
 from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
 from instruct.training.options import TrainingOptions
@@ -92,7 +92,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     rows, encoded = data.rows, data.encoded
     form = "plain text" if rows.plain_text else f"template {data.template}"
     streamed = f" (the first {SAMPLE:,} of each data set at most; training reads on)" if data.stream else ""
-    console.print(f"[bold]{rows.counts['read']} rows read[/]{streamed}, {form}:", highlight=False)
+    console.print(f"[bold]{counted(rows.counts['read'], 'row')} read[/]{streamed}, {form}:", highlight=False)
     found = encoded.counts
     if rows.plain_text:
         found = {"texts": found["kept"], "blank": found["empty"]}

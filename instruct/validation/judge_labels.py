@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from instruct.data.sources import read_file
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
 from instruct.runs import sha256_of
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
@@ -72,7 +72,7 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
         paths[0],
         hashlib.sha256("".join(map(sha256_of, used)).encode()).hexdigest(),
         labels_by=first.judge,
-        notes=(f"{unlabeled} rows without a preference are left out",) if unlabeled else (),
+        notes=(f"left out: {counted(unlabeled, 'row')} without a preference",) if unlabeled else (),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED, averaged, outcome_of_margin, strict
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.verdicts import Verdict
 from instruct.validation.human_sets import HumanPair
 
@@ -126,7 +126,7 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
     for given in verdicts.values():
         if len(given) != len(pairs):
             raise InputError(
-                f"{path}: has verdicts on {len(given)} pairs, but the set has {len(pairs)}; give one for each"
+                f"{path}: has {counted(len(given), 'verdict')}, but the set has {len(pairs)}; give one for each"
             )
     margins = _margins(rows) if own else {}
     return Verdicts(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError, StoppedError, one_line
+from instruct.errors import InputError, StoppedError, counted, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
@@ -198,7 +198,7 @@ def _asked(
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]
     if results.get("trimmed"):
-        notes.append(f"{results['trimmed']} prompts were trimmed to fit the judge's context")
+        notes.append(f"trimmed to fit the judge's context: {counted(results['trimmed'], 'prompt')}")
     return Verdicts(
         rows,
         card.name,
@@ -268,9 +268,10 @@ def _head(
     model = f" ({found.model})" if found.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
     whose = "human labels" if human.by_people else f"the verdicts of {human.labels_by}"
-    head.append(f"Judge {found.judge}{model} vs. {whose} on {human.name}: {len(human.pairs)} pairs, {labels}.")
+    pairs = counted(len(human.pairs), "pair")
+    head.append(f"Judge {found.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.")
     if limit is not None:
-        head.append(f"Only the first {len(human.pairs)} pairs: a trial, not a measurement.")
+        head.append(f"Only the first {pairs}: a trial, not a measurement.")
     head.append(_agreement_sentence(human, figures))
     if warning := yardstick_warning(human.name, figures, human.labels_by):
         head.append(f"WARNING: the judge {warning}.")
@@ -279,8 +280,9 @@ def _head(
 
 
 def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
+    pairs = counted(figures["pairs"], "pair")
     return (
-        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {figures['pairs']} pairs "
+        f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {pairs} "
         f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
     )
 

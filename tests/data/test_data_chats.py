@@ -198,8 +198,8 @@ def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write: Any) -
     found = load_rows(None, files=[write("chats.jsonl", rows)])
     assert found.turns == {"answers": 6, "opening": 1, "empty": 0, "after": 1}
     assert found.notes == [
-        "1 assistant turns open a chat without a prompt: context, not trained on",
-        "1 turns follow a chat's last answer: left out",
+        "1 assistant turn at the start of a chat, without a prompt: context, not trained on",
+        "1 turn after a chat's last answer: left out",
     ]
     kept = encode_rows(small_tokenizer(), found, None)
     assert [len(row.trained) for row in kept.encoded] == [3, 3]

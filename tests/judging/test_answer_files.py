@@ -63,6 +63,6 @@ def test_the_same_files_continue_the_run_and_other_answers_are_refused():
 
 def test_answers_to_different_prompts_leave_no_run():
     ours, theirs = answers(Path("ours.json"), ["a"]), answers(Path("theirs.json"), ["b"], question="What")
-    with pytest.raises(InputError, match="prompts of the other side are missing"):
+    with pytest.raises(InputError, match="of the other side missing"):
         run_of_answers("runs/x", ours, theirs)
     assert not Path("runs").exists()

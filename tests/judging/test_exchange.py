@@ -171,7 +171,7 @@ def test_reference_answers_must_match_the_file(tmp_path, store):
     path = write(tmp_path / "annotations.json", rows)
     answers = [{"instruction": f"Question {number}?", "output": "so"} for number in range(3)]
     for given, message in (
-        (answers[:1], "reference.json: 1 prompts .* 'Question 1"),
+        (answers[:1], "reference.json: 1 prompt .* 'Question 1"),
         (answers, "annotations.json: 1 p"),
     ):
         with pytest.raises(InputError, match=message):

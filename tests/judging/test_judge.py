@@ -198,9 +198,9 @@ def test_verdicts_on_changed_answers_are_removed(tmp_path, fake_server, pair):
 def test_prompts_of_only_one_side_are_refused(pair):
     ours, theirs = pair
     other = dataclasses.replace(theirs, rows=[{**theirs.rows[0], "instruction": "Something else?"}, *theirs.rows[1:]])
-    with pytest.raises(InputError, match=r"answers theirs: 1 prompts .* missing, first 'Question 0\?'"):
+    with pytest.raises(InputError, match=r"answers theirs: 1 prompt .* missing, first 'Question 0\?'"):
         joined(ours, other)
-    with pytest.raises(InputError, match=r"answers ours: 1 prompts .* missing, first 'Question 19\?'"):
+    with pytest.raises(InputError, match=r"answers ours: 1 prompt .* missing, first 'Question 19\?'"):
         joined(dataclasses.replace(ours, rows=ours.rows[:-1]), theirs)
 
 

@@ -243,7 +243,7 @@ def test_systems_of_several_runs_with_one_baseline_are_ranked_together(two):
     (ranking,) = found.rankings
     assert [each.name for each in ranking.standings] == ["second: emo", "small: emo"]
     assert {each.n for each in ranking.standings} == {19}
-    assert ranking.warnings == ["1 prompts without a verdict on every system are left out"]
+    assert ranking.warnings == ["left out: 1 prompt without a verdict on every system"]
     assert found.strengths == []
 
 

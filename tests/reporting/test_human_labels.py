@@ -122,7 +122,7 @@ def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instru
     code, out, _ = instruct("report", folder, "--human", path)
     assert code == 0
     assert "only 10 labels" in out
-    assert "1 labels are on pairs without a verdict" in out
+    assert "not counted: 1 label on pairs without a verdict" in out
 
 
 @pytest.mark.parametrize(

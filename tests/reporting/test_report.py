@@ -139,7 +139,7 @@ def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge
     write_answers("emo", 2)
     judge_pairs([WIN] * 5)
     comparison = only_comparison(run)
-    assert comparison.warnings == ["3 verdicts are on prompts that are not among the candidate's answers"]
+    assert comparison.warnings == ["3 verdicts on prompts that are not among the candidate's answers"]
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (2, 2, False)
 
 

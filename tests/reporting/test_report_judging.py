@@ -196,7 +196,7 @@ def test_length_control_needs_the_answers_of_both_sides(run, card, write_answers
     judge_showings({"verdict": "first", "preference": 1.2})
     (judge,) = build_report(run.folder).judges
     note = judge.comparisons[0].length_control.note
-    assert note == "no length-controlled rate: the answers of mle are missing"
+    assert note == "no length-controlled rate: the answers of mle are missing; give them with --reference FILE"
     with pytest.raises(InputError, match=r"d.csv: has no use here: no length-controlled rate: the answers of mle are"):
         build_report(run.folder, Difficulty("d.csv"))
 
@@ -411,7 +411,7 @@ def test_stored_winners_of_identical_answers_are_warned_about(run, card, write_a
     write_answers("mle", 3, "the same")
     judge_showings({"verdict": "first"}, {"verdict": "second"}, {"verdict": "tie"})
     assert only_comparison(run).warnings == [
-        "2 verdicts prefer one of two identical answers; `instruct judge --reparse` makes them ties"
+        "2 verdicts for one of two identical answers; `instruct judge --reparse` makes them ties"
     ]
 
 

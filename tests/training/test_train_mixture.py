@@ -53,7 +53,7 @@ def test_a_run_on_a_mixture_records_what_each_data_set_contributed(tmp_path, tin
     assert "overlap: 2 of 3 evaluation prompts (66.7 %) are in the training data word for word" in shown
     drawn = results["mixture"][1]["drawn"]
     assert f"chats.jsonl: weight 0.25, {drawn} rows of an epoch" in shown
-    assert "note: chats.jsonl: 8 turns follow a chat's last answer: left out" in shown
+    assert "note: chats.jsonl: 8 turns after a chat's last answer: left out" in shown
 
 
 def test_a_mixture_of_templates_needs_one_for_the_answers(tiny_model_folder, data):

@@ -145,7 +145,7 @@ def test_rows_without_a_preference_are_left_out_and_counted(instruct):
     code, out, _ = instruct("validate", "--against", path, "--replay", "replay.json")
     assert code == 0
     assert "19 pairs, one label each." in out
-    assert "Note: 1 rows without a preference are left out" in out
+    assert "Note: left out: 1 row without a preference" in out
 
 
 @pytest.mark.parametrize(

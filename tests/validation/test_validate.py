@@ -286,7 +286,7 @@ def test_a_judge_that_does_not_beat_the_best_yardstick_is_warned_about(work):
             ["--judge", "pandalm", "--against", "own.json", "--replay-swapped", "x"],
             "--replay-swapped requires --replay",
         ),
-        (["--judge", "pandalm", "--against", "own.json", "--replay", "short.jsonl"], "has verdicts on 1 pairs"),
+        (["--judge", "pandalm", "--against", "own.json", "--replay", "short.jsonl"], "has 1 verdict, but"),
         (
             ["--judge", "pandalm", "--against", "own.json", "--replay", "both.jsonl", "--replay-swapped", "both.jsonl"],
             "a second set of verdicts for order first",

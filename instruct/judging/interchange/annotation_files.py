@@ -11,7 +11,7 @@ from instruct.data.evaluation import identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import Completion
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, counted, one_line
 from instruct.judging.comparison import Comparison
 
 # The field of the judge's reply: its current name, and the one in the published files.
@@ -114,7 +114,7 @@ def _with_answers(path: Path, annotations: list[Annotation], field: str, given: 
     ):
         if missing:
             raise InputError(
-                f"{place}: {len(missing)} prompts of the other file are missing, first "
+                f"{place}: {counted(len(missing), 'prompt')} of the other file missing, first "
                 f"{one_line(missing[0], 60)!r}; give the answers to the prompts that were judged"
             )
     for row in annotations:

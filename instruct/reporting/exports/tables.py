@@ -45,7 +45,7 @@ def _win_rate_table(report: Report, baseline: str) -> Table:
         if comparisons:
             policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
             sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
-            captions[judge.name] = f"{judge.name}: {policies}, {sizes} pairs with a verdict"
+            captions[judge.name] = f"{judge.name}: {policies}, {sizes} pair{'s' * (sizes != '1')} with a verdict"
     rows: list[Sequence[Value]] = [
         [candidate, *(rates.get(judge) for judge in captions)] for candidate, rates in found.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from instruct.errors import counted
 from instruct.output import terminal_width, wrapped
 from instruct.reporting.model import Judge, Report
 from instruct.reporting.tables import Table, policy_table
@@ -86,7 +87,7 @@ def _paired(report: Report) -> list[str]:
         interval = f"95 % CI {span(each.interval)}, " if each.interval else ""
         lines.append(
             f"{judge}: {first} minus {second}: {each.difference:+.1f} points ({interval}"
-            f"p {probability(each.p)}) over {each.n} prompts, both against {baseline}"
+            f"p {probability(each.p)}) over {counted(each.n, 'prompt')}, both against {baseline}"
         )
     return [*lines, ""] if lines else []
 
