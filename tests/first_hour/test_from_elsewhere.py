@@ -1,0 +1,82 @@
+"""Answers and verdicts made elsewhere: two files judged with one command, AlpacaEval's annotations as a report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = ["Name a primary color.", "How do I boil an egg?", "Why is the sky blue?", "What is two plus two?"]
+OURS = [
+    "Red is one of the three primary colors, next to yellow and blue.",
+    "Put it into boiling water for eight minutes, then cool it in cold water and peel it.",
+    "Air scatters blue light more than red light, so that it reaches your eyes from everywhere.",
+    "Two plus two is four.",
+]
+
+
+def outputs(name: str, texts: list[str]) -> list[dict[str, str]]:
+    rows = zip(QUESTIONS, texts, strict=True)
+    return [{"dataset": "ours", "instruction": q, "output": text, "generator": name} for q, text in rows]
+
+
+def annotations(*left_out: str) -> list[dict[str, object]]:
+    rows = [
+        {
+            "instruction": question, "output_1": "No idea.", "generator_1": "their_model", "output_2": text,
+            "generator_2": "our_model", "annotator": "alpaca_eval_gpt4", "preference": 2.0 if n else 1.0,
+        }
+        for n, (question, text) in enumerate(zip(QUESTIONS, OURS, strict=True))
+    ]  # fmt: skip
+    return [{key: value for key, value in row.items() if key not in left_out} for row in rows]
+
+
+def test_two_files_of_answers_are_compared_with_one_command(user, says, smollm2):
+    user.writes("ours.json", outputs("our_model", OURS))
+    user.writes("theirs.json", outputs("their_model", ["No idea."] * 4))
+    says(user.types("list", "runs"), "no runs in ./runs yet; make one: instruct run demo, or instruct judge")
+    files = ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "runs/two"]
+    judged = user.types("judge", "--judge", "smollm2_score", *files)
+    says(
+        judged,
+        "too few pairs to compare ours with theirs: weighted win rate",
+        "n = 4",
+        "This judge is for trying things out",
+    )
+    assert "upstream" not in judged
+    document = user.types("report", "runs/two", "--json", "--quiet")
+    assert json.loads(document)["systems"][0]["generator"] == "our_model"
+    user.reads("runs/two/report/report.md")
+
+    short = user.writes("short.json", outputs("their_model", ["No idea."] * 4)[:3])
+    refused = user.types("judge", "--judge", "smollm2_score", *files[:3], short.name, "--output", "runs/x", code=2)
+    says(refused, "instruct: answers short: 1 prompt of the other side missing, first 'What is two plus two?'")
+    assert not (user.folder / "runs/x").exists()
+
+
+def test_annotations_become_a_report(user, says):
+    user.writes("annotations.json", annotations())
+    told = user.types("report", "--annotations", "annotations.json", "--output", "runs/theirs")
+    says(told, "alpaca_eval_gpt4: too few pairs to compare our_model with their_model: win rate 75.0 %", "n = 4")
+    says(told, "note: these verdicts were read from a file, not made in this run")
+    says(told, "page: runs/theirs/report/report.html")
+    report = user.reads("runs/theirs/report/report.md")
+    says(report, "our_model", "their_model")
+    assert "starter_eval" not in report
+    user.reads("runs/theirs/report/report.html")
+
+    # Without the texts, flags add them.
+    user.writes("bare.json", annotations("output_1", "output_2"))
+    user.writes("ours.json", outputs("our_model", OURS))
+    user.writes("theirs.json", outputs("their_model", ["No idea."] * 4))
+    bare = user.types("report", "--annotations", "bare.json", "--output", "runs/bare")
+    assert "longer than" not in bare
+    texts = ["--outputs", "ours.json", "--reference", "theirs.json"]
+    whole = user.types("report", "--annotations", "bare.json", *texts, "--output", "runs/whole")
+    says(whole, "the winner's answers" if "the winner's" in whole else "longer than those of their_model")
+    says(
+        user.types("report", "--annotations", "none.json", "--output", "runs/n", code=2),
+        "instruct: none.json: no such file",
+    )
