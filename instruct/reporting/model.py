@@ -249,7 +249,7 @@ class EvaluationLog(Record):
 class Training(Record):
     """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say.
 
-    `epochs`: how many were completed, a fraction if `max_steps` ended the training.
+    `epochs`: how many were completed, a fraction if `max_steps` ended the training. `evaluations`: on held-out rows.
     """
 
     system: str
