@@ -92,6 +92,7 @@ def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reaso
     assert f"note: no matched-temperature control: {reason}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
     match_temperatures(config, run, None)
     assert read_metrics(run).texts["emo"].no_control
@@ -107,6 +108,7 @@ def test_the_control_is_of_the_same_seed(config):
     assert controls_of(make_config({**config.model_dump(mode="json"), "systems": mixed}, [], "test")) == {"emo": "mle"}
 
 
+@pytest.mark.slow
 def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(config, run, tiny_model):
     reference = f"{{name: {tiny_model}, dtype: float32}}"
     changed = make_config(config.model_dump(mode="json"), ["--evaluation.texts.reference_model", reference], "test")
@@ -134,6 +136,7 @@ def continuing(config, run) -> ExperimentConfig:
     return changed
 
 
+@pytest.mark.slow
 def test_generate_also_samples_the_control_and_evaluate_measures_it(continuing, run, instruct):
     code, out, err = instruct("generate", run.folder)
     assert code == 0, err

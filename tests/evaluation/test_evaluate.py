@@ -69,6 +69,7 @@ def test_a_run_with_nothing_to_evaluate_is_refused(trained, instruct):
     assert "nothing to evaluate; name held-out text with --evaluation.texts.held_out.files FILE" in err
 
 
+@pytest.mark.slow
 def test_a_run_evaluates_what_its_config_asks_for(tiny_experiment, instruct):
     Path("held_out.txt").write_text("A first text.\n")
     content = {**tiny_experiment, "evaluation": {"texts": {"held_out": {"files": "held_out.txt"}}}, "judges": []}
