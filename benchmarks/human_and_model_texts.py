@@ -24,6 +24,7 @@ from instruct.analysis.holm import holm
 from instruct.analysis.jackknife import difference
 from instruct.engines.forward import open_model
 from instruct.models import EMBEDDED_MODEL, ModelOptions, cache_folder
+from instruct.reporting.text import probability
 from instruct.runs import write_atomically
 from instruct.text_metrics.mauve import Mauve, mauve
 
@@ -110,7 +111,7 @@ def table(name: str, found: dict[str, Any]) -> str:
     lines = [f"{name}: {next(iter(found['systems'].values()))['texts']} texts a model"]
     for model, each in found["systems"].items():
         test = found[f"minus_{SMALLEST}"].get(model)
-        minus = f"; minus {SMALLEST} {test['difference']:+.3f} (p Holm {test['p_holm']:.3f})" if test else ""
+        minus = f"; minus {SMALLEST} {test['difference']:+.3f} (p Holm {probability(test['p_holm'])})" if test else ""
         low, high = each["interval"]
         lines.append(
             f"  {model:14} MAUVE {each['mauve']:.3f} ({low:.3f} to {high:.3f}), MAUVE* {each['star']:.3f}{minus}"
