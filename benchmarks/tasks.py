@@ -1,0 +1,99 @@
+"""Few-shot tasks: rows a second here and by lm-evaluation-harness, on the same prompts, scores equal to 1e-3.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.tasks --folder FOLDER
+
+FOLDER contains the files that the cards' `local` sources name. Both score 8-shot TREC (labels of several tokens) and
+5-shot MMLU (labels of one token) with SmolLM2-135M in float32 under the rule `sum`: lm-eval runs the exported tasks, in
+batches of 8. What either needs before the first row (loading, retrieving, lm-eval's index of tasks) is not measured;
+building and tokenizing the prompts is.
+
+Where the gain comes from: lm-eval computes a prompt once for all labels of one token, but once for each label of
+several, as in TREC. Here it is once in both cases; and MMLU's fixed demonstrations are computed once for all rows of a
+subject that follow each other. MMLU's rows are the first of one subject, far fewer than the 246 of a whole one.
+
+Seconds are those of CPU time in all threads of this process, because the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.harness import alternate, ratio, write_results
+
+AIM = 3.0  # times lm-eval's rows a second
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-write", action="store_true", help="print only")
+    arguments = parser.parse_args()
+
+    from lm_eval import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    from instruct.engines.forward import open_model
+    from instruct.models import EMBEDDED_MODEL, ModelOptions
+    from instruct.tasks.answering import answer_task, load_task
+    from instruct.tasks.harness import export_task
+    from instruct.tasks.options import TaskOptions
+
+    model = open_model(ModelOptions(name=EMBEDDED_MODEL, dtype="float32"))
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, model.engine.adapted(None) as network:
+        harness = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
+        for name in ("trec", "mmlu"):
+            whole = load_task(name, TaskOptions(cards=[name], folder=arguments.folder, rule="sum"))
+            task = dataclasses.replace(
+                whole,
+                rows=whole.rows[: arguments.rows],
+                places=whole.places[: arguments.rows],
+                demonstrations=whole.demonstrations[: arguments.rows],
+            )
+            path = export_task(task, Path(folder))
+            manager = TaskManager(include_path=folder, include_defaults=False)
+            theirs_name = yaml.safe_load(path.read_text())["task"]
+            found: dict[str, Any] = {}
+
+            def ours(task: Any = task, found: dict[str, Any] = found) -> None:
+                found["ours"] = [scores.values for scores in answer_task(model, task).scores]
+
+            def theirs(name: str = theirs_name, manager: Any = manager, found: dict[str, Any] = found) -> None:
+                result = simple_evaluate(harness, tasks=[name], task_manager=manager, bootstrap_iters=0)
+                samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
+                found["theirs"] = [[float(reply[0]) for reply in sample["filtered_resps"]] for sample in samples]
+
+            seconds = alternate({"ours": ours, "lm_eval": theirs}, arguments.rounds, time.process_time)
+            assert np.allclose(found["ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
+            rates = {each: len(task.rows) / statistics.median(values) for each, values in seconds.items()}
+            rows.append(
+                {
+                    "task": name,
+                    "shots": task.shots,
+                    "rows": len(task.rows),
+                    "labels": len(task.card.labels),
+                    "rows_per_cpu_second": {each: round(rate, 3) for each, rate in rates.items()},
+                    "speedup": ratio(seconds, "lm_eval", "ours"),
+                    "seconds": {each: [round(value, 3) for value in values] for each, values in seconds.items()},
+                    "aim": AIM,
+                }
+            )
+            print(rows[-1])
+    if not arguments.no_write:
+        print(write_results("tasks", rows, clock="CPU time"))
+
+
+if __name__ == "__main__":
+    main()

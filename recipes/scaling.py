@@ -1,0 +1,136 @@
+"""How accuracy in few-shot tasks changes with the size of the model and the amount of text it is fine-tuned on.
+
+    python recipes/scaling.py                   # with a GPU: four models, then LLaMA-13B on 4 to 100 million tokens
+    python recipes/scaling.py --sweep data --dry-run
+
+Figure 1 of the EMO paper. Each point is a run of recipes/continual.py's experiment, runs/NAME_POINT; rerun the command
+to resume. Without a GPU, SmolLM2-135M is fine-tuned on three amounts of text. At the end runs/NAME.md has the mean
+accuracy of each system with its 95 % interval, next to the paper's mean where its tables give one, and runs/NAME.png
+the curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from continual import BASES, PAPER
+
+from instruct.arguments import recipe_arguments
+from instruct.errors import InputError, run_guarded
+from instruct.tasks.model import TaskResults
+
+# Parameters in billions, and the paper's models.
+MODELS = {"opt-1.3b": 1.3, "opt-2.7b": 2.7, "llama-7b": 7.0, "llama-13b": 13.0}
+MILLIONS = (4, 10, 25, 50, 100)
+SMALL_TOKENS = (25_600, 51_200, 76_800)
+_Z = 1.96
+
+
+def mean_accuracy(results: TaskResults) -> tuple[float, float]:
+    """The mean over tasks in percent, and half its 95 % interval over test rows: other trainings are not covered."""
+    each = list(results.root.values())
+    mean = sum(task.accuracy for task in each) / len(each)
+    shares = [(task.accuracy / 100, task.rows) for task in each]
+    variance = sum(share * (1 - share) / rows for share, rows in shares) / len(each) ** 2
+    return mean, 100 * _Z * math.sqrt(variance)
+
+
+def table(found: Mapping[str, Mapping[str, tuple[float, float]]]) -> list[str]:
+    """A row for each point and system: our mean, and the paper's over its eight tasks."""
+    lines = ["| point | system | mean accuracy, ours | mean accuracy, the paper's |", "| --- | --- | --: | --: |"]
+    for point, systems in found.items():
+        for system, (mean, half) in systems.items():
+            theirs = PAPER.get(point, {}).get(system)
+            paper = "-" if theirs is None else f"{sum(theirs) / len(theirs):.1f}"
+            lines.append(f"| {point} | {system} | {mean:.1f} ± {half:.1f} | {paper} |")
+    return lines
+
+
+def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[str, float], path: Path) -> None:
+    """A curve for each system over the points' sizes, with error bars."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    for system in dict.fromkeys(name for systems in found.values() for name in systems):
+        points = [(sizes[point], *systems[system]) for point, systems in found.items() if system in systems]
+        x, y, error = zip(*sorted(points), strict=True)
+        axes.errorbar(x, y, yerr=error, marker="o", capsize=3, label=system)
+    axes.set_xscale("log")
+    axes.set_xlabel("parameters (billions)" if set(found) <= set(MODELS) else "training tokens")
+    axes.set_ylabel("mean accuracy over tasks, %")
+    axes.legend()
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[str]) -> None:
+    """Run every point of a sweep, then print and write its table and figure. A point that fails does not keep others.
+
+    Raises:
+        InputError: a point could not be run.
+    """
+    from instruct.config import load_config
+    from instruct.experiment import run_experiment, run_folder
+    from instruct.metrics import read_metrics
+    from instruct.runs import RunDirectory, write_atomically
+
+    start = load_config(arguments.config, overrides)
+    name = f"{start.name}_scaling_{sweep}"
+    train = start.train
+    per_step = int(train["per_device_train_batch_size"]) * int(train.get("gradient_accumulation_steps", 1))
+    per_step *= int(train["max_length"])
+    names = {**BASES, "opt-1.3b": "facebook/opt-1.3b"}
+    flags: dict[str, list[str]] = {}
+    sizes: dict[str, float] = {}
+    if sweep == "model":
+        flags, sizes = {point: ["--model.name", names[point]] for point in MODELS}, dict(MODELS)
+    else:
+        for tokens in SMALL_TOKENS if small else [1_000_000 * each for each in MILLIONS]:
+            point = f"{tokens // 1000}k"
+            flags[point] = [] if small else ["--model.name", names["llama-13b"]]
+            flags[point] += ["--train.max_steps", str(max(1, tokens // per_step))]
+            sizes[point] = tokens
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    refused: list[str] = []
+    for point, own in flags.items():
+        try:
+            config = load_config(arguments.config, [*overrides, *own, "--name", f"{name}_{point}"])
+            run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+        except InputError as error:
+            refused.append(f"{point}: {error}")
+            continue
+        if not arguments.dry_run:
+            results = read_metrics(RunDirectory(run_folder(config))).tasks
+            found[point] = {system: mean_accuracy(each) for system, each in results.items()}
+    if any(found.values()):
+        path = Path("runs") / f"{name}.md"
+        write_atomically(path, "\n".join(table(found)) + "\n")
+        draw(found, sizes, path.with_suffix(".png"))
+        print("\n".join([*table(found), f"table: {path}", f"figure: {path.with_suffix('.png')}"]))
+    if refused:
+        raise InputError("; ".join(refused))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--sweep", action="append", choices=("model", "data"))
+    own, rest = parser.parse_known_args(sys.argv[1:])
+    arguments, overrides = recipe_arguments(rest, __doc__)
+
+    import torch
+
+    arguments.config = arguments.config or ("continual" if torch.cuda.is_available() else "continual_smollm2")
+    small = arguments.config == "continual_smollm2"
+    for sweep in own.sweep or (["data"] if small else ["model", "data"]):
+        run(sweep, small, arguments, overrides)
+
+
+if __name__ == "__main__":
+    sys.exit(run_guarded(main))
