@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import asked, driven, is_gone, two_nodes, wait
+from nodes import asked, driven, is_gone, wait
 
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
@@ -132,25 +129,3 @@ def test_workers_that_hang_end_the_run(
         answer(cluster.address)
     assert " working on batch " in capfd.readouterr().err
     wait(lambda: is_gone(batch_log), 30)
-
-
-def test_a_node_that_dies_is_done_without(batch_log: Path, answer: Answer) -> None:
-    import ray
-
-    with two_nodes() as own:
-        ray.init(address=own.address, log_to_driver=False)
-        here = ray.get_runtime_context().get_node_id()
-        other = next(node for node in own.list_all_nodes() if node.node_id != here)
-
-        def kill_the_other() -> None:
-            wait(lambda: batch_log.is_file() and len(asked(batch_log)) >= 6, 240)
-            os.kill(other.all_processes["raylet"][0].process.pid, signal.SIGKILL)
-
-        killer = threading.Thread(target=kill_the_other)
-        killer.start()
-        try:
-            answer(own.address)
-            killer.join()
-        finally:
-            ray.shutdown()
-    assert sum(asked(batch_log).values()) <= 2 * BATCHES + 2 * IN_FLIGHT
