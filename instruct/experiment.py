@@ -87,7 +87,8 @@ def run_experiment(
             return None
     elif "judge" in phases:
         print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
-        return None
+        if not config.evaluation:
+            return None
     if "report" not in phases:
         return None
     report = print_report(run.folder)
