@@ -357,5 +357,5 @@ def test_list_judges_shows_models_and_agreement_with_human_labels(folder, capsys
         "licence: none · judges/mine/judge.yaml\n"
     ) in text
     assert "broken\n  judges/broken/judge.yaml: " in text
-    assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in listed
-    assert "annotators of the alpaca-eval package also work by name, for example alpaca_eval_gpt4_turbo_fn" in listed
+    assert "autoj_single\n  model GAIR/autoj-13b · single ratings · agreement with people: not measured" in text
+    assert "annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn." in text

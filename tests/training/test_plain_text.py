@@ -168,7 +168,7 @@ def test_the_command_trains_and_previews_a_text_file(instruct, tmp_path, tiny_mo
     assert "over " in shown
     assert instruct("train", *flags, "--objective", "emo", "--train.max_steps", 1)[0] == 0
     (tmp_path / "empty.txt").write_text("")
-    code, _, problem = instruct("train", "--model", tiny_model_folder, "--data.files", "empty.txt")
+    code, _, problem = instruct("train", "--model", tiny_model_folder, "--data.files", "empty.txt", "--name", "other")
     assert code == 2
     assert problem == "instruct: empty.txt: is empty; give a file with text\n"
 

@@ -76,12 +76,12 @@ def test_own_verdicts_are_matched_by_pair_and_order(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"output": 0}] * 2, "has verdicts on 2 pairs, but the set has 3"),
+        ([{"output": 0}] * 2, "has 2 verdicts, but the set has 3"),
         ([{"output": 3}] * 3, "row 1: output: 3 is not a verdict; write one of 0, 1, 2, -1"),
         ([{"output": True}] * 3, "row 1: output: True is not a verdict"),
         ([{"idx": n, "x_result": 1} for n in (0, 1, 3)], "row 3: idx: '3' is not a pair of the set (0 to 2)"),
         ([{"idx": n, "x_result": 1} for n in (0, 1, 1)], "row 3: idx: pair 1 already has a verdict"),
-        ([{"idx": n, "x_result": 1} for n in (0, 1)], "has verdicts on 2 pairs, but the set has 3"),
+        ([{"idx": n, "x_result": 1} for n in (0, 1)], "has 2 verdicts, but the set has 3"),
         (
             [{"idx": 0, "x_result": "1", "y_result": "1"}],
             "row 1: unknown layout (columns: idx, x_result, y_result)",
