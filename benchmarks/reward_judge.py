@@ -110,7 +110,7 @@ def main() -> None:
             tokens = sum(len(text.ids) for text in texts)
             batches = [
                 [tensor.to(device) for tensor in padded([texts[index].ids for index in order[part]], engine._pad or 0)]
-                for part in engine._batches([len(texts[index].ids) for index in order])
+                for part in engine._batches([len(texts[index].ids) for index in order], device.type)
             ]
             found: dict[str, dict[str, float]] = {}
             stores = iter(range(arguments.rounds + 1))

@@ -75,7 +75,7 @@ def test_the_recipe_tunes_trains_continues_and_compares(tmp_path, tiny_model_fol
         "--data.files", "train.txt", "--data.eval_files", "valid.txt", "--continuations.files", "test.txt",
         "--words", "1000", "--vocabulary", "20", "--tuning-steps", "1", "--train.max_steps", "2",
         "--train.eval_steps", "2", "--train.save_steps", "2", "--train.report_to", "none", "--seeds", "[1]",
-        "--continuations.limit", "200", "--evaluation.texts.mauve_model", str(tiny_model_folder),
+        "--continuations.limit", "240", "--evaluation.texts.mauve_model", str(tiny_model_folder),
         "--systems", "{mle: {objective: mle}, energy: {objective: energy}}",
     ]  # fmt: skip
     first = run("small_model.py", tmp_path, *flags)
