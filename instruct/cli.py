@@ -159,21 +159,14 @@ def _files(found: dict[str, Path]) -> Result:
 
 def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.experiment import generate as generate_texts
-    from instruct.experiment import open_run
 
     overrides = overrides + _cluster_override(arguments)
-    if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
-        config = _untrained(arguments.run, overrides)
-        run = open_run(config)
-    else:
-        run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
-        config = _run_config(run, overrides)
+    config, run = _run_of_systems(arguments.run, overrides)
     return _files(generate_texts(config, run))
 
 
 def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.evaluation.evaluate import evaluate_run, metrics_text
-    from instruct.experiment import open_run
 
     flags = list(overrides)
     for name, key in (("tasks", "cards"), ("lm_eval", "lm_eval")):
@@ -181,12 +174,7 @@ def evaluate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
             flags += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
     if arguments.export_tasks:
         return _exported_tasks(arguments, flags)
-    if arguments.run and Path(arguments.run).suffix in (".yaml", ".yml"):
-        config = _untrained(arguments.run, flags)
-        run = open_run(config)
-    else:
-        run = _run(arguments.run, "config.yaml" if arguments.run else "adapters/*/*.safetensors")
-        config = _run_config(run, flags)
+    config, run = _run_of_systems(arguments.run, flags)
     found = evaluate_run(config, run)
     return _shown(found, metrics_text(found, run))
 
@@ -207,6 +195,17 @@ def _exported_tasks(arguments: argparse.Namespace, flags: list[str]) -> Result:
     paths = export_tasks([load_task(name, options) for name in options.cards], Path(arguments.export_tasks))
     text = "\n".join(f"{path}: written" for path in paths)
     return Result([str(path) for path in paths], "\n".join(map(str, paths)), text)
+
+
+def _run_of_systems(named: str | None, flags: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
+    """A run whose systems can be asked, and its config; a YAML file that trains nothing starts one."""
+    if named and Path(named).suffix in (".yaml", ".yml"):
+        from instruct.experiment import open_run
+
+        config = _untrained(named, flags)
+        return config, open_run(config)
+    run = _run(named, "config.yaml" if named else "adapters/*/*.safetensors")
+    return _run_config(run, flags), run
 
 
 def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
