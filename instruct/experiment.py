@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import PHASES
-from instruct.config import ExperimentConfig
+from instruct.config import ExperimentConfig, load_config
 from instruct.data.cards import Template
 from instruct.data.options import template_of
 from instruct.data.rows import RowSet
@@ -94,6 +94,33 @@ def run_experiment(
     report = print_report(run.folder)
     upload(config, run)  # the cards, now with the evaluation
     return report
+
+
+def run_experiments(
+    path: str | Path, points: Mapping[str, Sequence[str]], dry_run: bool, first: str, last: str
+) -> tuple[dict[str, ExperimentConfig], list[str]]:
+    """Run the experiment of a config once for each point; one that cannot be run does not keep the others from it.
+
+    Args:
+        path: of the config, or its name.
+        points: the flags of each point, its `--name` among them.
+        dry_run, first, last: as for `run_experiment`.
+
+    Returns:
+        The config of each point that was run (none of a dry run), and what is wrong with each of the others.
+    """
+    done: dict[str, ExperimentConfig] = {}
+    refused: list[str] = []
+    for point, flags in points.items():
+        try:
+            config = load_config(path, flags)
+            run_experiment(config, dry_run=dry_run, first=first, last=last)
+        except InputError as error:
+            refused.append(f"{point}: {error}")
+            continue
+        if not dry_run:
+            done[point] = config
+    return done, refused
 
 
 def judge_and_report(

@@ -96,24 +96,19 @@ def run(bases: Sequence[str | None], arguments: argparse.Namespace, overrides: l
         InputError: a run could not be done.
     """
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
+    from instruct.experiment import run_experiments, run_folder
     from instruct.metrics import read_metrics
     from instruct.runs import RunDirectory, write_atomically
 
     name = load_config(arguments.config, overrides).name
-    lines: list[str] = []
-    refused: list[str] = []
+    points: dict[str, list[str]] = {}
     for base in bases:
         flags = [] if base is None else ["--model.name", BASES[base]]
-        flags = [*flags, *overrides, "--name", name if base is None else f"{name}_{base}"]
-        try:
-            config = load_config(arguments.config, flags)
-            run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
-        except InputError as error:
-            refused.append(f"{base or name}: {error}")
-            continue
-        if arguments.dry_run:
-            continue
+        points[base or name] = [*flags, *overrides, "--name", name if base is None else f"{name}_{base}"]
+    done, refused = run_experiments(arguments.config, points, arguments.dry_run, arguments.first, arguments.last)
+    lines: list[str] = []
+    for point, config in done.items():
+        base = point if point in bases else None
         tasks = read_metrics(RunDirectory(run_folder(config))).tasks
         found = {
             system: {key: each.accuracy for key, each in results.root.items()} for system, results in tasks.items()

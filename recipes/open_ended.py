@@ -75,32 +75,24 @@ def run(corpora: Sequence[str | None], arguments: argparse.Namespace, overrides:
         InputError: a corpus could not be run.
     """
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
+    from instruct.experiment import run_experiments, run_folder
     from instruct.metrics import read_metrics
     from instruct.runs import RunDirectory, write_atomically
 
     name = load_config(arguments.config, overrides).name
-    lines = [
-        "| corpus | system | MAUVE, ours | seeds | MAUVE, the paper's Table 1 |",
-        "| --- | --- | --: | --: | --: |",
-    ]
-    refused: list[str] = []
+    points: dict[str, list[str]] = {}
     for corpus in corpora:
         flags = [] if corpus is None else ["--data.card", corpus, "--continuations.card", f"{corpus}_test"]
         # What the command line says comes last.
         flags = [*flags, *FLAGS.get(corpus or "", []), *overrides]
-        flags += ["--name", name if corpus is None else f"{name}_{corpus}"]
-        try:
-            config = load_config(arguments.config, flags)
-            run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
-        except InputError as error:
-            refused.append(f"{corpus or name}: {error}")
-            continue
-        if arguments.dry_run:
-            continue
+        points[corpus or name] = [*flags, "--name", name if corpus is None else f"{name}_{corpus}"]
+    done, refused = run_experiments(arguments.config, points, arguments.dry_run, arguments.first, arguments.last)
+    lines = list(HEAD)
+    for point, config in done.items():
+        corpus = point if point in corpora else config.data.card
         texts = read_metrics(RunDirectory(run_folder(config))).texts
         mauve = {system: each.mauve.mauve.value for system, each in texts.items() if each.mauve}
-        lines += table(by_objective(mauve), corpus or config.data.card, config.model.name)
+        lines += table(by_objective(mauve), corpus, config.model.name)
     if lines != HEAD:
         path = Path("runs") / f"{name}.md"
         write_atomically(path, "\n".join(lines) + "\n")

@@ -77,7 +77,7 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
         InputError: a point could not be run.
     """
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
+    from instruct.experiment import run_experiments, run_folder
     from instruct.metrics import read_metrics
     from instruct.runs import RunDirectory, write_atomically
 
@@ -97,18 +97,12 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
             flags[point] = [] if small else ["--model.name", names["llama-13b"]]
             flags[point] += ["--train.max_steps", str(max(1, tokens // per_step))]
             sizes[point] = tokens
+    points = {point: [*overrides, *own, "--name", f"{name}_{point}"] for point, own in flags.items()}
+    done, refused = run_experiments(arguments.config, points, arguments.dry_run, arguments.first, arguments.last)
     found: dict[str, dict[str, tuple[float, float]]] = {}
-    refused: list[str] = []
-    for point, own in flags.items():
-        try:
-            config = load_config(arguments.config, [*overrides, *own, "--name", f"{name}_{point}"])
-            run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
-        except InputError as error:
-            refused.append(f"{point}: {error}")
-            continue
-        if not arguments.dry_run:
-            results = read_metrics(RunDirectory(run_folder(config))).tasks
-            found[point] = {system: mean_accuracy(each) for system, each in results.items()}
+    for point, config in done.items():
+        results = read_metrics(RunDirectory(run_folder(config))).tasks
+        found[point] = {system: mean_accuracy(each) for system, each in results.items()}
     if any(found.values()):
         path = Path("runs") / f"{name}.md"
         write_atomically(path, "\n".join(table(found)) + "\n")
