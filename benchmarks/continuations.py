@@ -11,11 +11,7 @@ process, they run alternately, and their start is not measured. A rate is the nu
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,27 +19,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks.harness import ROOT, alternate, ratio, real_rows, write_results
+from benchmarks.harness import alternate, ratio, real_rows, write_results
+from benchmarks.plain_vllm import plain_vllm
 
 AIM = 0.95  # of the rate of LLM.generate
 WORDS = 20
-
-
-def generate_alone(model: str) -> None:
-    """A process with a vLLM engine: reads a line of prompts, prints a line with the number of tokens written."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keep the output of libraries out of the replies
-    import vllm
-    from vllm.platforms import current_platform
-
-    on_a_cpu = {"dtype": "bfloat16", "enforce_eager": True} if current_platform.is_cpu() else {}
-    llm = vllm.LLM(model, max_model_len=512, generation_config="vllm", **on_a_cpu)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        params = vllm.SamplingParams(temperature=1, max_tokens=asked["max_tokens"], ignore_eos=True)
-        outputs = llm.generate([{"prompt_token_ids": ids} for ids in asked["prompts"]], params, use_tqdm=False)
-        replies.write(f"{sum(len(output.outputs[0].token_ids) for output in outputs)}\n")
-        replies.flush()
 
 
 @contextmanager
@@ -81,11 +61,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=80, help="of each continuation")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-write", action="store_true", help="print only")
-    parser.add_argument("--generate-alone", metavar="MODEL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.generate_alone:
-        generate_alone(arguments.generate_alone)
-        return
 
     from transformers import AutoTokenizer
 
@@ -107,19 +83,6 @@ def main() -> None:
     options = ContinuationOptions(
         files=["-"], generation={"engine": "vllm", "max_new_tokens": arguments.tokens, "max_model_len": 512}
     )
-    settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
-    alone = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.continuations", "--generate-alone", folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        # The engine in the process itself, as in ours: where a second process held it, that would take a core of few.
-        env={**settings, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
-    )
-    assert alone.stdin is not None
-    assert alone.stdout is not None
-    asked, answered = alone.stdin, alone.stdout
     tokens: dict[str, list[int]] = {"continue_texts": [], "generate": []}
 
     def ours() -> None:
@@ -132,16 +95,10 @@ def main() -> None:
         tokens["continue_texts"].append(sum(row.tokens or 0 for row in written))
 
     def generate() -> None:
-        request = {"prompts": ids[len(tokens["generate"])], "max_tokens": arguments.tokens}
-        print(json.dumps(request), file=asked, flush=True)
-        tokens["generate"].append(int(answered.readline()))
+        tokens["generate"].append(plain(ids[len(tokens["generate"])], arguments.tokens))
 
-    try:
-        with kept_engine():
-            seconds = alternate({"continue_texts": ours, "generate": generate}, arguments.rounds)
-    finally:
-        asked.close()
-        alone.wait()
+    with plain_vllm(folder, 512, temperature=1, ignore_eos=True) as plain, kept_engine():
+        seconds = alternate({"continue_texts": ours, "generate": generate}, arguments.rounds)
     expected = arguments.prefixes * arguments.tokens
     assert {count for counts in tokens.values() for count in counts} == {expected}
     row = {

@@ -12,36 +12,17 @@ number of tokens written per second.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, alternate, ratio, real_rows, write_results
+from benchmarks.harness import alternate, ratio, real_rows, write_results
+from benchmarks.plain_vllm import plain_vllm
 
 AIM = 0.95  # of the rate of LLM.generate
 CONTEXT = 2048
-
-
-def generate_alone(model: str) -> None:
-    """A process with a vLLM engine: reads a line of prompts, prints a line with the number of tokens written."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # keep the output of libraries out of the replies
-    import vllm
-    from vllm.platforms import current_platform
-
-    on_a_cpu = {"dtype": "bfloat16", "enforce_eager": True} if current_platform.is_cpu() else {}
-    llm = vllm.LLM(model, max_model_len=CONTEXT, generation_config="vllm", **on_a_cpu)
-    for line in sys.stdin:
-        asked = json.loads(line)
-        params = vllm.SamplingParams(temperature=0, max_tokens=asked["max_tokens"])
-        outputs = llm.generate([{"prompt_token_ids": ids} for ids in asked["prompts"]], params, use_tqdm=False)
-        replies.write(f"{sum(len(output.outputs[0].token_ids) for output in outputs)}\n")
-        replies.flush()
 
 
 def answers(count: int, rounds: int) -> tuple[list[tuple[Any, Any]], str]:
@@ -69,11 +50,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-write", action="store_true", help="print only")
-    parser.add_argument("--generate-alone", metavar="MODEL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.generate_alone:
-        generate_alone(arguments.generate_alone)
-        return
 
     from instruct.engines.vllm import VLLMEngine
     from instruct.judging.asking import Judge, engine_options
@@ -93,19 +70,6 @@ def main() -> None:
     pairs, source = answers(arguments.pairs, arguments.rounds + 1)
     plans = [plan_comparison(judge, *sides, engine) for sides in pairs]
     prompts = [[engine._token_ids(each.requests[0].prompt) for each in plan.presentations] for plan in plans]
-    settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
-    alone = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.judge_vllm", "--generate-alone", model_path(EMBEDDED_MODEL)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        # The engine in the process itself, as in ours: where a second process held it, that would take a core of few.
-        env={**settings, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
-    )
-    assert alone.stdin is not None
-    assert alone.stdout is not None
-    asked, answered = alone.stdin, alone.stdout
     tokens: dict[str, list[int]] = {"judging": [], "generate": []}
 
     def judging() -> None:
@@ -118,16 +82,10 @@ def main() -> None:
         tokens["judging"].append(sum(reply.completion_tokens or 0 for reply in replies))
 
     def generate() -> None:
-        request = {"prompts": prompts[len(tokens["generate"])], "max_tokens": arguments.max_tokens}
-        print(json.dumps(request), file=asked, flush=True)
-        tokens["generate"].append(int(answered.readline()))
+        tokens["generate"].append(plain(prompts[len(tokens["generate"])], arguments.max_tokens))
 
-    try:
+    with plain_vllm(model_path(EMBEDDED_MODEL), CONTEXT, temperature=0) as plain, closing(engine):
         seconds = alternate({"judging": judging, "generate": generate}, arguments.rounds)
-    finally:
-        engine.close()
-        asked.close()
-        alone.wait()
     a_token = {
         name: [took / count for took, count in zip(seconds[name], tokens[name][1:], strict=True)] for name in seconds
     }
