@@ -59,9 +59,9 @@ class RunDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            for differing, *_ in differences(self.config(), config):
+            if difference := next(differences(self.config(), config), None):
                 raise InputError(
-                    f"{path}: this run was started with a different {differing}; choose another name (--name) or "
+                    f"{path}: this run was started with a different {difference[0]}; choose another name (--name) or "
                     f"delete {self.folder}"
                 )
         else:
