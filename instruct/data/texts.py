@@ -11,7 +11,7 @@ from pathlib import Path
 
 from instruct.data.cards import Documents
 from instruct.data.sources import BROKEN_GZIP, SUFFIXES, RawRow, broken_gzip, open_bytes
-from instruct.errors import InputError
+from instruct.errors import InputError, one_line
 
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")
@@ -52,15 +52,7 @@ def read_texts(
         raise InputError(f"{origin}: is a folder; give the files inside it")
     if not path.is_file():
         raise InputError(f"{origin}: no such file; give the path of an existing text file")
-    try:
-        codec = codecs.lookup(encoding or "utf-8")
-        if not codec._is_text_encoding:
-            raise LookupError
-    except LookupError:
-        raise InputError(
-            f"{origin}: unknown encoding {encoding!r}; set {section}.encoding to one that Python knows, such as latin-1"
-        ) from None
-    name = "utf-8-sig" if codec.name == "utf-8" else codec.name
+    name = _codec(origin, encoding, section)
     found = False
     try:
         try:
@@ -80,6 +72,29 @@ def read_texts(
         raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
     if not found:
         raise InputError(f"{origin}: is empty; give a file with text")
+
+
+def decoded(data: bytes, origin: str, encoding: str | None = None, section: str = "data") -> str:
+    """The text that bytes are; the arguments and errors are those of `read_texts`."""
+    name = _codec(origin, encoding, section)
+    try:
+        return data.decode(name)
+    except UnicodeError:
+        raise _wrong_encoding(data, origin, encoding, section) from None
+
+
+def _codec(origin: str, encoding: str | None, section: str) -> str:
+    """The name of the codec of an encoding; that of UTF-8 skips a byte order mark."""
+    try:
+        codec = codecs.lookup(encoding or "utf-8")
+        if not codec._is_text_encoding:
+            raise LookupError
+    except (LookupError, ValueError):  # ValueError: half a surrogate pair, a null character
+        raise InputError(
+            f"{origin}: unknown encoding {one_line(encoding, 40)!r}; set {section}.encoding to one that Python knows, "
+            "such as latin-1"
+        ) from None
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
 def _without_line_break(line: str) -> str:

@@ -83,8 +83,12 @@ class TaskSource(Options):
                 raise ValueError(f"splits.{name}: a data set of the hub has splits by name, files have lists")
             if (self.format == "lines") != (split.label_files is not None):
                 raise ValueError(f"splits.{name}: label_files and format: lines require each other")
+            if split.label_files is not None and len(split.label_files) != len(split.files or []):
+                raise ValueError(f"splits.{name}: label_files needs one file for each of files")
         if (self.format == "csv") != (self.header is not None):
             raise ValueError("header and format: csv require each other")
+        if self.header and len({*self.header, "file"}) <= len(self.header):
+            raise ValueError("header: a column is given twice or called file; rename it")
         return self
 
 
@@ -166,11 +170,15 @@ class TaskCard(Wording):
                 for split in ("test", self.demonstrations_from):
                     if split not in source.splits:
                         raise ValueError(f"{place}.splits: the split {split!r} is missing; add it")
+        if self.group == "label" or (self.text == "label" and self.demonstrations == "retrieved"):
+            raise ValueError(f"{'group' if self.group == 'label' else 'text'}: must be a field other than the label")
         for name in ("", *self.variants):
             wording = self.worded(name or None)
             place = f"variants.{name}." if name else ""
             if PLACEHOLDER.findall(wording.template).count("label") != 1:
                 raise ValueError(f"{place}template: must contain {{label}} once")
+            if "label" in PLACEHOLDER.findall(wording.hint):
+                raise ValueError(f"{place}hint: must not contain {{label}}")
             for label in wording.verbalizers:
                 _known(label, self.labels, f"{place}verbalizers")
             spoken = [wording.verbalizers.get(label, label) for label in self.labels]

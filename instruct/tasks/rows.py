@@ -9,15 +9,15 @@ import hashlib
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instruct.data.cards import Source
+from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file, read_source
-from instruct.data.texts import read_texts
+from instruct.data.texts import decoded, read_texts
 from instruct.errors import InputError, one_line
 from instruct.tasks.cards import PLACEHOLDER, SplitOptions, TaskCard, TaskSource
 
@@ -91,13 +91,18 @@ def _task_row(card: TaskCard, source: TaskSource, raw: RawRow) -> TaskRow:
     for name in used_fields(card):
         column = source.fields.get(name, name)
         if PLACEHOLDER.search(column):
-            value: Any = PLACEHOLDER.sub(lambda found: str(_column(card, raw, found[1])), column)
+            fields[name] = PLACEHOLDER.sub(lambda found: _text(card, raw, found[1]), column)
         else:
-            value = _column(card, raw, column)
-        if not isinstance(value, str | int | float):
-            raise InputError(f"{raw.place}: {column} is not text; correct the row, or fields in the card {card.name}")
-        fields[name] = str(value)
+            fields[name] = _text(card, raw, column)
     return TaskRow(fields, _label(card, source, raw), raw.place)
+
+
+def _text(card: TaskCard, raw: RawRow, column: str) -> str:
+    value = _column(card, raw, column)
+    if not isinstance(value, str | int | float):
+        raise InputError(f"{raw.place}: {column} is not text; correct the row, or fields in the card {card.name}")
+    check_storable(raw, column, value)
+    return str(value)
 
 
 def used_fields(card: TaskCard) -> list[str]:
@@ -130,7 +135,7 @@ def _label(card: TaskCard, source: TaskSource, raw: RawRow) -> str:
             return values[text]
         known = ", ".join(values)
     else:
-        if text.isascii() and text.isdigit() and int(text) < len(values):
+        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < len(values):
             return values[int(text)]
         if text in card.labels:
             return text
@@ -150,6 +155,13 @@ def _raw_rows(card: TaskCard, source: TaskSource, split: SplitOptions, folder: P
         yield from read_source(hub, Path())
         return
     assert folder is not None
+    for file in (*(split.files or []), *(split.label_files or [])):
+        path = folder / (file.partition("!")[0] if source.format == "csv" else file)
+        if not path.is_file():
+            raise InputError(
+                f"task {card.name}: {path}: no such file; set --evaluation.tasks.folder to the folder with the task's "
+                "files, or correct the card's files"
+            )
     for number, file in enumerate(split.files or []):
         if source.format == "table":
             yield from read_file(folder / file)
@@ -160,22 +172,18 @@ def _raw_rows(card: TaskCard, source: TaskSource, split: SplitOptions, folder: P
                     raise InputError(f"{raw.place}: is not a label, a space and a text; correct the line")
                 yield RawRow(raw.origin, raw.row, {"label": label, "text": text})
         elif source.format == "lines":
-            labels = (split.label_files or [])[number : number + 1]
-            yield from _parallel(folder / file, [folder / each for each in labels], source.encoding, _SECTION)
+            labels = (split.label_files or [])[number]
+            yield from _parallel(folder / file, folder / labels, source.encoding)
         else:
             yield from _headless(folder, file, source)
 
 
-def _parallel(path: Path, label_files: list[Path], encoding: str, section: str) -> Iterator[RawRow]:
+def _parallel(path: Path, label_file: Path, encoding: str) -> Iterator[RawRow]:
     """The lines of a file, each with the same line of the file of labels."""
-    if not label_files:
-        raise InputError(f"{path}: has no file of labels; add it to the card's label_files")
-    texts = list(read_texts(path, encoding=encoding, section=section))
-    labels = list(read_texts(label_files[0], encoding=encoding, section=section))
+    texts = list(read_texts(path, encoding=encoding, section=_SECTION))
+    labels = list(read_texts(label_file, encoding=encoding, section=_SECTION))
     if len(texts) != len(labels):
-        raise InputError(
-            f"{path}: has {len(texts)} lines, {label_files[0]} has {len(labels)}; each text needs one label"
-        )
+        raise InputError(f"{path}: has {len(texts)} lines, {label_file} has {len(labels)}; each text needs one label")
     for text, label in zip(texts, labels, strict=True):
         yield RawRow(text.origin, text.row, {"text": text.fields["text"].strip(), "label": label.fields["text"]})
 
@@ -184,10 +192,7 @@ def _headless(folder: Path, file: str, source: TaskSource) -> Iterator[RawRow]:
     """The rows of CSV files without a header: one file, or those of an archive that match a pattern."""
     header = source.header or []
     for origin, matched, content in _contents(folder, file):
-        try:
-            text = content.decode(source.encoding)
-        except UnicodeDecodeError:
-            raise InputError(f"{origin}: is not {source.encoding} text; set the card's encoding") from None
+        text = decoded(content, origin, source.encoding, _SECTION)
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         number = 0
         try:
@@ -206,8 +211,6 @@ def _contents(folder: Path, file: str) -> Iterator[tuple[str, str, bytes]]:
     """Origin, what matched the pattern's `*`, and bytes of a file (maybe gzip) or of an archive's matching members."""
     name, _, pattern = file.partition("!")
     path = folder / name
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; set --evaluation.tasks.folder to the folder with the tasks' files")
     try:
         if not pattern:
             data = path.read_bytes()
@@ -216,13 +219,18 @@ def _contents(folder: Path, file: str) -> Iterator[tuple[str, str, bytes]]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(fnmatch.filter(archive.namelist(), pattern))
             if not names:
-                raise InputError(f"{path}: contains no {pattern}; correct the card's files")
+                raise InputError(f"{path}: contains no {one_line(pattern, 80)}; correct the card's files")
             before, _, after = pattern.partition("*")
             for member in names:
                 matched = member[len(before) : len(member) - len(after)]
-                yield f"{path}!{member}", matched, archive.read(member)
-    except (zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error):
-        raise InputError(f"{path}: is damaged, or not compressed as its name says; download it again") from None
+                yield f"{path}!{one_line(member, 80)}", matched, archive.read(member)
+    except (InputError, PermissionError):
+        raise
+    except Exception as error:  # of a damaged archive: zipfile's, the decompressors', struct's; of a password
+        reason = one_line(error, 100) or type(error).__name__
+        raise InputError(
+            f"{path}: is damaged, or not compressed as its name says ({reason}); download it again"
+        ) from None
 
 
 def shown(fields: Mapping[str, str], template: str) -> str:

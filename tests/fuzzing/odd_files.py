@@ -53,7 +53,7 @@ def files(draw: st.DrawFn, suffixes: Sequence[str], valid: Sequence[Any]) -> tup
     """One of the suffixes, and the content of such a file: a valid one, a changed one, or an arbitrary one.
 
     Args:
-        valid: the content of valid files; for `.sqlite` functions that return their bytes.
+        valid: the content of valid files; for `.sqlite` functions that return their bytes, for `.zip` their bytes.
     """
     suffix = draw(st.sampled_from(suffixes))
     chosen = draw(st.sampled_from(valid))
@@ -62,6 +62,8 @@ def files(draw: st.DrawFn, suffixes: Sequence[str], valid: Sequence[Any]) -> tup
         kind = draw(st.sampled_from(["cells", "cells", "schema", "bytes", "arbitrary"]))
         if kind in ("cells", "schema"):
             return suffix, draw(changed_database(database, kind))
+    elif suffix == ".zip":
+        database, kind = chosen, draw(st.sampled_from(["valid", "bytes", "bytes", "arbitrary bytes"]))
     else:
         kind = draw(st.sampled_from(["valid", *["changed"] * 5, "bytes", "bytes", "arbitrary", "arbitrary bytes"]))
         if kind != "arbitrary bytes":
@@ -115,6 +117,9 @@ def written(content: Any, suffix: str, draw: st.DrawFn) -> bytes:
         writer.writerow(columns)
         writer.writerows([row.get(column, "") for column in columns] for row in rows)
         return text.getvalue().encode("utf-8", "surrogatepass")
+    if suffix == ".txt":
+        rows = content if isinstance(content, list) else [content]
+        return "".join(f"{row}\n" for row in rows).encode("utf-8", "surrogatepass")
     if suffix == ".yaml" and draw(st.booleans()):
         return yaml.safe_dump(content, allow_unicode=draw(st.booleans()), sort_keys=False).encode(
             errors="surrogatepass"

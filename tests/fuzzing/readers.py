@@ -4,19 +4,17 @@ each with valid files and a check that all of a file is accounted for."""
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import math
 import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
+from reading import ROWS, Reader, fixed, rows_in
+from task_readers import TASK_READERS
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.config import load_config
@@ -46,25 +44,6 @@ from instruct.validation.published import read_published
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A reader of files.
-
-    Attributes:
-        suffixes: of the files that it reads.
-        valid: the content of valid files: rows, a mapping, or the bytes of a database.
-        read: reads the file at a path, in a folder of its own; asserts that everything is accounted for.
-        other: what an error may name instead, such as a file that the file itself names.
-        several_problems: whether everything that is wrong is reported at once, each on a line.
-    """
-
-    suffixes: tuple[str, ...]
-    valid: tuple[Any, ...]
-    read: Callable[[Path], None]
-    other: tuple[str, ...] = ()
-    several_problems: bool = False
-
-
 def annotation(number: int, preference: object = 2, **more: object) -> dict[str, object]:
     return {
         "instruction": f"Question {number}?",
@@ -90,19 +69,6 @@ def line(number: int, position: str = "first", verdict: str = "first", **more: o
         "completion_tokens": 1, "choice": None, "model": "m",
     }  # fmt: skip
     return {"id": None, "judgment": judgment | more, "completions": {f"k{number}{position}": reply}}
-
-
-def rows_in(path: Path) -> int:
-    """The rows of a file that was read without an error, counted in another way than the reader does."""
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return sum(1 for record in csv.reader(file) if record) - 1
-    text = path.read_bytes().decode("utf-8-sig")
-    if path.suffix == ".json":
-        with contextlib.suppress(ValueError):
-            content = json.loads(text)
-            return len(content) if isinstance(content, list) else 1
-    return sum(1 for each in text.split("\n") if each.strip())
 
 
 def accounted(run: RunDirectory) -> Counter[str]:
@@ -217,7 +183,7 @@ def read_human_set(path: Path) -> None:
 
 
 def read_replay(path: Path) -> None:
-    pairs = load_human_set(str(_fixed(PAIRS, "set.json"))).pairs
+    pairs = load_human_set(str(fixed(PAIRS, "set.json"))).pairs
     found = read_published(path, pairs)
     assert all(len(verdicts) == len(pairs) for verdicts in found.by_order.values())
     found.averaged()
@@ -236,13 +202,6 @@ def read_replies(path: Path) -> None:
     ReplayEngine(path, {})
 
 
-def _fixed(content: object, name: str) -> Path:
-    """A valid file next to the one that is fuzzed, in the folder above its own."""
-    path = Path(tempfile.gettempdir()) / name
-    path.write_text(json.dumps(content))
-    return path
-
-
 WEIGHTED = [annotation(n, 1 + n / 6) for n in range(6)]
 DIFFICULTIES = [
     {"index": n, "instruction": f"Question {n}?", "instruction_difficulty": n / 7, "preference": 0.5,
@@ -255,19 +214,19 @@ BY_INDEX = [{name: row[name] for name in ("index", "instruction_difficulty")} fo
 
 
 def read_difficulty(path: Path) -> None:
-    prompts = _fixed([{"instruction": f"Question {n}?"} for n in range(6)], "prompts.json")
+    prompts = fixed([{"instruction": f"Question {n}?"} for n in range(6)], "prompts.json")
     found = length_controlled_win_rate(WEIGHTED, path, prompts)
     assert found.win_rate is None or 0 <= found.win_rate <= 100
     assert found.note
 
 
 def read_difficulty_prompts(path: Path) -> None:
-    found = length_controlled_win_rate(WEIGHTED, _fixed(BY_INDEX, "difficulty.json"), path)
+    found = length_controlled_win_rate(WEIGHTED, fixed(BY_INDEX, "difficulty.json"), path)
     assert found.note
 
 
 def read_human_labels(path: Path) -> None:
-    run = import_into_run(_fixed([annotation(n, 1 + n % 2) for n in range(6)], "annotations.json"), path.parent / "run")
+    run = import_into_run(fixed([annotation(n, 1 + n % 2) for n in range(6)], "annotations.json"), path.parent / "run")
     try:
         keep_labels(run, path)
     except BaseException:
@@ -367,7 +326,6 @@ CONTINUATIONS = [
     | {"sample": 0, "seed": 0, "tokens": 1, "finish_reason": "stop"}
     for n in range(3)
 ]
-ROWS = (".json", ".jsonl")
 READERS = {
     "annotations": Reader((".json",), ([annotation(n, 1 + n % 2) for n in range(3)], WEIGHTED), read_annotations),
     "JSON lines": Reader(
@@ -428,4 +386,5 @@ READERS = {
     "config": Reader((".yaml",), (CONFIG,), read_config, several_problems=True),
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
     "store": Reader((".sqlite",), (_database,), read_store),
+    **TASK_READERS,
 }

@@ -105,6 +105,22 @@ CARD = {
         ({"source": {"hub": "a/b", "splits": {"train": ["a.csv"], "test": "test"}}}, "splits.train: a data set of the"),
         ({"source": {**CARD["source"], "format": "csv"}}, "header and format: csv require each other"),
         ({"source": {"splits": {"train": {}, "test": ["a.csv"]}}}, "give exactly one of split"),
+        ({"hint": "About {label}:"}, "hint: must not contain {label}"),
+        ({"text": "label"}, "text: must be a field other than the label"),
+        ({"group": "label"}, "group: must be a field other than the label"),
+        (
+            {"source": {**CARD["source"], "format": "csv", "header": ["text", "text"]}},
+            "source: header: a column is given twice or called file; rename it",
+        ),
+        (
+            {
+                "source": {
+                    "format": "lines",
+                    "splits": {"test": {"files": ["a.txt"], "label_files": ["b.txt", "c.txt"]}},
+                }
+            },
+            "splits.test: label_files needs one file for each of files",
+        ),
         ({"shot": 3}, "unknown key 'shot' (nearest: shots"),
     ],
 )

@@ -29,6 +29,7 @@ def make_card(local: dict[str, Any], **more: Any) -> TaskCard:
     )
 
 
+RECORDS = {"format": "csv", "header": ["label", "text"]}
 LINES = {"format": "label_text", "splits": {"train": ["train.txt"], "test": ["test.txt"]}}
 
 # Rows and, of the test rows, how many have each label; what 8 neighbors alone say; test rows among the training rows.
@@ -121,10 +122,17 @@ def test_a_split_can_be_cut_from_a_sorted_file(tmp_path):
         (LINES, "", "test.txt: is empty"),
         ({**LINES, "values": {"n": "bad"}}, "0 fine\n", "the label '0' is not in the card mine (n)"),
         (
-            {"format": "csv", "header": ["label", "text"], "splits": LINES["splits"]},
+            RECORDS,
             "0,fine\n1\n",
             "test.txt, row 2: has 1 fields, the card's header 2",
         ),
+        (
+            {**RECORDS, "encoding": "utf-9"},
+            "0,fine\n",
+            "test.txt: unknown encoding 'utf-9'; set the card's local.encoding",
+        ),
+        (RECORDS, "0,f\xefne\n".encode("latin-1"), "set the card's local.encoding latin-1, or save the file as UTF-8"),
+        (LINES, f"{'9' * 5000} fine\n", f"test.txt, row 1: the label '{'9' * 39}…' is not in the card mine"),
         ({**LINES, "fields": {"text": "words"}}, "0 fine\n", "test.txt, row 1: has no field 'words'"),
     ],
 )
@@ -135,6 +143,31 @@ def test_wrong_rows_are_refused_with_their_place(tmp_path, source, content, mess
         load_rows(make_card({**source, "splits": splits}), tmp_path)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "message"),
+    [
+        ({}, '"\\ud83d"', "rows.json, row 1: text: has half a surrogate pair"),
+        (
+            {"text": "{text}."},
+            "null",
+            "rows.json, row 1: text is not text; correct the row, or fields in the card mine",
+        ),
+        ({"text": "{text}."}, "[1]", "rows.json, row 1: text is not text"),
+    ],
+)
+def test_wrong_values_of_a_table_are_refused_with_their_place(tmp_path, fields, text, message):
+    (tmp_path / "rows.json").write_text(f'[{{"text": {text}, "label": 0}}]')
+    with pytest.raises(InputError) as raised:
+        load_rows(make_card({"splits": {"train": ["rows.json"], "test": ["rows.json"]}, "fields": fields}), tmp_path)
+    assert message in str(raised.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_record(tmp_path):
+    (tmp_path / "rows.csv").write_text("0,fine\n", encoding="utf-8-sig")
+    rows = load_rows(make_card({**RECORDS, "splits": {"train": ["rows.csv"], "test": ["rows.csv"]}}), tmp_path)
+    assert [(row.label, row.fields["text"]) for row in rows.test] == [("bad", "fine")]
 
 
 def test_missing_files_are_refused_with_the_remedy(tmp_path):
@@ -151,6 +184,13 @@ def test_missing_files_are_refused_with_the_remedy(tmp_path):
         load_rows(make_card({"format": "csv", "header": ["text"], "splits": splits}), tmp_path)
     (tmp_path / "a.zip").write_bytes(buffer.getvalue()[:40])
     with pytest.raises(InputError, match=r"a\.zip: is damaged"):
+        load_rows(make_card({"format": "csv", "header": ["text"], "splits": splits}), tmp_path)
+    locked = bytearray(buffer.getvalue())
+    locked[6] |= 1  # the flag of encryption, in the member's header and the archive's
+    locked[buffer.getvalue().index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "a.zip").write_bytes(locked)
+    splits = {"train": ["a.zip!a*.csv"], "test": ["a.zip!a*.csv"]}
+    with pytest.raises(InputError, match=r"a\.zip: is damaged.*encrypted"):
         load_rows(make_card({"format": "csv", "header": ["text"], "splits": splits}), tmp_path)
 
 
