@@ -12,7 +12,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -265,19 +265,21 @@ def machine() -> dict[str, Any]:
     return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}
 
 
-def write_atomically(path: Path, text: str | bytes) -> None:
-    """Write a file completely or not at all.
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
+    """Write a file completely or not at all; `content` may come in pieces.
 
     Raises:
         InputError: it cannot be written there.
         InstructError: the disk is full.
     """
-    content = text.encode() if isinstance(text, str) else text
+    if isinstance(content, str):
+        content = content.encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.write_bytes(content)
+            with temporary.open("wb") as file:
+                file.writelines([content] if isinstance(content, bytes) else content)
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)

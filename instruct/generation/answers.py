@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,8 @@ from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
 from instruct.generation.options import GenerationConfig
+from instruct.generation.reply_files import write_rows
 from instruct.models import ModelOptions
-from instruct.runs import write_atomically
 
 if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt
@@ -100,30 +100,25 @@ def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: Temp
     return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template)) for prompt in prompts]
 
 
-def _rows(name: str, journal: Journal, prompts: Sequence[EvalPrompt]) -> Iterator[bytes]:
-    """The rows of a file of answers as JSON, one at a time: as a whole they take many times their size."""
-    outputs = (text for batch in journal.batches for text in batch.texts)
-    before = b"[\n  "
-    for prompt, output in zip(prompts, outputs, strict=True):
-        row = {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
-        yield before + json.dumps(row, ensure_ascii=False, indent=2).replace("\n", "\n  ").encode()
-        before = b",\n  "
-    yield b"\n]\n"
-
-
 def _write(name: str, journal: Journal, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
     """Write a finished system's answers, unless the file already holds them."""
-    batches = journal.batches
-    tokens = [count for batch in batches for count in batch.tokens if count is not None]
-    content = b"".join(_rows(name, journal, prompts))
-    path = folder / f"{name}.json"
-    if not path.is_file() or path.read_bytes() != content:
-        write_atomically(path, content)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        outputs = (text for batch in journal.batches() for text in batch.texts)
+        for prompt, output in zip(prompts, outputs, strict=True):
+            yield {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
+
+    write_rows(folder / f"{name}.json", rows, indent=2)
+    truncated, tokens, seconds = 0, array("I"), 0.0
+    for batch in journal.batches():
+        truncated += batch.finish.count("length")
+        tokens.extend(count for count in batch.tokens if count is not None)
+        seconds += batch.seconds
     return AnswerStats(
         n=len(prompts),
-        truncated=sum(batch.finish.count("length") for batch in batches),
+        truncated=truncated,
         mean_tokens=sum(tokens) / len(prompts) if len(tokens) == len(prompts) else None,
         engine=journal.engine,
-        minutes=sum(batch.seconds for batch in batches) / 60,
+        minutes=seconds / 60,
         workers=journal.workers,
     )

@@ -81,7 +81,7 @@ class _Planned:
         return self.system.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """A prompt as the engine is sent it, and the most tokens of its reply."""
 
@@ -158,7 +158,10 @@ def fingerprint(
         decoding |= {"dtype": model.dtype, "quantization": model.quantization}
     if config.tensor_parallel_size not in (None, 1):
         decoding["tensor_parallel_size"] = config.tensor_parallel_size
-    return hashlib.sha256(json.dumps([*identities, *work.identity, decoding]).encode()).hexdigest()
+    hashed = hashlib.sha256()
+    for piece in json.JSONEncoder().iterencode([*identities, *work.identity, decoding]):
+        hashed.update(piece.encode())
+    return hashed.hexdigest()
 
 
 def _finished(journal: Journal, config: EngineConfig) -> bool:
@@ -191,7 +194,7 @@ def _ask(
             progress.update(
                 bar,
                 total=sum(len(each.journal.sizes) for each in unfinished),
-                completed=sum(len(each.journal.batches) for each in unfinished),
+                completed=sum(each.journal.finished for each in unfinished),
             )
             missing = [(each, number) for each in unfinished for number in each.journal.missing]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
 from instruct.generation.options import ContinuationOptions
+from instruct.generation.reply_files import json_list, write_rows
 from instruct.models import ModelOptions
-from instruct.runs import write_atomically
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))
@@ -175,33 +176,38 @@ def _token_ids(tokenizer: Any, draws: list[_Draw]) -> list[list[int]]:
 
 def _write(system: System, journal: Journal, draws: list[_Draw], folder: Path) -> ContinuationStats:
     """Write a finished system's continuations, unless the file already holds them."""
-    batches = journal.batches
-    replies = [reply for batch in batches for reply in zip(batch.texts, batch.tokens, batch.finish, strict=True)]
-    rows = [
-        Continuation(
-            id=draw.prefix.id,
-            prefix=draw.prefix.text,
-            continuation=text,
-            reference=draw.prefix.reference,
-            sample=draw.sample,
-            seed=draw.seed,
-            tokens=tokens,
-            finish_reason=finish,
+
+    def rows() -> Iterator[Continuation]:
+        replies = (
+            reply for batch in journal.batches() for reply in zip(batch.texts, batch.tokens, batch.finish, strict=True)
         )
-        for draw, (text, tokens, finish) in zip(draws, replies, strict=True)
-    ]
-    content, path = as_json(rows), folder / f"{system.name}.json"
-    if not path.is_file() or path.read_bytes() != content.encode():
-        write_atomically(path, content)
-    counted = [row.tokens for row in rows if row.tokens is not None]
+        for draw, (text, tokens, finish) in zip(draws, replies, strict=True):
+            yield Continuation(
+                id=draw.prefix.id,
+                prefix=draw.prefix.text,
+                continuation=text,
+                reference=draw.prefix.reference,
+                sample=draw.sample,
+                seed=draw.seed,
+                tokens=tokens,
+                finish_reason=finish,
+            )
+
+    write_rows(folder / f"{system.name}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
+    empty, ended, counted = 0, 0, array("I")
+    for row in rows():
+        empty += not row.continuation.strip()
+        ended += row.finish_reason == "stop"
+        if row.tokens is not None:
+            counted.append(row.tokens)
     return ContinuationStats(
-        n=len(rows),
-        empty=sum(not row.continuation.strip() for row in rows),
-        ended=sum(row.finish_reason == "stop" for row in rows),
-        mean_tokens=sum(counted) / len(rows) if len(counted) == len(rows) else None,
+        n=len(draws),
+        empty=empty,
+        ended=ended,
+        mean_tokens=sum(counted) / len(draws) if len(counted) == len(draws) else None,
         temperature=system.temperature,
         engine=journal.engine,
-        minutes=sum(batch.seconds for batch in batches) / 60,
+        minutes=sum(batch.seconds for batch in journal.batches()) / 60,
     )
 
 
@@ -239,7 +245,7 @@ def read_continuations(path: str | Path) -> list[Continuation]:
 
 def as_json(rows: Iterable[Continuation]) -> str:
     """The content of the file of a system's continuations."""
-    return json.dumps([dataclasses.asdict(row) for row in rows], ensure_ascii=False, indent=1) + "\n"
+    return b"".join(json_list(map(dataclasses.asdict, rows), indent=1)).decode()
 
 
 def _first_problem(error: ValidationError) -> str:

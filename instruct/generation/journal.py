@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,51 +31,63 @@ class Batch(BaseModel):
 class Journal:
     """`NAME.batches.jsonl`: the finished batches of those in `sizes` (prompts in each), made under `fingerprint`.
 
-    Batches may be added in any order. A line counts once its newline is written; an incomplete last line is ignored.
-    Lines of another fingerprint are not read; they stay until `start` replaces them.
+    Batches may be added in any order; they stay on the disk. A line counts once its newline is written; an incomplete
+    last line is ignored. Lines of another fingerprint are not read; they stay until `start` replaces them.
     """
 
     def __init__(self, path: Path, fingerprint: str, sizes: list[int]) -> None:
         self.path, self.fingerprint, self.sizes = path, fingerprint, sizes
         self.engine = ""
         self.workers: dict[str, dict[str, Any]] = {}  # the processes of a cluster that were asked, see `Engine`
-        self._done: dict[int, Batch] = {}
+        self._begin: dict[int, int] = {}  # where the line of each finished batch begins
         self._end = 0
         if path.is_file():
-            self._read(path.read_bytes())
+            self._find_batches()
+
+    def batches(self) -> Iterator[Batch]:
+        """The finished batches, in the order of their prompts, read one at a time."""
+        if not self._begin:
+            return
+        with self.path.open("rb") as file:
+            for number in sorted(self._begin):
+                file.seek(self._begin[number])
+                yield Batch.model_validate_json(file.readline())
 
     @property
-    def batches(self) -> list[Batch]:
-        """The finished batches, in the order of their prompts."""
-        return [self._done[number] for number in sorted(self._done)]
+    def finished(self) -> int:
+        """How many batches are finished."""
+        return len(self._begin)
 
     @property
     def missing(self) -> list[int]:
         """The numbers of the batches that are not finished."""
-        return [number for number in range(len(self.sizes)) if number not in self._done]
+        return [number for number in range(len(self.sizes)) if number not in self._begin]
 
     @property
     def complete(self) -> bool:
-        return len(self._done) == len(self.sizes)
+        return len(self._begin) == len(self.sizes)
 
-    def _read(self, data: bytes) -> None:
-        lines = data.split(b"\n")[:-1]
-        header = _header(lines[0]) if lines else {}
-        if header.get("fingerprint") != self.fingerprint:
-            return
-        self.engine = str(header.get("engine", ""))
-        self._end = len(lines[0]) + 1
-        for line in lines[1:]:
-            try:
-                batch = Batch.model_validate_json(line)
-            except ValidationError:
+    def _find_batches(self) -> None:
+        with self.path.open("rb") as file:
+            line = file.readline()
+            header = _header(line) if line.endswith(b"\n") else {}
+            if header.get("fingerprint") != self.fingerprint:
                 return
-            if batch.batch in self._done or not 0 <= batch.batch < len(self.sizes):
-                return
-            if {len(batch.tokens), len(batch.finish), len(batch.texts)} != {self.sizes[batch.batch]}:
-                return
-            self._done[batch.batch] = batch
-            self._end += len(line) + 1
+            self.engine = str(header.get("engine", ""))
+            self._end = len(line)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    batch = Batch.model_validate_json(line)
+                except ValidationError:
+                    return
+                if batch.batch in self._begin or not 0 <= batch.batch < len(self.sizes):
+                    return
+                if {len(batch.tokens), len(batch.finish), len(batch.texts)} != {self.sizes[batch.batch]}:
+                    return
+                self._begin[batch.batch] = self._end
+                self._end += len(line)
 
     def start(self, engine: str) -> None:
         """Prepare for `append`. Batches of another engine, version or device are dropped: their answers can differ."""
@@ -82,17 +95,20 @@ class Journal:
             with self.path.open("r+b") as file:
                 file.truncate(self._end)
             return
-        self.engine, self._done = engine, {}
-        header = {"fingerprint": self.fingerprint, "engine": engine, "batches": len(self.sizes)}
-        write_atomically(self.path, json.dumps(header) + "\n")
+        self.engine, self._begin = engine, {}
+        header = json.dumps({"fingerprint": self.fingerprint, "engine": engine, "batches": len(self.sizes)}) + "\n"
+        write_atomically(self.path, header)
+        self._end = len(header)
 
     def append(self, batch: Batch) -> None:
         """Add a finished batch; it is on the disk when this returns."""
+        line = batch.model_dump_json().encode() + b"\n"
         with self.path.open("ab") as file:
-            file.write(batch.model_dump_json().encode() + b"\n")
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        self._done[batch.batch] = batch
+        self._begin[batch.batch] = self._end
+        self._end += len(line)
 
 
 def _header(line: bytes) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_a_change_that_affects_answers_starts_from_scratch(
 
     def fingerprint(prompts: list[EvalPrompt] = PROMPTS, config: GenerationConfig = CONFIG) -> object:
         generate_answers(ModelOptions(name=str(tiny_model)), {"a": adapter}, prompts, "chat", config, tmp_path)
-        assert Journal(tmp_path / "a.batches.jsonl", "", []).batches == []
+        assert list(Journal(tmp_path / "a.batches.jsonl", "", []).batches()) == []
         return journal_lines(tmp_path, "a")[0]["fingerprint"]
 
     first = fingerprint()

@@ -25,7 +25,7 @@ def batches(texts: list[str]) -> list[Batch]:
 def written(path: Path, fingerprint: str, engine: str, lines: list[Batch]) -> bytes:
     journal = Journal(path, fingerprint, SIZES)
     journal.start(engine)
-    for batch in lines[len(journal.batches) :]:
+    for batch in lines[journal.finished :]:
         journal.append(batch)
     assert journal.complete
     return path.read_bytes()
@@ -39,7 +39,7 @@ def test_a_journal_cut_anywhere_resumes_to_the_same_bytes(texts: list[str], cut:
         whole = written(path, "f", "vllm 1 cpu", lines)
         end = round(cut * (len(whole) - 1))
         path.write_bytes(whole[:end] + noise.replace(b"\n", b""))
-        left = Journal(path, "f", SIZES).batches
+        left = list(Journal(path, "f", SIZES).batches())
         assert left == lines[: len(left)]
         assert len(left) == max(0, whole[:end].count(b"\n") - 1)
         assert written(path, "f", "vllm 1 cpu", lines) == whole
@@ -49,11 +49,11 @@ def test_a_journal_with_a_different_fingerprint_is_kept_until_start(tmp_path: Pa
     path = tmp_path / "a.batches.jsonl"
     old = written(path, "old", "vllm 1 cpu", batches(list("abcde")))
     journal = Journal(path, "new", SIZES)
-    assert journal.batches == []
+    assert list(journal.batches()) == []
     assert path.read_bytes() == old
     journal.start("vllm 1 cpu")
     assert path.read_bytes().count(b"\n") == 1
-    assert Journal(path, "old", SIZES).batches == []
+    assert list(Journal(path, "old", SIZES).batches()) == []
 
 
 def test_a_different_engine_or_version_starts_from_scratch(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_different_engine_or_version_starts_from_scratch(tmp_path: Path) -> No
     journal = Journal(path, "f", SIZES)
     assert journal.complete
     journal.start("vllm 2 cpu")
-    assert journal.batches == []
+    assert list(journal.batches()) == []
 
 
 def test_reading_stops_at_the_first_invalid_batch(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_reading_stops_at_the_first_invalid_batch(tmp_path: Path) -> None:
     beyond = lines[3].replace(b'"batch":2', b'"batch":3')
     for bad in (b"{}\n", b"[1]\n", b"\xff\n", lines[1], beyond, lines[2].replace(b'"stop",', b"")):
         path.write_bytes(lines[0] + lines[1] + bad + lines[3])
-        assert len(Journal(path, "f", SIZES).batches) == 1, bad
+        assert Journal(path, "f", SIZES).finished == 1, bad
 
 
 def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_batches_in_any_order_are_resumed(tmp_path: Path) -> None:
     assert written(path, "f", "e", [made[2], made[1], made[0]]).count(b"\n") == 4
     again = Journal(path, "f", SIZES)
     assert again.complete
-    assert again.batches == made
+    assert list(again.batches()) == made
