@@ -25,6 +25,9 @@ from instruct.errors import InputError, InstructError, one_line
 
 # How often a worker is started again in its life: a batch gives up before that, a bad machine after it.
 RESTARTS = 10
+# How often Ray hands a batch over again. A worker whose machine has died cannot be reached for the half minute or so
+# until Ray knows it, and each attempt counts; they are up to 5 s apart. `TRIES` limits how often a batch is begun.
+HANDED_OVER = 40
 # Batches that a worker holds: while it computes one, the next is there already.
 IN_FLIGHT = 2
 # Seconds without a finished batch after which the workers' doings are printed, and again after twice as long.
@@ -231,8 +234,8 @@ def patience_s(options: EngineOptions) -> float:
 
 
 def _bounded() -> dict[str, Any]:
-    """How often Ray starts a worker again and repeats a batch; its own limits are none."""
-    return {"max_restarts": RESTARTS, "max_task_retries": TRIES - 1}
+    """How often Ray starts a worker again and hands over a batch; its own limits are none."""
+    return {"max_restarts": RESTARTS, "max_task_retries": HANDED_OVER}
 
 
 def _absolute(request: Request) -> Request:

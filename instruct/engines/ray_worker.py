@@ -23,6 +23,10 @@ from instruct.errors import InputError, one_line
 TRIES = 3
 
 
+class BegunTooOftenError(RuntimeError):
+    """A batch was handed to a worker again after it has ended `TRIES` of them."""
+
+
 def survey(make: Callable[[], Engine], adapters: dict[str, str], version_of: Callable[[], str]) -> dict[str, Any]:
     """A machine as a worker finds it, or `error`, the reason why the engine cannot be asked there.
 
@@ -84,14 +88,19 @@ class Board:
 
     def __init__(self) -> None:
         self._workers: dict[str, dict[str, Any]] = {}
+        self._given: Counter[int] = Counter()
         self._begun: Counter[int] = Counter()
 
-    def report(self, worker: str, doing: str, batch: int | None = None, error: str = "") -> int:
-        """Note what a worker does from now on; returns how often `batch` was begun."""
+    def given(self, batch: int) -> int:
+        """Note that a worker was given a batch; returns how often that has happened."""
+        self._given[batch] += 1
+        return self._given[batch]
+
+    def report(self, worker: str, doing: str, batch: int | None = None, error: str = "") -> None:
+        """Note what a worker does from now on."""
         if doing == "working":
             self._begun[batch or 0] += 1
         self._workers[worker] = {"doing": doing, "batch": batch, "error": error, "since": time.monotonic()}
-        return self._begun[batch or 0]
 
     def read(self) -> tuple[dict[str, dict[str, Any]], dict[int, int]]:
         """Each worker's last report with the seconds since, and how often each batch was begun."""
@@ -122,7 +131,11 @@ class Worker:
         # The engine is started with the first batch: Ray gives up an actor that ends while it is being made.
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        import ray
+
         number = int(row["batch"])
+        if ray.get(self._board.given.remote(number)) > TRIES:
+            raise BegunTooOftenError(f"batch {number} was given to a worker {TRIES} times")
         done = {
             "batch": number, "replies": b"", "seconds": 0.0, "error": "", "engine": "",
             "worker": self._name, "node": self._node, "host": socket.gethostname(),
@@ -133,8 +146,7 @@ class Worker:
                 self._check()
                 self._engine = self._make()
                 self._version = self._engine.start()
-            if self._report("working", number) > TRIES:
-                return {**done, "error": f"batch {number} has ended its worker {TRIES} times"}
+            self._report("working", number)
             began = time.monotonic()
             requests = pickle.loads(row["requests"])
             replies = {request.key: reply for portion in self._engine.complete(requests) for request, reply in portion}
@@ -154,10 +166,10 @@ class Worker:
                 self._report(f"failed {doing}", number, text)
             os._exit(1)
 
-    def _report(self, doing: str, batch: int | None = None, error: str = "") -> int:
+    def _report(self, doing: str, batch: int | None = None, error: str = "") -> None:
         import ray
 
-        return int(ray.get(self._board.report.remote(self._name, doing, batch, error)))
+        ray.get(self._board.report.remote(self._name, doing, batch, error))
 
 
 def _place() -> tuple[str, str]:

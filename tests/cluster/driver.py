@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import instrumented
+import ray
 from ray import cloudpickle
 
 from instruct.data.evaluation import EvalPrompt
@@ -23,6 +24,9 @@ from instruct.runs import RunDirectory
 
 def main() -> None:
     given = json.loads(sys.argv[1])
+    if "node" in given:
+        ray.init(address=given["address"], log_to_driver=False)
+        Path(given["node"]).write_text(ray.get_runtime_context().get_node_id())
     cloudpickle.register_pickle_by_value(instrumented)
     batches.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
     if "run" in given:

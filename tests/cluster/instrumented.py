@@ -1,4 +1,4 @@
-"""The transformers engine on a cluster, with a log of what it is asked, and prompts that end or hold up its process."""
+"""Engines on a cluster, with a log of what they are asked, and prompts that end or hold up their process."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from instruct.engines.base import EngineOptions, Reply, Request
 from instruct.engines.ray_engine import RayEngine
 from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import engine_version
 from instruct.engines.transformers import TransformersEngine
+from instruct.engines.vllm import VLLMEngine
 from instruct.errors import InputError
 
 
 class _Logged:
     """Each batch is a line in `log`: this process and the keys.
 
-    Next to it, a file `kill-KEY` ends the process that is asked for the key, `fail-KEY` lets its engine fail, and
-    `hang-KEY` holds it up; with `once-` before them, the first time only.
+    Next to it, a file `kill-KEY` ends the process that is asked for the key, `fail-KEY` lets its engine fail,
+    `kill_vllm-KEY` ends vLLM's process, and `hang-KEY` holds it up; with `once-` before them, the first time only.
+    A file `no-start` lets the engine fail while it is started.
     """
 
     def __init__(self, options: EngineOptions, log: Path, seconds: float = 0.0) -> None:
@@ -35,6 +39,11 @@ class _Logged:
             raise InputError(f"{self._options.model}: no such folder; copy the model")  # type: ignore[attr-defined]
         super().check()  # type: ignore[misc]
 
+    def start(self) -> str:
+        if self._log.with_name("no-start").exists():
+            raise RuntimeError("CUDA error: out of memory")
+        return str(super().start())  # type: ignore[misc]
+
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         asked = list(requests)
         with self._log.open("a") as file:
@@ -43,6 +52,10 @@ class _Logged:
         for request in asked:
             if self._told("kill", request):
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self._told("kill_vllm", request):
+                for process in psutil.Process().children(recursive=True):
+                    if "vllm_process.py" in " ".join(process.cmdline()):
+                        process.kill()
             if self._told("fail", request):
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
             while self._told("hang", request):
@@ -62,6 +75,10 @@ class LoggedEngine(_Logged, TransformersEngine):
     """The engine that generates."""
 
 
+class LoggedVLLM(_Logged, VLLMEngine):
+    """vLLM."""
+
+
 class LoggedRewards(_Logged, RewardEngine):
     """The engine that scores."""
 
@@ -70,9 +87,10 @@ def logged(log: Path, seconds: float = 0.0) -> Callable[..., Any]:
     """`make_engine` with that engine, on the cluster that it is given."""
 
     def make(kind: Any, options: EngineOptions, *, cluster: Any = None) -> Any:
-        one = functools.partial(LoggedRewards if options.reward else LoggedEngine, log=log, seconds=seconds)
+        engines = {"vllm": LoggedVLLM, "transformers": LoggedEngine}
+        one = functools.partial(LoggedRewards if options.reward else engines[kind], log=log, seconds=seconds)
         if cluster is None:
             return one(options)
-        return RayEngine(options, cluster, one, functools.partial(engine_version, "transformers"))
+        return RayEngine(options, cluster, one, functools.partial(engine_version, kind))
 
     return make

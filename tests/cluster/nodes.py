@@ -41,12 +41,12 @@ def two_nodes(**second: Any) -> Iterator[Any]:
         yield cluster
     finally:
         cluster.shutdown()
-        left = _processes(folder)
+        left = psutil.wait_procs(_processes(folder), timeout=30)[1]
         for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+            process.kill()
         psutil.wait_procs(left, timeout=10)
         shutil.rmtree(folder, ignore_errors=True)
+    assert not left, left
 
 
 def _ports() -> dict[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import asked, driven, is_gone, wait
+from nodes import asked, driven, is_gone, two_nodes, wait
 
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
@@ -50,6 +52,19 @@ def answer(tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_p
         return stats
 
     return call
+
+
+@pytest.fixture
+def driver_arguments(
+    batch_log: Path, tiny_model: Path, systems: dict[str, Path | None], tmp_path: Path
+) -> dict[str, Any]:
+    """Arguments of `driver.py` that answer as `answer` does; without the address."""
+    return {
+        "log": str(batch_log), "seconds": 0.5, "model": str(tiny_model),
+        "systems": {name: folder and str(folder) for name, folder in systems.items()},
+        "prompts": [prompt.instruction for prompt in PROMPTS], "config": CONFIG.model_dump(),
+        "folder": str(tmp_path / "out"),
+    }  # fmt: skip
 
 
 def finished(folder: Path) -> set[str]:
@@ -96,16 +111,29 @@ def test_a_batch_that_ends_its_worker_three_times_ends_the_run_with_its_name(
     assert {key for key in kept if asked(batch_log)[key] > before[key]} == set()
 
 
-def test_a_killed_driver_loses_nothing_and_leaves_no_process(
-    cluster: Any, batch_log: Path, answer: Answer, tmp_path: Path, tiny_model: Path, systems: dict[str, Path | None]
+def test_an_engine_that_never_starts_ends_the_run(cluster: Any, batch_log: Path, answer: Answer) -> None:
+    batch_log.with_name("no-start").touch()
+    with pytest.raises(InstructError, match=r"^an engine has failed to start 3 times \(last: RuntimeError: CUDA"):
+        answer(cluster.address)
+    assert not batch_log.exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("what", ["kill", "fail"])
+@pytest.mark.parametrize("batch", ["base-0", "base-12", "base-22", "emo-0", "emo-10", "emo-22"])
+def test_an_end_at_any_batch_loses_nothing(
+    cluster: Any, batch_log: Path, answer: Answer, what: str, batch: str
 ) -> None:
-    given = {
-        "log": str(batch_log), "seconds": 0.5, "address": cluster.address, "model": str(tiny_model),
-        "systems": {name: folder and str(folder) for name, folder in systems.items()},
-        "prompts": [prompt.instruction for prompt in PROMPTS], "config": CONFIG.model_dump(),
-        "folder": str(tmp_path / "out"),
-    }  # fmt: skip
-    with driven(given, tmp_path / "driver.log") as driver:
+    batch_log.with_name(f"once-{what}-{batch}").touch()
+    answer(cluster.address)
+    repeated = {key: count for key, count in asked(batch_log).items() if count > 1}
+    assert repeated == {batch.replace("-", "/"): 2}
+
+
+def test_a_killed_driver_loses_nothing_and_leaves_no_process(
+    cluster: Any, batch_log: Path, answer: Answer, driver_arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    with driven(driver_arguments | {"address": cluster.address}, tmp_path / "driver.log") as driver:
         wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 5, 240)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
     wait(lambda: is_gone(batch_log), 60)
@@ -129,3 +157,23 @@ def test_workers_that_hang_end_the_run(
         answer(cluster.address)
     assert " working on batch " in capfd.readouterr().err
     wait(lambda: is_gone(batch_log), 30)
+
+
+def test_a_machine_that_dies_is_done_without(
+    batch_log: Path, driver_arguments: dict[str, Any], alone: Path, tmp_path: Path
+) -> None:
+    with two_nodes() as own:
+        arguments = driver_arguments | {"address": own.address, "node": str(tmp_path / "node")}
+        with driven(arguments, tmp_path / "driver.log") as driver:
+            wait(lambda: driver.poll() is not None or (batch_log.is_file() and len(asked(batch_log)) >= 6), 240)
+            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+            here = (tmp_path / "node").read_text()
+            other = next(node for node in own.list_all_nodes() if node.node_id != here)
+            os.kill(other.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+            assert driver.wait(timeout=300) == 0, (tmp_path / "driver.log").read_text()[-3000:]
+        wait(lambda: is_gone(batch_log), 60)
+    for name in driver_arguments["systems"]:
+        assert (tmp_path / "out" / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
+    counts = asked(batch_log)
+    assert len(counts) == 2 * BATCHES
+    assert counts.total() <= 2 * BATCHES + IN_FLIGHT
