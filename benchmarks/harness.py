@@ -128,8 +128,8 @@ def write_results(
     if key and path.is_file():
         earlier = json.loads(path.read_text())
         if all(earlier[field] == value for field, value in where.items()):
-            measured = {tuple(row[field] for field in key) for row in rows}
-            rows += [row for row in earlier["rows"] if tuple(row[field] for field in key) not in measured]
+            measured = {tuple(row.get(field) for field in key) for row in rows}
+            rows += [row for row in earlier["rows"] if tuple(row.get(field) for field in key) not in measured]
     content = {
         "benchmark": name,
         "device": device,
