@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -307,6 +308,8 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             kept.unlink()
         else:
             print(f"kept      {kept}: the earlier answers of {name}")
+    with suppress(OSError):  # it is not empty, or not there
+        (run.outputs / "earlier").rmdir()
 
 
 def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:
