@@ -6,14 +6,16 @@ import fcntl
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
 
 from instruct.errors import InputError, one_line
 from instruct.runs import RunDirectory, write_atomically
 from instruct.tasks.model import HarnessResults, TaskResults
 from instruct.text_metrics.model import SystemTexts
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Metrics(BaseModel):
@@ -38,16 +40,7 @@ def read_metrics(run: RunDirectory) -> Metrics:
         InputError: metrics.json cannot be read.
     """
     path = metrics_path(run)
-    if not path.is_file():
-        return Metrics()
-    try:
-        return Metrics.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{path}: {place}: {one_line(first['msg'], 120)}; delete the file and run `instruct evaluate {run.folder}`"
-        ) from None
+    return _read(Metrics, path, run) if path.is_file() else Metrics()
 
 
 def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) -> None:
@@ -88,13 +81,64 @@ def write_values(run: RunDirectory, metric: str, system: str, values: Mapping[st
     write_atomically(values_path(run, metric, system), text + "\n")
 
 
-def read_values(run: RunDirectory, metric: str, system: str) -> dict[str, list[Any]] | None:
-    """What `write_values` wrote; None: it did not."""
+def read_values(run: RunDirectory, metric: str, system: str, needed: Sequence[str] = ()) -> dict[str, list[Any]] | None:
+    """What `write_values` wrote; None: it did not.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column that is needed.
+    """
     path = values_path(run, metric, system)
     if not path.is_file():
         return None
+    columns: dict[str, list[Any]] = _read(_Values, path, run).model_dump(exclude_none=True)
+    if lacking := [name for name in needed if name not in columns]:
+        raise InputError(
+            f"{path}: {lacking[0]}: Field required; delete the file and run `instruct evaluate {run.folder}`"
+        )
+    return columns
+
+
+# Finite, and small enough to be added up.
+_Number = Annotated[float, Field(strict=True, ge=-1e15, le=1e15)]
+_MOST_NATS = 700  # per token: exp() of more overflows
+
+
+class _Values(BaseModel):
+    """The columns of a file of values: numbers, apart from these."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[_Number | None]]
+
+    id: list[StrictStr | StrictInt]
+    label: list[str] | None = None
+    answer: list[str] | None = None
+    vote: list[str | None] | None = None
+    scores: list[list[float]] | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> _Values:
+        columns = self.model_dump(exclude_none=True)
+        if len({len(column) for column in columns.values()}) > 1:
+            raise ValueError("the columns have different lengths")
+        if ("nats" in columns) != ("tokens" in columns):
+            raise ValueError("nats and tokens require each other")
+        for nats, tokens in zip(columns.get("nats", ()), columns.get("tokens", ()), strict=True):
+            if nats is None or tokens is None or abs(nats) > _MOST_NATS * tokens:
+                raise ValueError(f"{nats} nats of {tokens} tokens")
+        return self
+
+
+def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
+    """A file that `instruct evaluate` wrote.
+
+    Raises:
+        InputError: it cannot be read; the message names the first place.
+    """
     try:
-        content: dict[str, list[Any]] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"{path}: is not JSON; delete it and run `instruct evaluate {run.folder}`") from None
-    return content
+        return model.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
+        raise InputError(
+            f"{path}: {place}: {one_line(first['msg'], 120)}; delete the file and run `instruct evaluate {run.folder}`"
+        ) from None

@@ -100,7 +100,9 @@ def test_a_report_of_another_version_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"nothing.json: no such file; write the report first"):
         Report.read("nothing.json")
     Path("other.json").write_text('{"schema_version": 1}')
-    with pytest.raises(InputError, match=r"other.json: is not a report of this version; write it again"):
+    with pytest.raises(
+        InputError, match=r"other.json: is not a report of this version \(run: Field required\); write it"
+    ):
         Report.read("other.json")
 
 

@@ -6,7 +6,12 @@ Rates and intervals are percentages, differences percentage points, lengths char
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# The lower and the upper bound.
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Record(BaseModel):
@@ -43,7 +48,7 @@ class LengthBin(Record):
     high: int
     n: int
     win_rate: float
-    interval: list[float] | None
+    interval: Interval | None
 
 
 class LengthAdjusted(Record):
@@ -53,7 +58,7 @@ class LengthAdjusted(Record):
     """
 
     win_rate: float | None
-    interval: list[float] | None
+    interval: Interval | None
     slope_p: float | None
     model: str
     note: str | None
@@ -78,7 +83,7 @@ class Part(Record):
     loss: int
     unread: int
     win_rate: float | None
-    interval: list[float] | None
+    interval: Interval | None
 
 
 class Power(Record):
@@ -105,7 +110,7 @@ class Paired(Record):
     baseline: str
     n: int
     difference: float | None
-    interval: list[float] | None
+    interval: Interval | None
     p: float | None
 
 
@@ -125,9 +130,9 @@ class SeedSpread(Record):
     win_rates: list[float]
     mean: float
     standard_deviation: float
-    interval_seeds: list[float] | None
+    interval_seeds: Interval | None
     n: int
-    interval_both: list[float] | None
+    interval_both: Interval | None
 
 
 class PairAgreement(Record):
@@ -148,12 +153,12 @@ class PredictionPowered(Record):
     """
 
     win_rate: float
-    interval: list[float]
+    interval: Interval
     labels: int
     pairs: int
     weight: float
     labels_only: float
-    labels_only_interval: list[float]
+    labels_only_interval: Interval
     judge_only: float
     effective_labels: float | None
     precision: float
@@ -165,7 +170,7 @@ class Look(Record):
 
     n: int
     win_rate: float | None
-    interval: list[float]
+    interval: Interval
 
 
 class Sequential(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from instruct.analysis.results import Record
+from instruct.analysis.results import Interval, Record
 
 
 class TaskFigure(Record):
@@ -20,7 +20,7 @@ class TaskFigure(Record):
     rows: int
     of: int
     accuracy: float
-    interval: list[float]
+    interval: Interval
     macro_f1: float | None
     floor: float | None
     most_frequent: float
@@ -40,7 +40,7 @@ class TaskDifference(Record):
     second: str
     n: int
     difference: float
-    interval: list[float] | None
+    interval: Interval | None
     first_alone: int
     second_alone: int
     p: float | None

@@ -5,15 +5,26 @@ Figures are in the units of docs/text_metrics.md; intervals are at 95 %. None (n
 
 from __future__ import annotations
 
-from instruct.analysis.results import Record
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from instruct.analysis.results import Interval, Record
+
+TextMetricName = Literal[
+    "perplexity", "entropy", "forward_cross_entropy", "reverse_cross_entropy", "total_variation", "jensen_shannon",
+    "oracle_perplexity", "mauve", "rouge1", "rouge2", "rougeL", "rougeL_whole", "distinct_1", "distinct_2", "self_bleu",
+    "repetition", "zipf",
+]  # fmt: skip
+TextTestName = Literal["permutation", "jackknife"]
 
 
 class TextFigure(Record):
     """One metric of one system: the mean over its trainings, which `interval` covers together with other texts."""
 
-    metric: str
+    metric: TextMetricName
     value: float
-    interval: list[float] | None
+    interval: Interval | None
 
 
 class TextSystem(Record):
@@ -29,8 +40,8 @@ class TextSystem(Record):
     control_of: str | None
     temperatures: list[float]
     figures: list[TextFigure]
-    curve: list[list[float]]
-    by_temperature: list[list[float]]
+    curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]]
+    by_temperature: list[Annotated[list[float], Field(min_length=3, max_length=3)]]
 
     def figure(self, metric: str) -> TextFigure | None:
         """The system's figure by a metric."""
@@ -44,15 +55,15 @@ class TextTest(Record):
     `p` is two-sided; `p_holm` is corrected for all tests of the report.
     """
 
-    metric: str
+    metric: TextMetricName
     first: str
     second: str
     trainings: int
     difference: float
-    interval: list[float] | None
+    interval: Interval | None
     p: float | None
     p_holm: float | None
-    test: str
+    test: TextTestName
 
 
 class TextReport(Record):

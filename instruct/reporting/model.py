@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from instruct.analysis.results import (
+    Interval,
     LengthFigures,
     PairAgreement,
     Paired,
@@ -30,7 +31,8 @@ from instruct.analysis.results import (
 )
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
-from instruct.errors import InputError
+from instruct.errors import InputError, one_line
+from instruct.judging.human_agreement import HumanAgreement
 from instruct.runs import write_atomically
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
@@ -92,7 +94,7 @@ class TallyFigures(Record):
     about, and ties that the judge called.
     """
 
-    kind: str
+    kind: Literal["weighted", "counted"]
     n: int
     n_judged: int
     win: int
@@ -105,11 +107,11 @@ class TallyFigures(Record):
     win_rate: float | None
     discrete_win_rate: float | None
     standard_error: float | None
-    interval: list[float] | None
-    interval_method: str  # wilson | standard error | confidence sequence
-    second_interval: list[float] | None
-    bounds: list[float] | None
-    finding: str  # candidate | baseline | no difference | too few
+    interval: Interval | None
+    interval_method: Literal["wilson", "standard error", "confidence sequence"]
+    second_interval: Interval | None
+    bounds: Interval | None
+    finding: Literal["candidate", "baseline", "no difference", "too few"]
     reversible: bool
 
     @property
@@ -157,7 +159,7 @@ class Comparison(Record):
     baseline: str
     leading: str
     policies: dict[str, TallyFigures]
-    orders: str  # both | one: in how many orders the pairs were shown; alone: each answer by itself
+    orders: Literal["both", "one", "alone"]  # in how many the pairs were shown; alone: each answer by itself
     pairs_judged: int
     pairs_expected: int
     partial: bool
@@ -180,6 +182,12 @@ class Comparison(Record):
     notes: list[str]
     warnings: list[str]
 
+    @model_validator(mode="after")
+    def _has_its_leading_policy(self) -> Comparison:
+        if self.leading not in self.policies:
+            raise ValueError(f"leading: {self.leading!r} is not among the policies")
+        return self
+
     @property
     def leading_figures(self) -> TallyFigures:
         """The figures under the leading policy."""
@@ -198,7 +206,7 @@ class Judge(Record):
     description: str
     model: str
     other_model: bool
-    human_agreement: dict[str, Any] | None
+    human_agreement: dict[str, HumanAgreement] | None
     agreement: str
     warning: str | None
     warnings: list[str]
@@ -333,11 +341,17 @@ class Report(Record):
         file = path / "report" / "report.json" if path.is_dir() else path
         again = "write it again: instruct report RUN"
         try:
-            report = cls.model_validate_json(file.read_bytes())
+            report = cls.model_validate_json(file.read_bytes(), strict=True)
+            json.dumps(report.model_dump(), allow_nan=False)
         except FileNotFoundError:
             raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
-        except ValidationError:
-            raise InputError(f"{file}: is not a report of this version; {again}") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
+            problem = f"{place}: {one_line(first['msg'], 120)}"
+            raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
+        except ValueError:
+            raise InputError(f"{file}: has a number that is not finite; {again}") from None
         if report.schema_version != SCHEMA_VERSION:
             raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
         return report

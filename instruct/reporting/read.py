@@ -112,7 +112,7 @@ def _task_answers(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, di
     found: dict[str, dict[str, dict[str, list[Any]]]] = {}
     for system, results in metrics.tasks.items():
         for key in results.root:
-            if (columns := read_values(run, f"tasks/{key}", system)) is not None:
+            if (columns := read_values(run, f"tasks/{key}", system, ("label", "answer"))) is not None:
                 found.setdefault(key, {})[system] = columns
     return found
 

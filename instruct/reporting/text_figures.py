@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.jackknife import Measured, kept
+from instruct.analysis.text_results import TextMetricName
 from instruct.text_metrics.model import SystemTexts
 
 Columns = Mapping[str, Sequence[Any]]
@@ -107,7 +108,7 @@ def _by_id(columns: Columns, name: str) -> dict[str, list[float]]:
 
 
 _LOWER, _HIGHER = "lower is better", "higher is better"
-METRICS: Mapping[str, Metric] = {
+METRICS: Mapping[TextMetricName, Metric] = {
     "perplexity": Metric("perplexity", _LOWER, False, _ratio("perplexity", "perplexity", math.exp), math.inf),
     "entropy": Metric("entropy (nats)", "how sharp", False, _ratio("entropy", "entropy", float), math.inf),
     "forward_cross_entropy": Metric(

@@ -11,7 +11,14 @@ import numpy as np
 from instruct.analysis.holm import holm
 from instruct.analysis.inference import bootstrap_interval, sign_flip_test
 from instruct.analysis.jackknife import Estimate, difference, estimate
-from instruct.analysis.text_results import TextFigure, TextReport, TextSystem, TextTest
+from instruct.analysis.text_results import (
+    TextFigure,
+    TextMetricName,
+    TextReport,
+    TextSystem,
+    TextTest,
+    TextTestName,
+)
 from instruct.errors import one_line
 from instruct.metrics import Metrics
 from instruct.reporting.seeds import seeds_of
@@ -33,7 +40,7 @@ class _Group:
     control_of: str | None
     names: dict[int | None, str]
     texts: dict[int | None, SystemTexts]
-    figures: dict[str, dict[int | None, Figure]]
+    figures: dict[TextMetricName, dict[int | None, Figure]]
 
 
 def text_report(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> TextReport | None:
@@ -129,7 +136,7 @@ def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest
     return tests
 
 
-def _test(key: str, first: _Group, second: _Group) -> TextTest | None:
+def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
     """None: the systems share no text."""
     ours, theirs = first.figures[key], second.figures[key]
     seeds = [seed for seed in ours if seed in theirs]
@@ -147,9 +154,10 @@ def _test(key: str, first: _Group, second: _Group) -> TextTest | None:
         )
     if not pairs:
         return None
-    found, test = _compared(pairs)
-    if found is None:
+    compared = _compared(pairs)
+    if compared is None:
         return None
+    found, test = compared
     return TextTest(
         metric=key,
         first=first.name,
@@ -163,21 +171,21 @@ def _test(key: str, first: _Group, second: _Group) -> TextTest | None:
     )
 
 
-def _compared(pairs: Sequence[tuple[Figure, Figure]]) -> tuple[Estimate | None, str]:
-    """The mean difference over trainings, and how it is tested."""
+def _compared(pairs: Sequence[tuple[Figure, Figure]]) -> tuple[Estimate, TextTestName] | None:
+    """The mean difference over trainings, and how it is tested; None: they have different texts."""
     one, other = pairs[0]
     if len(pairs) == 1 and one.by_text is not None and other.by_text is not None:
         if one.by_text.keys() != other.by_text.keys():
-            return None, ""
+            return None
         differences = np.array([value - other.by_text[key] for key, value in one.by_text.items()])
         interval = bootstrap_interval(differences) if np.ptp(differences) else None
         percent = None if interval is None else [end / 100 for end in interval]
         return Estimate(float(differences.mean()), percent, sign_flip_test(differences)[0]), "permutation"
     if any((a.by_text or {}).keys() != (b.by_text or {}).keys() for a, b in pairs):
-        return None, ""
+        return None
     shapes = {None if each.measured.without is None else len(each.measured.without) for pair in pairs for each in pair}
     if len(shapes) > 1:
-        return None, ""
+        return None
     return difference([a.measured for a, _ in pairs], [b.measured for _, b in pairs]), "jackknife"
 
 

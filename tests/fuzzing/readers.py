@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import yaml
+from measured_readers import MEASURED_READERS
 from reading import ROWS, Reader, fixed, rows_in
 from task_readers import TASK_READERS
 
@@ -144,7 +145,7 @@ def read_training_rows(path: Path) -> None:
     assert len(rows) == rows_in(path)
     for row in rows:
         format = detect_format(row)
-        for template in ("chat", "alpaca"):
+        for template in ("chat",) if row.fields.get("tools") else ("chat", "alpaca"):
             made = to_row(row, format, template)
             assert made is None or made.keys() <= {"prompt", "completion", "messages", "text", "tools"}
 
@@ -387,4 +388,5 @@ READERS = {
     "prices": Reader((".yaml",), (PRICES,), read_prices, ("judges/prices.yaml",)),
     "store": Reader((".sqlite",), (_database,), read_store),
     **TASK_READERS,
+    **MEASURED_READERS,
 }

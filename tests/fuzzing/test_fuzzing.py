@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from odd_files import files
+from odd_files import files, written
 from readers import READERS, Reader
 
 from instruct.errors import run_guarded
@@ -45,6 +45,19 @@ def test_a_reader_accounts_for_a_file_or_refuses_it_in_one_line(name, cases, tmp
         check_file(reader, *brought, tmp_path)
 
     check()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_reads_its_valid_files(name, tmp_path, monkeypatch):
+    reader = READERS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    suffix = reader.suffixes[0]
+    for valid in reader.valid:
+        content = valid() if callable(valid) else valid
+        whole = content if isinstance(content, bytes) else written(content, suffix, lambda _: True)
+        assert check_file(reader, suffix, whole, tmp_path) == 0
 
 
 def check_file(reader: Reader, suffix: str, content: bytes, above: str | Path) -> int:

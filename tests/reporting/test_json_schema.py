@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from instruct.errors import InputError
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.model import report_schema
+from instruct.reporting.model import Report, report_schema
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE, UNREAD = ("first", "second"), ("second", "first"), ("tie", "tie"), ("unparsed", "failed")
@@ -97,6 +98,9 @@ def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
         (("schema_version",), "2"),
         (("judges", 0, "comparisons", 0, "policies", "strict", "win"), 1.5),
         (("judges", 0, "comparisons", 0, "policies", "strict", "win_rate"), "50"),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "interval"), [50.0]),
+        (("judges", 0, "comparisons", 0, "policies", "strict", "finding"), "surely"),
+        (("judges", 0, "comparisons", 0, "orders"), "none"),
         (("judges", 0, "name"), None),
         (("systems",), {}),
     ],
@@ -104,6 +108,25 @@ def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):
 def test_a_different_type_or_version_is_invalid(validator, written, path, value):
     at(written, path[:-1])[path[-1]] = value
     assert not validator.is_valid(written)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("judges", 0, "comparisons", 0, "leading"), "x", "judges.0.comparisons.0: .*'x' is not among the policies"),
+        (("judges", 0, "comparisons", 0, "pairs_judged"), "4", "judges.0.comparisons.0.pairs_judged: Input should be"),
+        (("judges", 0, "human_agreement"), {"set": {"kappa": None, "pairs": 1}}, "human_agreement.set.kappa: Input"),
+        (("judges", 0, "usd"), float("inf"), "has a number that is not finite"),
+    ],
+)
+def test_a_report_that_cannot_be_rendered_is_refused_with_its_place(written, tmp_path, path, value, message):
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(written))
+    assert json.loads(Report.read(file).to_json()) == written
+    at(written, path[:-1])[path[-1]] = value
+    file.write_text(json.dumps(written))
+    with pytest.raises(InputError, match=f"report.json: .*{message}.*; write it again: instruct report RUN"):
+        Report.read(file)
 
 
 def test_reports_of_imported_or_missing_verdicts_are_valid(validator, run, card, add_step, shared_data, tmp_path):

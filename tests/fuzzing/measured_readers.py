@@ -1,0 +1,159 @@
+"""The readers of what a run measured: its report, its metrics, and the values behind these."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from reading import Reader
+
+from instruct.metrics import Metrics, merge_metrics, metrics_path, values_path, write_values
+from instruct.reporting.model import Report
+from instruct.reporting.report import build_report
+from instruct.reporting.tasks import task_report
+from instruct.reporting.texts import text_report
+from instruct.runs import RunDirectory
+from instruct.tasks.model import TaskResults
+from instruct.text_metrics.model import SystemTexts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def sample(value: float) -> dict[str, Any]:
+    return {"value": value, "interval": [value - 0.1, value + 0.1], "without": [value, value + 0.01, value - 0.01]}
+
+
+def texts(shift: float) -> dict[str, Any]:
+    at = {
+        "temperature": 1.0, "forward_cross_entropy": 3 + shift, "reverse_cross_entropy": 2.0, "total_variation": 0.3,
+        "forward_kl": 0.5, "reverse_kl": 0.4, "jensen_shannon": 0.1,
+    }  # fmt: skip
+    rouge = {f"rouge{kind}{part}": 0.1 for kind in "12L" for part in ("", "_whole")}
+    return {
+        "perplexity": {"perplexity": 6 + shift, "texts": 2, "tokens": 4, "words": 3, "bytes": 20},
+        "entropy": {"entropy": 2 + shift, "temperature": 1.0, "texts": 2, "tokens": 4},
+        "distances": {**at, "reference": "r", "texts": 2, "curve": [at]},
+        "oracle_perplexity": {
+            "reference": "r", "perplexity": 9 + shift, "by_seed": {"0": 9.0}, "texts": 2, "tokens": 4, "empty": 1
+        },
+        "mauve": {
+            "mauve": sample(0.9 - shift), "by_draw": {"0/0": 0.9}, "by_kmeans_seed": [0.9, 0.8], "star": 0.9,
+            "frontier_integral": 0.1, "curve": [[1.0, 0.0], [0.8, 0.8], [0.0, 1.0]], "texts": 2, "clusters": 2,
+            "features": "f", "max_length": 8,
+        },
+        "rouge": {**rouge, "texts": 2, "without_tokens": 0},
+        "diversity": {
+            "distinct_1": sample(0.5), "zipf": sample(1.0), "repetition": 0.1, "texts": 2, "human": {"distinct_1": 0.6},
+            "empty": 1, "continuations": 2,
+        },
+    }  # fmt: skip
+
+
+def trec(right: int) -> dict[str, Any]:
+    return {
+        "task": "trec", "rule": "sum", "shots": 8, "retriever": "tfidf", "rows": 2, "of": 3, "right": right,
+        "accuracy": 50.0 * right, "interval": [10.0, 90.0], "macro_f1": 40.0, "floor": 50.0, "most_frequent": 50.0,
+        "in_training": 0, "shortened": 0, "dropped": 0, "answers": {"a": 2}, "seconds": 0.1,
+    }  # fmt: skip
+
+
+MATCHED = {
+    "mle": "mle", "system": "emo", "system_temperature": 1.0, "temperature": 0.9, "system_entropy": 2.0, "entropy": 2.0
+}  # fmt: skip
+METRICS: dict[str, Any] = {
+    "texts": {
+        "mle": texts(0.3),
+        "emo": texts(0.0) | {"no_control": "none was asked for"},
+        "mle-matched-emo": texts(0.1) | {"matched": MATCHED},
+    },
+    "tasks": {"mle": {"trec": trec(1)}, "emo": {"trec": trec(2)}},
+    "lm_eval": {"emo": {"arc": {"shots": 0, "rows": 5, "metrics": {"acc": 0.4}, "standard_errors": {"acc": 0.1}}}},
+}
+PERPLEXITY_VALUES = {"id": ["a", "b", "c"], "nats": [3.0, 4.0, 2.5], "tokens": [2, 2, 1]}
+TASK_VALUES = {"id": [0, 1, 2], "label": ["a", "b", "a"], "answer": ["a", "a", "b"]}
+SYSTEMS = {name: {"objective": name} for name in ("mle", "emo")}
+
+
+def read_report(path: Path) -> None:
+    """A report is what its file says, and can be rendered."""
+    report = Report.read(path)
+    content = json.loads(path.read_bytes())
+    written = json.loads(report.to_json())
+    assert {key: written[key] for key in content} == content
+    assert len(report.rows()) == sum(len(each.policies) for judge in report.judges for each in judge.comparisons)
+    assert len(report.headlines()) == sum(len(judge.comparisons) for judge in report.judges)
+    assert str(report)
+    assert report.to_markdown()
+    assert report.to_html()
+
+
+def read_run_metrics(path: Path) -> None:
+    """The metrics of a run: each system with figures is in its report."""
+    run = RunDirectory(path.parent / "run")
+    run.start({"name": "run", "systems": SYSTEMS})
+    try:
+        shutil.copyfile(path, metrics_path(run))
+        for system in SYSTEMS:
+            write_values(run, "perplexity", system, PERPLEXITY_VALUES)
+            write_values(run, "tasks/trec", system, TASK_VALUES)
+        report = build_report(run.folder)
+        metrics = json.loads(path.read_bytes())
+        for part, found in (
+            ("tasks", report.tasks and report.tasks.figures),
+            ("lm_eval", report.tasks and report.tasks.harness),
+        ):
+            shown = Counter(each.system for each in found or [])
+            for system, results in metrics.get(part, {}).items():
+                figures = len(results) if part == "tasks" else sum(len(each["metrics"]) for each in results.values())
+                assert shown[system] == figures
+        shown = {name for each in (report.texts.systems if report.texts else []) for name in each.names}
+        assert {name for name, texts in metrics.get("texts", {}).items() if texts.get("perplexity")} <= shown
+        merge_metrics(run, "texts", "emo", SystemTexts(no_control="it was not measured"))
+        report.to_markdown()
+    finally:
+        shutil.rmtree(run.folder)
+
+
+def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
+    """The report of a run in which a file has the values behind a system's figures."""
+    run = RunDirectory(path.parent / "run")
+    run.start({"name": "run", "systems": SYSTEMS})
+    try:
+        for system in SYSTEMS:
+            merge_metrics(run, "texts", system, SystemTexts.model_validate(METRICS["texts"][system]))
+            merge_metrics(run, "tasks", system, TaskResults.model_validate(METRICS["tasks"][system]))
+            write_values(run, metric, system, valid)
+        shutil.copyfile(path, values_path(run, metric, "emo"))
+        return build_report(run.folder)
+    finally:
+        shutil.rmtree(run.folder)
+
+
+def read_text_values(path: Path) -> None:
+    assert len(read_values_of(path, "perplexity", PERPLEXITY_VALUES).texts.systems) == len(SYSTEMS)
+
+
+def read_task_values(path: Path) -> None:
+    (difference,) = read_values_of(path, "tasks/trec", TASK_VALUES).tasks.differences
+    ids = [each for each in json.loads(path.read_bytes())["id"] if each in TASK_VALUES["id"]]
+    assert difference.n == len({*ids})
+
+
+REPORT = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_text())
+# What the golden report leaves out, because it differs from run to run.
+REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
+REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
+MEASURED = Metrics.model_validate(METRICS)
+MEASURED_REPORT = REPORT | {
+    "texts": text_report(MEASURED, {}, {"systems": SYSTEMS}).model_dump(mode="json"),
+    "tasks": task_report(MEASURED, {"trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
+}
+MEASURED_READERS = {
+    "report": Reader((".json",), (REPORT, MEASURED_REPORT), read_report),
+    "metrics": Reader((".json",), (METRICS,), read_run_metrics, ("metrics.json", "holds no verdicts")),
+    "values of texts": Reader((".json",), (PERPLEXITY_VALUES,), read_text_values, ("perplexity/emo.json",)),
+    "values of a task": Reader((".json",), (TASK_VALUES,), read_task_values, ("trec/emo.json",)),
+}
