@@ -2,7 +2,8 @@
 
     python recipes/oracle.py                     # with a GPU: GPT-2 large writes, GPT-2 learns; without: SmolLM2 and a
                                                  # small model from scratch with SmolLM2's tokens
-    python recipes/oracle.py --train 40 --valid 10 --test 210 --tuning-steps 2 --train.max_steps 4    # does it run?
+    python recipes/oracle.py --train 40 --valid 10 --test 210 --tuning-steps 2 --train.max_steps 4 \\
+        --name oracle_try                        # does it run?
 
 Since the generator is the truth, its probabilities say what samples cannot: PPL_oracle of what a model writes (low:
 precision), forward and reverse cross-entropy between the two distributions, next to PPL_test, MAUVE and ROUGE. Learning
@@ -17,13 +18,17 @@ printed next to the paper's figures and written to runs/NAME/oracle.md. Rerun th
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.arguments import recipe_arguments
 from instruct.errors import InputError, run_guarded
+
+if TYPE_CHECKING:
+    from instruct.config import ExperimentConfig
 
 SEEDS = "[1, 2, 3]"
 RATES = {True: [1e-3, 3e-3, 1e-2], False: [2e-5, 5e-5, 1e-4]}  # from scratch, fine-tuning
@@ -45,38 +50,32 @@ The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE over prefix and con
 """
 
 
-def generated_texts(config: Any, counts: dict[str, int], folder: Path) -> dict[str, str]:
-    """The generator's unbiased samples from nothing, as folder/NAME.jsonl of so many texts each; written once."""
-    from instruct.config import make_config
-    from instruct.experiment import generate, open_run
-    from instruct.generation.continuations import read_continuations
+def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Path) -> dict[str, str]:
+    """The generator's unbiased samples from nothing: folder/NAME.jsonl, without blank texts."""
+    from sampling import sampled_continuations, write_texts
+
     from instruct.runs import write_atomically
 
-    files = {name: folder / f"{name}.jsonl" for name in counts}
-    if not all(file.is_file() for file in files.values()):
-        start = folder / "nothing.txt"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(start, "Every text begins before this one.\n")
-        generation = config.continuations.generation.model_dump(mode="json")
-        content = {
-            "name": f"{config.name}-generator",
-            "model": config.text_metrics.reference_model.model_dump(mode="json"),
-            "systems": {"generator": {"objective": "none"}},
-            "continuations": {
-                "files": [str(start)],
-                "prefix": "0 tokens",
-                "samples": sum(counts.values()),
-                "generation": {**generation, "max_new_tokens": config.train["max_length"] - 1, "min_new_tokens": 0},
-            },
-        }
-        written = make_config(content, [], "the generator's texts")
-        rows = read_continuations(generate(written, open_run(written))["generator"])
-        texts = [row.continuation for row in rows]
-        for name, count in counts.items():
-            own, texts = texts[:count], texts[count:]
-            lines = [json.dumps({"text": text}, ensure_ascii=False) for text in own if text.strip()]
-            write_atomically(files[name], "\n".join(lines) + "\n")
-    return {name: str(file) for name, file in files.items()}
+    generator, options = config.text_metrics.reference_model, config.continuations
+    assert generator
+    assert options
+    folder.mkdir(parents=True, exist_ok=True)
+    start = folder / "nothing.txt"
+    write_atomically(start, "Every text begins before this one.\n")
+    generation = options.generation.model_dump(mode="json")
+    continuations = {
+        "files": [str(start)],
+        "prefix": "0 tokens",
+        "samples": sum(counts.values()),
+        "generation": {**generation, "max_new_tokens": config.train["max_length"] - 1, "min_new_tokens": 0},
+    }
+    rows = iter(sampled_continuations(f"{config.name}-generator", generator, continuations))
+    files = {}
+    for name, count in counts.items():
+        texts = [row.continuation for row in itertools.islice(rows, count)]
+        files[name] = str(folder / f"{name}.jsonl")
+        write_texts(folder / f"{name}.jsonl", filter(str.strip, texts))
+    return files
 
 
 def numbers(texts: Any) -> dict[str, float | None]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.arguments import recipe_arguments
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
         raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
     print_plan(config)
     if config.text_metrics.held_out is None and not given.dry_run:
-        files = json.dumps([sampled_texts(config)])
+        files = json.dumps([str(sampled_texts(config))])
         config = load_config(
             given.config or default, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"]
         )
@@ -75,47 +76,36 @@ def print_plan(config: ExperimentConfig) -> None:
     print(f"compare   {', '.join(config.trained)} with {reference.name} on {texts}")
 
 
-def sampled_texts(config: ExperimentConfig) -> str:
-    """A file of texts that the reference wrote, in a run of their own: runs/NAME-reference."""
+def sampled_texts(config: ExperimentConfig) -> Path:
+    """A file of texts that the reference wrote: runs/NAME-reference/texts.jsonl."""
     import torch
-
-    from instruct.config import make_config
-    from instruct.experiment import generate, open_run
-    from instruct.generation.continuations import read_continuations
-    from instruct.runs import write_atomically
+    from sampling import sampled_continuations, write_texts
 
     reference = config.text_metrics.reference_model
     assert reference
     source = config.data.eval_files or config.data.files
     if not source:
         raise InputError(f"{config.name}: no texts for the reference's prefixes; set data.eval_files or data.files")
-    content = {
-        "name": f"{config.name}-reference",
-        "model": reference.model_dump(mode="json"),
-        "systems": {"reference": {"objective": "none"}},
-        "continuations": {
-            "files": source,
-            "encoding": config.data.encoding,
-            "prefix": "5 words",
-            "limit": TEXTS,
-            "generation": {
-                "max_new_tokens": min(MOST_TOKENS, config.text_metrics.max_length // 2),
-                "min_new_tokens": 0,
-                "engine": "auto" if torch.cuda.is_available() else "transformers",
-            },
+    continuations = {
+        "files": source,
+        "encoding": config.data.encoding,
+        "prefix": "5 words",
+        "limit": TEXTS,
+        "generation": {
+            "max_new_tokens": min(MOST_TOKENS, config.text_metrics.max_length // 2),
+            "min_new_tokens": 0,
+            "engine": "auto" if torch.cuda.is_available() else "transformers",
         },
     }
-    written = make_config(content, [], "the reference's texts")
-    run = open_run(written)
-    path = generate(written, run)["reference"]
-    texts = [row.prefix + row.continuation for row in read_continuations(path)]
+    rows = sampled_continuations(f"{config.name}-reference", reference, continuations)
+    texts = [row.prefix + row.continuation for row in rows]
     kept = [text for text in texts if len(text.split()) >= LEAST_WORDS]
+    file = Path("runs") / f"{config.name}-reference" / "texts.jsonl"
     if not kept:
-        raise InputError(f"{path}: no text has {LEAST_WORDS} words; raise evaluation.texts.max_length")
-    file = run.folder / "texts.jsonl"
-    write_atomically(file, "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in kept))
+        raise InputError(f"{file.parent}: no text has {LEAST_WORDS} words; raise evaluation.texts.max_length")
+    write_texts(file, kept)
     print(f"texts     {file}: {len(kept):,} of {len(texts):,} with {LEAST_WORDS} words or more")
-    return str(file)
+    return file
 
 
 def table(config: ExperimentConfig, metrics: Metrics) -> str:

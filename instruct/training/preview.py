@@ -138,8 +138,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
         step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
         console.print(step.words(), highlight=False)
-    counts_of_all = {**rows.counts, **encoded.counts}
-    return Preview(counts_of_all, lengths, list(rows.notes), overlap, printed, memory, step)
+    return Preview(data.counts, lengths, list(rows.notes), overlap, printed, memory, step)
 
 
 def train_on_text(train: dict[str, Any]) -> str:

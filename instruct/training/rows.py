@@ -57,12 +57,17 @@ class TrainingRows:
             return self.encoded.dataset()
         return self.stream.dataset(arguments.seed if arguments.data_seed is None else arguments.data_seed)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of the rows that were read; of a stream, of those in `rows`."""
+        return {**self.rows.counts, **self.encoded.counts}
+
     def made_of(self) -> dict[str, Any]:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`."""
         if self.stream:
             rows, parts, turns = self.stream.counts, self.stream.parts, {}
         else:
-            rows, parts = {**self.rows.counts, **self.encoded.counts}, self.rows.parts
+            rows, parts = self.counts, self.rows.parts
             turns = self.rows.turns
         if self.rows.plain_text:
             encoded = self.encoded.encoded
