@@ -53,15 +53,31 @@ def config_changes(run: RunDirectory, config: ExperimentConfig) -> list[Change]:
     new = config.model_dump(mode="json")
     done = {name: record for name, record in steps.items() if record.get("status") == "done"}
     judges = _changed_judges(old.pop("judges", None) or [], new.pop("judges"), done)
-    keys = (Change(key, one, two, _made_with(key, (one, two), list(done))) for key, one, two in differences(old, new))
+    keys = (
+        Change(key, one, two, _made_with(key, (one, two), _lasting(key, two, config, list(done))))
+        for key, one, two in differences(old, new)
+    )
     return [*keys, *judges]
+
+
+def _lasting(key: str, value: Any, config: ExperimentConfig, done: list[str]) -> list[str]:
+    """The finished steps whose results stay when a key gets this value: metrics of texts are measured again."""
+    if not key.startswith("evaluation.texts."):
+        return done
+    metrics = {step: step.split("/")[1] for step in done if step.startswith("evaluate/")}
+    if key == "evaluation.texts.matched_temperature" and not value:  # nothing replaces the controls
+        return [step for step, metric in metrics.items() if metric == "matched"]
+    wanted = config.text_metrics.metrics
+    again = list(metrics.values()) if wanted is None else ["entropy", "matched", *wanted]
+    return [step for step, metric in metrics.items() if metric not in ("tasks", "lm_eval", *again)]
 
 
 def _made_with(key: str, values: tuple[Any, Any], done: list[str]) -> str | None:
     """A finished step that was made with the old value of a key."""
     section, _, rest = key.partition(".")
     added_or_left_out = None in values
-    if key.startswith("evaluation.tasks"):  # results are kept by task and settings: new ones replace nothing
+    # Results of tasks are kept by task and settings, those of metrics by metric: new ones replace nothing.
+    if key.startswith(("evaluation.tasks", "evaluation.texts.metrics")):
         return None
     if section == "systems":
         step = f"train/{rest.partition('.')[0]}"

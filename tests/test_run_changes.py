@@ -97,6 +97,35 @@ def test_other_changes_are_adopted_and_reported(run, finished, changes, capsys):
     assert capsys.readouterr().out == ""
 
 
+TEXTS = {"held_out": {"files": ["a.txt"]}, "max_length": 64}
+
+
+@pytest.mark.parametrize(
+    ("texts", "change", "refused"),
+    [
+        ({}, {"held_out": {"files": ["b.txt"]}}, False),
+        ({}, {"max_length": 128}, False),
+        ({}, {"metrics": ["mauve"]}, False),  # what was measured stays
+        ({"metrics": ["perplexity"]}, {"metrics": ["perplexity", "entropy"], "max_length": 128}, False),
+        ({"metrics": ["perplexity"]}, {"metrics": ["mauve"], "max_length": 128}, True),
+        ({}, {"matched_temperature": False}, True),  # the controls would stay
+        ({"matched_temperature": False}, {"matched_temperature": True}, False),
+    ],
+)
+def test_metrics_of_texts_take_another_setting_if_all_are_measured_again(tmp_path, texts, change, refused):
+    run = RunDirectory(tmp_path / "runs" / "one")
+    before = {**TEXTS, **texts}
+    start_or_continue(run, config(evaluation={"texts": before}))
+    finish(run, "evaluate/perplexity/emo", "evaluate/matched/mle", "evaluate/tasks/trec/emo")
+    changed = config(evaluation={"texts": {**before, **change}})
+    if refused:
+        with pytest.raises(InputError, match=r"evaluation.texts.*, but evaluate/(perplexity/emo|matched/mle) is finis"):
+            start_or_continue(run, changed)
+    else:
+        start_or_continue(run, changed)
+        assert run.config() == changed.model_dump(mode="json")
+
+
 def test_every_change_that_is_refused_is_listed(run):
     finish(run, "train/emo", "answers")
     with pytest.raises(InputErrors) as caught:

@@ -79,7 +79,8 @@ def measure_continuations(config: ExperimentConfig, run: RunDirectory, metrics: 
                 inputs = {"continuations": sha256_of(path), **measurer.inputs()}
                 if is_measured(run, metric, system, inputs):
                     continue
-                with run.step(metric_step(metric, system), inputs) as results:
+                made_with = config.text_metrics.model_dump(mode="json")
+                with run.step(metric_step(metric, system), inputs, config=made_with) as results:
                     rows = read_continuations(path)
                     found, values = measurer.measure(rows)
                     keys = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}

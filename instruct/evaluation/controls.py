@@ -10,6 +10,7 @@ from pathlib import Path
 
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import open_model
+from instruct.errors import InputError
 from instruct.evaluation.human_text import Measuring, human_text, measure_on_human_text, sampling_temperature
 from instruct.metrics import merge_metrics, metric_step, read_metrics
 from instruct.runs import RunDirectory
@@ -50,16 +51,19 @@ def with_controls(config: ExperimentConfig, run: RunDirectory) -> dict[str, tupl
     return sampled | {name: (folders[each.mle], each.temperature) for name, each in controls.items()}
 
 
-def match_temperatures(config: ExperimentConfig, run: RunDirectory, human: HeldOut | None) -> dict[str, Matched]:
+def match_temperatures(
+    config: ExperimentConfig, run: RunDirectory, human: HeldOut | None, resampled: bool = True
+) -> dict[str, Matched]:
     """The controls of a run by their names: entropies are measured first, then temperatures are looked for.
 
     What is measured is in metrics.json; why a system has no control, too.
 
     Args:
         human: text that entropies are measured on; None: there is none.
+        resampled: whether a control whose temperature has changed is sampled again afterwards.
 
     Raises:
-        InputError: a system is not trained, or no temperature has its entropy.
+        InputError: a system is not trained, no temperature has its entropy, or a control was sampled at another one.
     """
     compared = _compared(config)
     problem = _problem(config, human)
@@ -77,10 +81,25 @@ def match_temperatures(config: ExperimentConfig, run: RunDirectory, human: HeldO
     for mle in dict.fromkeys(pairs.values()):
         own = {name: targets[name] for name in compared if pairs[name] == mle}
         controls |= _controls(config, run, human, mle, own)
+    if not resampled:
+        _check_sampled(run, controls)
     for name in compared:
         merge_metrics(run, "texts", name, SystemTexts(no_control=None))
         merge_metrics(run, "texts", control_name(name), SystemTexts(matched=controls[control_name(name)]))
     return controls
+
+
+def _check_sampled(run: RunDirectory, controls: dict[str, Matched]) -> None:
+    """Refuse continuations of a control at another temperature than its own, which a change of the human text moves."""
+    steps = run.manifest()["steps"]
+    for name, control in controls.items():
+        sampled = steps.get(f"continuations/{name}", {}).get("inputs", {}).get("temperature", control.temperature)
+        if sampled != control.temperature:
+            raise InputError(
+                f"{run.continuations / name}.json: was sampled at temperature {sampled:.3f}, but with this human text "
+                f"the control's is {control.temperature:.3f}; first run `instruct generate {run.folder}` with the same "
+                "flags"
+            )
 
 
 def _problem(config: ExperimentConfig, human: HeldOut | None) -> str | None:

@@ -37,7 +37,7 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
         )
     if human:
         on_human_text = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
-        controls = match_temperatures(config, run, human) if "distances" in wanted else {}
+        controls = match_temperatures(config, run, human, resampled=False) if "distances" in wanted else {}
         measure_on_human_text(config, run, human, on_human_text, list(config.systems))
         measure_on_human_text(config, run, human, [each for each in on_human_text if each != "entropy"], list(controls))
     measure_continuations(config, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])

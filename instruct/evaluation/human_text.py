@@ -76,7 +76,8 @@ def measure_on_human_text(
             inputs = measuring.inputs(metric)
             if is_measured(run, metric, system, inputs):
                 continue
-            with run.step(metric_step(metric, system), inputs) as results:
+            made_with = config.text_metrics.model_dump(mode="json")
+            with run.step(metric_step(metric, system), inputs, config=made_with) as results:
                 found, values = measuring.measure(metric)
                 write_values(run, metric, system, {"id": human.ids, **values})
                 merge_metrics(run, "texts", system, SystemTexts.model_validate({metric: found}))

@@ -154,6 +154,23 @@ def test_generate_also_samples_the_control_and_evaluate_measures_it(continuing, 
     assert found["emo"].entropy.entropy == control.system_entropy
 
 
+@pytest.mark.slow
+def test_a_control_that_was_sampled_at_another_temperature_is_not_measured(continuing, run, instruct, tiny_model):
+    assert instruct("generate", run.folder)[0] == 0
+    before = read_metrics(run)
+    Path("held_out.txt").write_text("Quite another text, 1 2 3 4 5 6 7 8 9.\n")
+    flags = ["--evaluation.texts.held_out.files", "held_out.txt"]
+    flags += ["--evaluation.texts.reference_model", f"{{name: {tiny_model}, dtype: float32}}"]
+    code, _, err = instruct("evaluate", run.folder, *flags)
+    assert code == 2
+    assert "continuations/mle-matched-emo.json: was sampled at temperature " in err
+    assert "; first run `instruct generate runs/mine` with the same flags" in err
+    assert read_metrics(run).texts["mle-matched-emo"] == before.texts["mle-matched-emo"]
+    assert instruct("generate", run.folder, *flags)[0] == 0
+    code, _, err = instruct("evaluate", run.folder, *flags)
+    assert code == 0, err
+
+
 def test_systems_that_decode_greedily_have_no_control(continuing, run, instruct):
     code, out, err = instruct("generate", run.folder, "--continuations.generation.temperature", "0")
     assert code == 0, err

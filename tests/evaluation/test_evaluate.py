@@ -63,6 +63,23 @@ def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained,
     assert read_metrics(trained).texts["emo"].perplexity.texts == 1
 
 
+def test_a_changed_setting_of_a_finished_evaluation_is_measured_again_and_recorded(tiny_experiment, instruct):
+    Path("first.txt").write_text("A first text.\n")
+    Path("other.txt").write_text("Another text.\nAnd one more.\n")
+    content = {**tiny_experiment, "name": "mine", "systems": {"base": {"objective": "none"}}, "comparisons": []}
+    for name, count in (("first", 1), ("other", 2)):
+        content["evaluation"] = {"texts": {"held_out": {"files": f"{name}.txt"}}}
+        Path("config.yaml").write_text(yaml.safe_dump(content))
+        code, out, err = instruct("evaluate", "config.yaml")
+        assert code == 0, err
+        run = RunDirectory("runs/mine")
+        assert read_metrics(run).texts["base"].perplexity.texts == count
+        made_with = run.manifest()["steps"]["evaluate/perplexity/base"]["config"]
+        assert made_with["held_out"]["files"] == [f"{name}.txt"]
+        assert run.config()["evaluation"]["texts"] == made_with
+    assert 'changed   evaluation.texts.held_out.files.0 was "first.txt" and is "other.txt" now' in out
+
+
 def test_a_run_with_nothing_to_evaluate_is_refused(trained, instruct):
     code, _, err = instruct("evaluate", trained.folder)
     assert code == 2
