@@ -135,10 +135,16 @@ def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
         InputError: it cannot be read; the message names the first place.
     """
     try:
-        return model.model_validate_json(path.read_bytes())
+        found = model.model_validate_json(path.read_bytes(), strict=True)
+        json.dumps(found.model_dump(), allow_nan=False)
+        return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
         raise InputError(
             f"{path}: {place}: {one_line(first['msg'], 120)}; delete the file and run `instruct evaluate {run.folder}`"
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{path}: has a number that is not finite; delete the file and run `instruct evaluate {run.folder}`"
         ) from None

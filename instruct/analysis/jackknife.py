@@ -72,12 +72,13 @@ def estimate(measured: Sequence[Measured]) -> Estimate:
     trainings the second and the third part count some variation twice, so the interval is rather too wide.
 
     Args:
-        measured: one entry per training, of the same texts; at least one.
+        measured: one entry per training, of the same texts (with other groups, the texts' part is left out); at least
+            one.
     """
     value = float(np.mean([each.value for each in measured]))
     parts: list[tuple[float, int]] = []  # variances and their degrees of freedom
     known = [each.without for each in measured if each.without is not None]
-    if len(known) == len(measured):
+    if len(known) == len(measured) and len({len(each) for each in known}) == 1:
         joint = np.mean(known, axis=0)
         parts.append((text_variance(joint), len(joint) - 1))
     if len(measured) > 1:

@@ -99,7 +99,7 @@ def _system(group: _Group) -> TextSystem:
         control_of=group.control_of,
         temperatures=[texts.matched.temperature for texts in group.texts.values() if texts.matched],
         figures=sorted(figures, key=lambda figure: list(METRICS).index(figure.metric)),
-        curve=np.mean(curves, axis=0).tolist() if curves else [],
+        curve=_mean_points(curves),
         by_temperature=_by_temperature([texts.distances for texts in group.texts.values() if texts.distances]),
     )
 
@@ -107,8 +107,14 @@ def _system(group: _Group) -> TextSystem:
 def _by_temperature(found: Sequence[Distances]) -> list[list[float]]:
     """Temperature, forward and reverse cross-entropy of a system, means over its trainings; [] if it has one alone."""
     paths = [sorted([each, *each.curve], key=lambda at: at.temperature) for each in found if each.curve]
-    points = [[[at.temperature, at.forward_cross_entropy, at.reverse_cross_entropy] for at in path] for path in paths]
-    means: list[list[float]] = np.mean(points, axis=0).tolist() if points else []
+    return _mean_points(
+        [[(at.temperature, at.forward_cross_entropy, at.reverse_cross_entropy) for at in path] for path in paths]
+    )
+
+
+def _mean_points(paths: Sequence[Sequence[tuple[float, ...]]]) -> list[list[float]]:
+    """The mean over trainings of each point of a path; []: there is none, or they have different numbers of points."""
+    means: list[list[float]] = np.mean(paths, axis=0).tolist() if len({len(path) for path in paths}) == 1 else []
     return means
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
+from instruct.analysis.results import Interval
+
 
 class TaskResult(BaseModel):
     """A system's answers to a task. Rates are percentages.
@@ -37,7 +39,7 @@ class TaskResult(BaseModel):
     of: int
     right: int
     accuracy: float
-    interval: list[float]
+    interval: Interval
     macro_f1: float | None = None
     floor: float | None = None
     most_frequent: float

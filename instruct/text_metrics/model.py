@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from instruct.analysis.results import Interval
+
 
 class Perplexity(BaseModel):
     """How well a system predicts held-out text; docs/text_metrics.md has the formulas.
@@ -116,7 +118,7 @@ class SampleFigure(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     value: float
-    interval: list[float] | None = None
+    interval: Interval | None = None
     without: list[float] | None = None
     other_variance: float = 0.0
 

@@ -70,6 +70,11 @@ def test_trainings_without_groups_are_compared_by_their_spread_alone():
     assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue)
 
 
+def test_trainings_with_different_groups_are_compared_by_their_spread_alone():
+    alone = estimate([Measured(1.0), Measured(1.2)])
+    assert estimate([Measured(1.0, np.ones(3)), Measured(1.2, np.ones(4))]) == alone
+
+
 def test_different_numbers_of_trainings_are_refused():
     with pytest.raises(ValueError):
         difference([Measured(1.0)], [Measured(1.0), Measured(2.0)])

@@ -67,6 +67,8 @@ METRICS: dict[str, Any] = {
     "texts": {
         "mle": texts(0.3),
         "emo": texts(0.0) | {"no_control": "none was asked for"},
+        "dft-seed1": texts(0.2),
+        "dft-seed2": texts(0.25),
         "mle-matched-emo": texts(0.1) | {"matched": MATCHED},
     },
     "tasks": {"mle": {"trec": trec(1)}, "emo": {"trec": trec(2)}},
@@ -75,6 +77,7 @@ METRICS: dict[str, Any] = {
 PERPLEXITY_VALUES = {"id": ["a", "b", "c"], "nats": [3.0, 4.0, 2.5], "tokens": [2, 2, 1]}
 TASK_VALUES = {"id": [0, 1, 2], "label": ["a", "b", "a"], "answer": ["a", "a", "b"]}
 SYSTEMS = {name: {"objective": name} for name in ("mle", "emo")}
+TRAININGS = SYSTEMS | {f"dft-seed{seed}": {"objective": "dft", "seed": seed} for seed in (1, 2)}
 
 
 def read_report(path: Path) -> None:
@@ -93,7 +96,7 @@ def read_report(path: Path) -> None:
 def read_run_metrics(path: Path) -> None:
     """The metrics of a run: each system with figures is in its report."""
     run = RunDirectory(path.parent / "run")
-    run.start({"name": "run", "systems": SYSTEMS})
+    run.start({"name": "run", "systems": TRAININGS})
     try:
         shutil.copyfile(path, metrics_path(run))
         for system in SYSTEMS:
@@ -148,7 +151,7 @@ REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
 REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
 MEASURED = Metrics.model_validate(METRICS)
 MEASURED_REPORT = REPORT | {
-    "texts": text_report(MEASURED, {}, {"systems": SYSTEMS}).model_dump(mode="json"),
+    "texts": text_report(MEASURED, {}, {"systems": TRAININGS}).model_dump(mode="json"),
     "tasks": task_report(MEASURED, {"trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
 }
 MEASURED_READERS = {
