@@ -105,14 +105,15 @@ def make_parser() -> argparse.ArgumentParser:
     _run_argument(sub, help_text)
     _add_cluster_flags(sub)
 
-    sub = verb("evaluate", "measure without a judge: perplexity, entropy, distances, few-shot tasks", OVERRIDES)
-    _run_argument(sub, RUN.format("trained systems"))
+    text = "measure without a judge: perplexity, MAUVE and other text metrics, few-shot tasks"
+    sub = verb("evaluate", text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
+    _run_argument(sub, help_text)
     text = "few-shot tasks, separated by commas: see `instruct list tasks`"
     _completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
-    sub.add_argument("--lm-eval", metavar="NAMES", help="tasks of lm-evaluation-harness, separated by commas")
-    sub.add_argument(
-        "--export-tasks", metavar="DIR", help="write --tasks for lm-evaluation-harness into this folder; ask no model"
-    )
+    text = "tasks of lm-evaluation-harness, separated by commas (requires the extra lm-eval)"
+    sub.add_argument("--lm-eval", metavar="NAMES", help=text)
+    text = "write the tasks of --tasks to this folder for lm-evaluation-harness, and run no model"
+    sub.add_argument("--export-tasks", metavar="DIR", help=text)
 
     sub = verb("judge", "compare answers with a judge and write the report")
     _run_argument(sub, RUN.format("answers"))

@@ -35,7 +35,7 @@ class EvaluationOptions(Options):
     """What `instruct evaluate` computes."""
 
     texts: TextMetricOptions | None = None
-    """Numbers about held-out text and about continuations."""
+    """Metrics of held-out text and of continuations."""
     tasks: TaskOptions | None = None
     """Few-shot tasks."""
 
@@ -52,7 +52,7 @@ class ExperimentConfig(TrainingOptions):
     continuations: ContinuationOptions | None = None
     """The prefixes of texts that the systems continue."""
     evaluation: EvaluationOptions | None = None
-    """Numbers about texts, without a judge."""
+    """Text metrics and few-shot tasks: what is measured without a judge."""
     judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
     """Who compares the answers."""
     comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []

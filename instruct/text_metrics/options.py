@@ -43,7 +43,7 @@ class HeldOutOptions(Options):
 
 
 class TextMetricOptions(Options):
-    """Numbers about held-out text and about continuations."""
+    """Metrics of held-out text and of continuations."""
 
     metrics: list[TextMetric] | None = Field(default=None, min_length=1)
     """Compute only these (default: all for which there are texts and models)."""
