@@ -20,7 +20,7 @@ from instruct.analysis.text_results import (
     TextTestName,
 )
 from instruct.errors import one_line
-from instruct.metrics import Metrics
+from instruct.metrics import Metrics, metric_step
 from instruct.reporting.seeds import seeds_of
 from instruct.reporting.text_figures import METRICS, Columns, Figure
 from instruct.text_metrics.mauve import ENOUGH_TEXTS
@@ -29,6 +29,8 @@ from instruct.training.options import seed_name
 
 # Values of each text by metric and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Columns]]
+# What a metric is measured from that is a system's own (instruct.evaluation).
+_OWN = {"weights", "at", "temperatures", "continuations"}
 _UNSEEN_PERCENT = _EMPTY_PERCENT = 5
 
 
@@ -43,12 +45,15 @@ class _Group:
     figures: dict[TextMetricName, dict[int | None, Figure]]
 
 
-def text_report(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> TextReport | None:
+def text_report(
+    metrics: Metrics, values: Values, config: Mapping[str, Any], steps: Mapping[str, Any]
+) -> TextReport | None:
     """The report of metrics.json; None: it has nothing about texts.
 
     Args:
         values: those of each text by metric and system; what is missing has no interval and no test.
         config: what the run ran with: its systems' objectives and seeds.
+        steps: the manifest's: what each metric of each system was measured from.
     """
     groups = _groups(metrics, values, config)
     if not any(group.figures for group in groups):
@@ -58,7 +63,7 @@ def text_report(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> 
         systems=[_system(group) for group in shown],
         tests=_tests(shown, config),
         human=_human(metrics),
-        warnings=_warnings(shown, config),
+        warnings=[*_warnings(shown, config), *_measured_differently(metrics, steps)],
     )
 
 
@@ -242,6 +247,21 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
                     f"ROUGE sees no token in {rouge.without_tokens} of {rouge.texts} pairs of {one_line(name, 60)}: it "
                     "reads the letters a to z and digits only"
                 )
+    return found
+
+
+def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[str]:
+    """A warning for each metric whose systems were measured on different human texts or with different settings."""
+    found = []
+    for metric in SystemTexts.model_fields:
+        names = [name for name, texts in metrics.texts.items() if getattr(texts, metric) is not None]
+        records = [steps[step] for name in names if (step := metric_step(metric, name)) in steps]
+        shared = [{key: value for key, value in each["inputs"].items() if key not in _OWN} for each in records]
+        if any(each != shared[0] for each in shared):
+            found.append(
+                f"{metric} was measured on different texts, or with different settings, for different systems; run "
+                "`instruct evaluate` again"
+            )
     return found
 
 

@@ -14,6 +14,7 @@ from instruct.evaluation.evaluate import evaluate_run
 from instruct.evaluation.human_text import CURVE, human_text
 from instruct.generation.continuations import read_continuations
 from instruct.metrics import read_metrics
+from instruct.reporting.report import build_report
 from instruct.runs import RunDirectory
 from instruct.text_metrics.entropy import TOLERANCE, entropies
 from instruct.text_metrics.held_out import windows
@@ -122,6 +123,7 @@ def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(con
     assert entropies == sorted(entropies)
     assert found["mle-matched-emo"].perplexity.tokens == found["mle"].perplexity.tokens
     assert found["mle-matched-emo"].perplexity.perplexity != found["mle"].perplexity.perplexity
+    assert not any("different" in warning for warning in build_report(run.folder).texts.warnings)
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
 REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
 MEASURED = Metrics.model_validate(METRICS)
 MEASURED_REPORT = REPORT | {
-    "texts": text_report(MEASURED, {}, {"systems": TRAININGS}).model_dump(mode="json"),
+    "texts": text_report(MEASURED, {}, {"systems": TRAININGS}, {}).model_dump(mode="json"),
     "tasks": task_report(MEASURED, {"trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
 }
 MEASURED_READERS = {

@@ -166,6 +166,22 @@ def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(run, 
     ]
 
 
+def test_systems_that_were_measured_on_different_texts_are_a_warning(run, tmp_path):
+    other = RunDirectory(tmp_path / "other")
+    other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "base": {"objective": "none"}}})
+
+    def measured(name: str, texts: str) -> list[str]:
+        found = SystemTexts(perplexity=read_metrics(run).texts["mle"].perplexity)
+        with other.step(f"evaluate/perplexity/{name}", {"weights": name, "texts": texts}):
+            merge_metrics(other, "texts", name, found)
+        return build_report(other.folder).texts.warnings
+
+    assert measured("mle", "a") == measured("base", "a") == []
+    (warning,) = measured("mle", "b")  # what an interrupted evaluation of other texts leaves
+    assert warning.startswith("perplexity was measured on different texts, or with different settings")
+    assert measured("base", "b") == []
+
+
 def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
