@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
 
-from instruct.errors import InputError, one_line
+from instruct.errors import InputError, InstructError, one_line
 from instruct.runs import RunDirectory, write_atomically
 from instruct.tasks.model import HarnessResults, TaskResults
 from instruct.text_metrics.model import SystemTexts
@@ -44,7 +44,11 @@ def read_metrics(run: RunDirectory) -> Metrics:
 
 
 def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) -> None:
-    """Write the fields that are set in `values` into a system's part, a field of `Metrics`; the rest is kept."""
+    """Write the fields that are set in `values` into a system's part, a field of `Metrics`; the rest is kept.
+
+    Raises:
+        InstructError: a number is not finite.
+    """
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -52,7 +56,13 @@ def merge_metrics(run: RunDirectory, part: str, system: str, values: BaseModel) 
         systems = content.setdefault(part, {})
         systems[system] = {**systems.get(system, {}), **values.model_dump(mode="json", exclude_unset=True)}
         checked = Metrics.model_validate(content).model_dump(mode="json", exclude_none=True)
-        text = json.dumps(checked, indent=1, ensure_ascii=False, allow_nan=False)
+        try:
+            text = json.dumps(checked, indent=1, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            raise InstructError(
+                f"{run.folder}: a number about {part} of {system} is not finite; its training may have diverged: "
+                "train it with another learning rate, or leave it out of the config"
+            ) from None
         write_atomically(metrics_path(run), text + "\n")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from instruct.analysis.jackknife import difference
+from instruct.errors import InstructError
 from instruct.evaluation.sampled import DiversityOf, RougeOf, sample_figure
 from instruct.generation.continuations import Continuation
-from instruct.metrics import merge_metrics, read_metrics, write_values
+from instruct.metrics import merge_metrics, metrics_path, read_metrics, write_values
 from instruct.reporting.read import read_run
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
@@ -21,6 +23,7 @@ from instruct.text_metrics.mauve import mauve
 from instruct.text_metrics.model import (
     Distances,
     DistancesAt,
+    Entropy,
     Matched,
     MauveFigures,
     Perplexity,
@@ -231,3 +234,13 @@ def test_perplexity_over_training_is_drawn_from_the_log(run, tmp_path):
     assert report.trainings[0].evaluations.perplexity == [20.5, None]
     assert (other.report / "figures" / "perplexity.png").is_file()
     assert "](figures/perplexity.png)" in report.to_markdown()
+
+
+def test_a_number_that_is_not_finite_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    merge_metrics(run, "texts", "mle", SystemTexts(entropy=Entropy(entropy=2.0, temperature=1, texts=3, tokens=9)))
+    before = metrics_path(run).read_bytes()
+    diverged = Entropy.model_construct(entropy=float("nan"), temperature=1, texts=3, tokens=9)
+    with pytest.raises(InstructError, match=r"run: a number about texts of emo is not finite; its training may have"):
+        merge_metrics(run, "texts", "emo", SystemTexts.model_construct(entropy=diverged))
+    assert metrics_path(run).read_bytes() == before
