@@ -28,6 +28,22 @@ class TaskFigure(Record):
     shortened: int
 
 
+class VoteFigure(Record):
+    """A system's answers beside the vote of the demonstrations' labels, where demonstrations are retrieved.
+
+    `like_vote`: the share of answers that are the vote's. `vote_right`, `vote_wrong`: rows on which the vote is right
+    or wrong; `right_with`, `right_against`: the system's accuracy on them, None without such rows.
+    """
+
+    task: str
+    system: str
+    like_vote: float
+    vote_right: int
+    right_with: float | None
+    vote_wrong: int
+    right_against: float | None
+
+
 class TaskDifference(Record):
     """Two systems on the same `n` test rows: the first's accuracy minus the second's, in points.
 
@@ -63,5 +79,6 @@ class TaskReport(Record):
     """All tasks of a run."""
 
     figures: list[TaskFigure]
+    votes: list[VoteFigure]
     differences: list[TaskDifference]
     harness: list[HarnessFigure]

@@ -8,10 +8,10 @@ from instruct.reporting.text import probability
 
 
 def task_tables(report: TaskReport | None) -> list[Table]:
-    """Accuracies by system, the details, the comparisons, and lm-eval's tasks; tables without rows are left out."""
+    """Accuracies by system, details, the vote, comparisons, lm-eval's tasks; tables without rows are left out."""
     if report is None:
         return []
-    tables = [_overview(report), _details(report), _comparisons(report), _harness(report)]
+    tables = [_overview(report), _details(report), _votes(report), _comparisons(report), _harness(report)]
     return [table for table in tables if table.rows]
 
 
@@ -51,6 +51,20 @@ def _details(report: TaskReport) -> Table:
         "Shortened: rows whose prompt did not fit the context with all demonstrations."
     )
     return Table("Tasks: details", header, rows, left=4, note=note)
+
+
+def _votes(report: TaskReport) -> Table:
+    rows: list[list[Value]] = [
+        [each.task, each.system, each.like_vote, each.vote_right, each.right_with, each.vote_wrong, each.right_against]
+        for each in report.votes
+    ]
+    header = ["task", "system", "answers like the vote %", "rows: vote right", "accuracy there %", "rows: vote wrong",
+              "accuracy there %"]  # fmt: skip
+    note = (
+        "The vote of the retrieved demonstrations' labels, without a model. A system that is right more often only "
+        "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
+    )
+    return Table("Tasks: the demonstrations' vote", header, rows, left=2, note=note)
 
 
 def _comparisons(report: TaskReport) -> Table:

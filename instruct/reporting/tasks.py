@@ -10,7 +10,7 @@ import numpy as np
 
 from instruct.analysis.holm import holm
 from instruct.analysis.inference import bootstrap_interval, sign_test
-from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport
+from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport, VoteFigure
 from instruct.metrics import Metrics
 
 # Columns of a row's answers by task and system, as `instruct evaluate` keeps them.
@@ -44,8 +44,31 @@ def task_report(metrics: Metrics, answers: Answers) -> TaskReport | None:
         return None
     return TaskReport(
         figures=sorted(figures, key=lambda figure: order[figure.task]),
+        votes=[
+            _beside_the_vote(figure.task, figure.system, answers[figure.task][figure.system])
+            for figure in sorted(figures, key=lambda figure: order[figure.task])
+            if figure.floor is not None and "vote" in answers.get(figure.task, {}).get(figure.system, {})
+        ],
         differences=_differences(answers),
         harness=harness,
+    )
+
+
+def _beside_the_vote(task: str, system: str, columns: Mapping[str, Sequence[Any]]) -> VoteFigure:
+    """Whether a system answers as the demonstrations vote, and how often it is right with them and against them."""
+    rows = list(zip(columns["answer"], columns["vote"], columns["label"], strict=True))
+    right = {
+        voted: [answer == label for answer, vote, label in rows if (vote == label) == voted] for voted in (True, False)
+    }
+    shares = {voted: 100 * sum(own) / len(own) if own else None for voted, own in right.items()}
+    return VoteFigure(
+        task=task,
+        system=system,
+        like_vote=100 * sum(answer == vote for answer, vote, _ in rows) / len(rows),
+        vote_right=len(right[True]),
+        right_with=shares[True],
+        vote_wrong=len(right[False]),
+        right_against=shares[False],
     )
 
 

@@ -17,6 +17,7 @@ from instruct.runs import RunDirectory
 from instruct.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
 
 LABELS = ["a", "b"] * 10
+VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
 
 
 def answered(run: RunDirectory, system: str, task: str, right: int, **more: object) -> None:
@@ -28,7 +29,8 @@ def answered(run: RunDirectory, system: str, task: str, right: int, **more: obje
         seconds=1.5, **{"floor": 60.0, **more},
     )  # fmt: skip
     merge_metrics(run, "tasks", system, TaskResults({task: result}))
-    write_values(run, f"tasks/{task}", system, {"id": list(range(20)), "label": LABELS, "answer": answers})
+    columns = {"id": list(range(20)), "label": LABELS, "answer": answers, "vote": VOTES}
+    write_values(run, f"tasks/{task}", system, columns)
 
 
 @pytest.fixture
@@ -73,6 +75,17 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
     assert [(row["task"], row["system"], row["accuracy"], row["interval_low"]) for row in rows][1] == (
         "trec", "emo", "90.0", "10.0",
     )  # fmt: skip
+
+
+def test_answers_are_counted_with_and_against_the_vote(evaluated):
+    report = Report.model_validate(_built(evaluated))
+    base, emo = report.tasks.votes  # mmlu's demonstrations are fixed
+    assert (base.task, base.system, base.vote_right, base.vote_wrong) == ("trec", "base", 12, 8)
+    assert base.like_vote == pytest.approx(100 * (10 + 8) / 20)  # "c" from row 10 on: the vote's from row 12 on
+    assert (base.right_with, base.right_against) == (pytest.approx(100 * 10 / 12), 0)
+    assert (emo.like_vote, emo.right_with, emo.right_against) == (pytest.approx(70), 100, 75)
+    (table,) = (each for each in task_tables(report.tasks) if each.title == "Tasks: the demonstrations' vote")
+    assert table.rows[1] == ["trec", "emo", pytest.approx(70), 12, 100, 8, 75]
 
 
 def test_the_mean_is_over_the_tasks_of_all_systems(evaluated):
