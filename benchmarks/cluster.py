@@ -182,7 +182,7 @@ def main() -> None:
             rows.append(overhead(given.engine, given.batches, given.size, given.tokens, given.rounds, cluster.address))
             print(rows[-1], flush=True)
     if not given.no_write:
-        write_results("cluster", rows, key=("what", "engine", "prompts", "cluster"))
+        write_results("cluster-memory" if given.memory else "cluster", rows, key=("engine", "prompts", "cluster"))
 
 
 if __name__ == "__main__":
