@@ -36,7 +36,7 @@ def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str
         "base model": f"{model.get('name', '?')}, {'Q' if lora and model.get('quantization') else ''}{method}",
         "data": data_label(data) if any(data.get(key) for key in ("mixture", "files", "card")) else "?",
         "training": ", ".join(f"{key} {value}" for key, value in train.items()),
-        "answered": _answered(answers, decoding),
+        "answered": _answered(answers, decoding) if answers else "",
     }
     return {name: text for name, text in parts.items() if text}
 

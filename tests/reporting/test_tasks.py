@@ -37,7 +37,8 @@ def answered(run: RunDirectory, system: str, task: str, right: int, **more: obje
 def evaluated(tmp_path, monkeypatch) -> RunDirectory:
     monkeypatch.chdir(tmp_path)
     run = RunDirectory("runs/mine")
-    content = {"name": "mine", "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    systems = {"base": {"objective": "none"}, "emo": {"objective": "emo"}}
+    content = {"name": "mine", "systems": systems, "answers": None}
     run.start(make_config(content, [], "test").model_dump(mode="json"))
     answered(run, "base", "trec", 10)
     answered(run, "emo", "trec", 18)
@@ -68,6 +69,8 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
     assert "Measured without a judge" in first_screen
     assert re.findall("<caption>(.*?)</caption>", first_screen) == ["Tasks"]
     markdown = (evaluated.report / "report.md").read_text()
+    assert "| base model |" in markdown
+    assert "| answered |" not in markdown  # it has no prompts
     assert "| emo | 90.0 | 45.0 | 67.5 |" in markdown
     assert "| retrieval alone | 60.0 | - | - |" in markdown
     assert "| arc_easy | emo | acc | 0 | 5 | 0.4000 | 0.1000 |" in markdown
