@@ -1,7 +1,7 @@
 """A small language model from scratch with each objective: what a CPU can say about open-ended generation.
 
     python recipes/small_model.py --data.files ptb.train.txt.gz --data.eval_files ptb.valid.txt.gz \\
-        --continuations.files ptb.test.txt.gz                     # some 3 hours of one free core
+        --continuations.files ptb.test.txt.gz                     # about 2 hours of one free core
     python recipes/small_model.py ... --words 2000 --tuning-steps 2 --train.max_steps 4      # does it run?
 
 Trains a word-level Llama of 2 layers on the first 500,000 words with MLE, TaiLr, MixCE, EMO (Eq. 18 and mode 2) and
