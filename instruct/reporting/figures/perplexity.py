@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
-from instruct.reporting.figures.canvas import COLOURS, INK, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import COLOURS, INK, WIDTH, Drawing, axes_at, picture_of, show_spikes
 from instruct.reporting.model import Training
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _draw(found: list[dict[str, Any]]) -> Picture:
         values = [math.nan if value is None else value for value in each["perplexity"]]
         style: Any = {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
         axes.plot(each["step"], values, linewidth=1.4, marker="o", markersize=3, label=name, **style)
+    show_spikes(axes, [value for each in found for value in each["perplexity"] if value is not None])
     axes.set_xlabel("step", size=8, color=INK)
     axes.set_ylabel("perplexity", size=8, color=INK)
     picture.legend(

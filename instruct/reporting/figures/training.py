@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
-from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import COLOURS, INK, WIDTH, Drawing, axes_at, picture_of, show_spikes
 from instruct.reporting.model import Training
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ _CURVES = {
 }
 _PANEL, _GAP = 1.75, 0.75
 _FEW_POINTS = 40
-_SPIKE = 20
 
 
 def training_curves(trainings: list[Training]) -> Drawing | None:
@@ -58,19 +56,10 @@ def _draw(logs: list[dict[str, Any]]) -> Picture:
             few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
             (line,) = axes.plot(each["log"]["step"], values, linewidth=1.4, **style, **few)
             lines[number] = line
-        if _has_spikes([value for each in logs for value in each["log"][key] if value is not None]):
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter("")
-            axes.tick_params(axis="y", which="minor", length=2, color=FAINT)
+        show_spikes(axes, [value for each in logs for value in each["log"][key] if value is not None])
     picture.legend(
         lines.values(), [names[number] for number in lines], loc="upper left", ncols=columns,
         bbox_to_anchor=(0.15 / WIDTH, 1 - 0.7 / height),
         frameon=False, fontsize=9, columnspacing=2, borderaxespad=0,
     )  # fmt: skip
     return picture
-
-
-def _has_spikes(values: list[float]) -> bool:
-    """Whether a few values would flatten the rest, so that the axis should be logarithmic."""
-    return min(values) > 0 and max(values) > _SPIKE * statistics.median(values)
