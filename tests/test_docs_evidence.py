@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "recipes"))
 
 import continual  # noqa: E402
+import small_model  # noqa: E402
 
 
 def accuracies(metrics: Metrics) -> str:
@@ -25,7 +26,11 @@ def accuracies(metrics: Metrics) -> str:
     return "\n".join(continual.table(found, None)) + "\n"
 
 
-TABLES = {"continual_smollm2": accuracies}
+def perplexities(metrics: Metrics) -> str:
+    return small_model.seeds_table({name: small_model.numbers(texts) for name, texts in metrics.texts.items()})
+
+
+TABLES = {"continual_smollm2": accuracies, "small_model": perplexities}
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES.items())
