@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,16 +108,12 @@ def _write(name: str, journal: Journal, prompts: Sequence[EvalPrompt], folder: P
             yield {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
 
     write_rows(folder / f"{name}.json", rows, indent=2)
-    truncated, tokens, seconds = 0, array("I"), 0.0
-    for batch in journal.batches():
-        truncated += batch.finish.count("length")
-        tokens.extend(count for count in batch.tokens if count is not None)
-        seconds += batch.seconds
+    totals = journal.totals()
     return AnswerStats(
         n=len(prompts),
-        truncated=truncated,
-        mean_tokens=sum(tokens) / len(prompts) if len(tokens) == len(prompts) else None,
+        truncated=totals.cut,
+        mean_tokens=totals.mean_tokens,
         engine=journal.engine,
-        minutes=seconds / 60,
+        minutes=totals.minutes,
         workers=journal.workers,
     )

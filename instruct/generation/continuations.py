@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -194,20 +193,15 @@ def _write(system: System, journal: Journal, draws: list[_Draw], folder: Path) -
             )
 
     write_rows(folder / f"{system.name}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
-    empty, ended, counted = 0, 0, array("I")
-    for row in rows():
-        empty += not row.continuation.strip()
-        ended += row.finish_reason == "stop"
-        if row.tokens is not None:
-            counted.append(row.tokens)
+    totals = journal.totals()
     return ContinuationStats(
         n=len(draws),
-        empty=empty,
-        ended=ended,
-        mean_tokens=sum(counted) / len(draws) if len(counted) == len(draws) else None,
+        empty=totals.empty,
+        ended=totals.ended,
+        mean_tokens=totals.mean_tokens,
         temperature=system.temperature,
         engine=journal.engine,
-        minutes=sum(batch.seconds for batch in journal.batches()) / 60,
+        minutes=totals.minutes,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ class Batch(BaseModel):
     tokens: list[int | None]
     finish: list[str]
     texts: list[str]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the finished batches: empty replies, those cut at their limit and those that ended, and minutes.
+
+    `mean_tokens` is None if the tokens of a reply were not counted.
+    """
+
+    empty: int
+    cut: int
+    ended: int
+    mean_tokens: float | None
+    minutes: float
 
 
 class Journal:
@@ -52,6 +67,21 @@ class Journal:
             for number in sorted(self._begin):
                 file.seek(self._begin[number])
                 yield Batch.model_validate_json(file.readline())
+
+    def totals(self) -> Totals:
+        """The sums over the finished batches, in one pass."""
+        texts = empty = cut = ended = counted = tokens = 0
+        seconds = 0.0
+        for batch in self.batches():
+            texts += len(batch.texts)
+            empty += sum(not text.strip() for text in batch.texts)
+            cut += batch.finish.count("length")
+            ended += batch.finish.count("stop")
+            known = [count for count in batch.tokens if count is not None]
+            counted, tokens = counted + len(known), tokens + sum(known)
+            seconds += batch.seconds
+        mean = tokens / texts if texts and counted == texts else None
+        return Totals(empty, cut, ended, mean, seconds / 60)
 
     @property
     def finished(self) -> int:
