@@ -258,6 +258,7 @@ class Training(Record):
     """How a system was trained: on `rows`, of which `truncated` were cut; None if the run does not say.
 
     `epochs`: how many were completed, a fraction if `max_steps` ended the training. `evaluations`: on held-out rows.
+    `seed`: the system's own; None: the run's.
     """
 
     system: str
@@ -269,6 +270,7 @@ class Training(Record):
     learning_rate: float | None
     log: TrainingLog | None
     evaluations: EvaluationLog | None = None
+    seed: int | None = None
 
 
 class Overlap(Record):

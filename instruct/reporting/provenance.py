@@ -71,6 +71,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
             Training(
                 system=name,
                 objective=_objective(system),
+                seed=system.get("seed"),
                 rows=rows["kept"] + rows.get("truncated", 0) if rows else None,
                 truncated=rows.get("truncated"),
                 epochs=results.get("epochs", train.get("num_train_epochs")),
@@ -140,11 +141,6 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _objective(system: dict[str, Any]) -> str:
-    seed = "" if system.get("seed") is None else f", seed {system['seed']}"
-    return _choice(system) + seed
-
-
-def _choice(system: dict[str, Any]) -> str:
     objective = str(system.get("objective", "?"))
     if objective == "emo":
         return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")

@@ -379,12 +379,13 @@ def _share(count: int | None, n: int) -> str | None:
 
 
 def _trainings(report: Report) -> Table:
+    seeded = any(each.seed is not None for each in report.trainings)
     rows: list[Sequence[Value]] = [
-        [each.system, each.objective, each.rows, each.truncated, _plain(each.epochs), each.steps,
+        [each.system, each.objective, *[each.seed] * seeded, each.rows, each.truncated, _plain(each.epochs), each.steps,
          _plain(each.learning_rate)]
         for each in report.trainings
     ]  # fmt: skip
-    header = ["system", "objective", "rows", "truncated", "epochs", "steps", "learning rate"]
+    header = ["system", "objective", *["seed"] * seeded, "rows", "truncated", "epochs", "steps", "learning rate"]
     note = "" if report.overlap is None else f"{overlap_text(report.overlap.model_dump())}."
     return Table("Training", header, rows, left=2, note=note)
 

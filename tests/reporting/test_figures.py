@@ -16,7 +16,7 @@ from instruct.analysis.statistics import Tally
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
-from instruct.reporting.model import Comparison, Judge, Report, System, Training, TrainingLog
+from instruct.reporting.model import Comparison, EvaluationLog, Judge, Report, System, Training, TrainingLog
 from instruct.reporting.report import build_report, write_report
 from instruct.runs import write_atomically
 
@@ -253,7 +253,23 @@ def test_training_curves_are_drawn_for_logged_values(tmp_path):
     draw_figures(report_of(trainings=[mle, broken.model_copy(update={"objective": "emo, paper"})]), tmp_path)
     texts = texts_of(tmp_path / "figures" / "training.svg")
     assert {"mle (emo, official)", "cross-entropy (nats per token)", "gradient norm"} <= {*texts}
-    assert not {"transport cost", "ratio of cross-entropy to cost"} & {*texts}
+    assert not {"transport cost", "ratio of cross-entropy to cost", "emo (emo, paper)"} & {*texts}
+    diverged = mle.model_copy(
+        update={"log": broken.log, "evaluations": EvaluationLog(step=steps, perplexity=[None] * 59)}
+    )
+    assert not drawings(report_of(trainings=[diverged]))
+
+
+def test_the_seeds_of_a_system_share_an_entry_of_the_legend(tmp_path):
+    seeds = [training_of(f"mle-seed{seed}", [1, 2], ce=[2.0, 1.0]).model_copy(update={"seed": seed}) for seed in (1, 2)]
+    evaluated = EvaluationLog(step=[1, 2], perplexity=[9.0, 8.0])
+    report = report_of(trainings=[*seeds, training_of("emo", [1, 2], ce=[2.0, 1.5])])
+    for each in report.trainings:
+        each.evaluations = evaluated
+    draw_figures(report, tmp_path)
+    for name in ("training", "perplexity"):
+        texts = texts_of(tmp_path / "figures" / f"{name}.svg")
+        assert [text for text in texts if "official" in text] == ["mle (emo, official), 2 seeds", "emo (emo, official)"]
 
 
 def test_matplotlib_settings_of_the_caller_are_unchanged(tmp_path):

@@ -187,6 +187,7 @@ def test_the_report_names_the_inputs_of_the_run(judged, add_step):
         "learning_rate": 2e-4,
         "log": None,
         "evaluations": None,
+        "seed": None,
     }
     assert [(phase.step, phase.minutes) for phase in report.phases] == [("train/emo", 1.25), ("answers", 3.5)]
     assert report.machine["cores"] == 2

@@ -8,10 +8,9 @@ from pathlib import Path
 from instruct.reporting.figures.canvas import Drawing
 from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_length
 from instruct.reporting.figures.outcomes import outcomes
-from instruct.reporting.figures.perplexity import perplexity_curves
 from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.texts import divergence_curves, precision_recall
-from instruct.reporting.figures.training import training_curves
+from instruct.reporting.figures.training import perplexity_curves, training_curves
 from instruct.reporting.figures.win_rates import win_rates
 from instruct.reporting.model import Figure, Judge, Report
 

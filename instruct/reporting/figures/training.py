@@ -1,4 +1,4 @@
-"""Training curves: cross-entropy, transport cost, their ratio and the gradient norm over the steps."""
+"""Curves over training steps: what was logged, and the perplexity on held-out rows. Seeds of a system share a color."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.errors import one_line
 from instruct.reporting.figures.canvas import COLOURS, INK, WIDTH, Drawing, axes_at, picture_of, show_spikes
-from instruct.reporting.model import Training
+from instruct.reporting.model import EvaluationLog, Training, TrainingLog
+from instruct.training.options import seed_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
 _CURVES = {
@@ -18,48 +20,98 @@ _CURVES = {
     "ratio": "ratio of cross-entropy to cost",
     "grad_norm": "gradient norm",
 }
+_LEFT, _RIGHT, _TOP = 0.75, 0.25, 1.0
 _PANEL, _GAP = 1.75, 0.75
+_HEIGHT, _BELOW = 2.6, 0.55
 _FEW_POINTS = 40
 
 
 def training_curves(trainings: list[Training]) -> Drawing | None:
-    """A panel per logged quantity, a line per system; None without a log."""
-    logs = [
-        {"name": training.system, "objective": training.objective, "log": training.log.model_dump()}
-        for training in trainings
-        if training.log
-    ]
+    """A panel per logged quantity, a line per training; None if nothing was logged."""
+    found = _logged([(each, each.log) for each in trainings])
     title = "Training: cross-entropy, transport cost, their ratio and the gradient norm over the steps"
-    return Drawing("training", title, logs, _draw) if logs else None
+    return Drawing("training", title, found, _draw_logs) if found else None
 
 
-def _draw(logs: list[dict[str, Any]]) -> Picture:
-    shown = [key for key in _CURVES if any(value is not None for each in logs for value in each["log"][key])]
-    names = [f"{one_line(each['name'], 40)} ({one_line(each['objective'], 40)})" for each in logs]
-    columns = 2 if max(map(len, names)) <= 45 else 1
-    left, right, top = 0.65, 0.25, 1.0 + 0.21 * math.ceil(len(logs) / columns)
-    height = top + max(1, math.ceil(len(shown) / 2)) * (_PANEL + _GAP)
-    picture = picture_of(height, "Training", "As logged, over optimizer steps")
-    lines: dict[int, Any] = {}
+def perplexity_curves(trainings: list[Training]) -> Drawing | None:
+    """A line per training; None unless one was evaluated at two steps."""
+    found = _logged([(each, each.evaluations) for each in trainings])
+    title = "Training: perplexity on held-out rows over the steps"
+    drawn = any(len(each["log"]["step"]) > 1 for each in found)
+    return Drawing("perplexity", title, found, _draw_perplexity) if drawn else None
+
+
+def _logged(logs: list[tuple[Training, TrainingLog | EvaluationLog | None]]) -> list[dict[str, Any]]:
+    """The logs that have a value, each with its system's name, without the seed, and objective."""
+    found = []
+    for training, log in logs:
+        values = log.model_dump() if log else {}
+        if any(value is not None for key, column in values.items() if key != "step" for value in column):
+            suffix = "" if training.seed is None else seed_name("", training.seed)
+            name = training.system.removesuffix(suffix)
+            found.append({"name": name, "objective": training.objective, "log": values})
+    return found
+
+
+def _draw_logs(found: list[dict[str, Any]]) -> Picture:
+    shown = [key for key in _CURVES if any(value is not None for each in found for value in each["log"][key])]
+    height = math.ceil(len(shown) / 2) * (_PANEL + _GAP)
+    picture, top = _picture(found, height, "Training", "As logged, over optimizer steps")
     for place, key in enumerate(shown):
         row, column = divmod(place, 2)
-        axes = axes_at(
-            picture, left + column * WIDTH / 2, top + row * (_PANEL + _GAP), WIDTH / 2 - left - right, _PANEL
-        )
+        left, width = _LEFT + column * WIDTH / 2, WIDTH / 2 - _LEFT - _RIGHT
+        axes = axes_at(picture, left, top + row * (_PANEL + _GAP), width, _PANEL)
         axes.set_title(_CURVES[key], loc="left", size=9, weight="bold", color=INK)
-        axes.set_xlabel("step", size=8, color=INK, labelpad=1)
-        for number, each in enumerate(logs):
-            values = [math.nan if value is None else value for value in each["log"][key]]
-            if all(map(math.isnan, values)):
-                continue
-            style: Any = {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
-            few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
-            (line,) = axes.plot(each["log"]["step"], values, linewidth=1.4, **style, **few)
-            lines[number] = line
-        show_spikes(axes, [value for each in logs for value in each["log"][key] if value is not None])
+        _plot(axes, found, key)
+    return picture
+
+
+def _draw_perplexity(found: list[dict[str, Any]]) -> Picture:
+    picture, top = _picture(found, _HEIGHT + _BELOW, "Perplexity while training", "Per token of the held-out rows")
+    axes = axes_at(picture, _LEFT, top, WIDTH - _LEFT - _RIGHT, _HEIGHT)
+    axes.set_ylabel("perplexity", size=8, color=INK)
+    _plot(axes, found, "perplexity")
+    return picture
+
+
+def _systems(found: list[dict[str, Any]]) -> list[str]:
+    """A label for each training; those of a system's seeds are equal."""
+    return [f"{one_line(each['name'], 40)} ({one_line(each['objective'], 40)})" for each in found]
+
+
+def _styles(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Color and dashes by label."""
+    return {
+        label: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
+        for number, label in enumerate(dict.fromkeys(_systems(found)))
+    }
+
+
+def _picture(found: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[Picture, float]:
+    """A picture with a legend, and where its panels begin; `panels`: their height. Both in inches."""
+    from matplotlib.lines import Line2D
+
+    systems, styles = _systems(found), _styles(found)
+    seeds = {label: f", {systems.count(label)} seeds" if systems.count(label) > 1 else "" for label in styles}
+    columns = 2 if max(len(label + seeds[label]) for label in styles) <= 45 else 1
+    top = _TOP + 0.21 * math.ceil(len(styles) / columns)
+    picture = picture_of(top + panels, title, subtitle)
     picture.legend(
-        lines.values(), [names[number] for number in lines], loc="upper left", ncols=columns,
-        bbox_to_anchor=(0.15 / WIDTH, 1 - 0.7 / height),
+        [Line2D([], [], linewidth=1.4, **style) for style in styles.values()],
+        [label + seeds[label] for label in styles], loc="upper left", ncols=columns,
+        bbox_to_anchor=(0.15 / WIDTH, 1 - 0.7 / (top + panels)),
         frameon=False, fontsize=9, columnspacing=2, borderaxespad=0,
     )  # fmt: skip
-    return picture
+    return picture, top
+
+
+def _plot(axes: Axes, found: list[dict[str, Any]], key: str) -> None:
+    """A line per training that has any value."""
+    styles = _styles(found)
+    for each, label in zip(found, _systems(found), strict=True):
+        values = [math.nan if value is None else value for value in each["log"][key]]
+        if not all(map(math.isnan, values)):
+            few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
+            axes.plot(each["log"]["step"], values, linewidth=1.4, **styles[label], **few)
+    axes.set_xlabel("step", size=8, color=INK, labelpad=1)
+    show_spikes(axes, [value for each in found for value in each["log"][key] if value is not None])
