@@ -144,6 +144,8 @@ def _objective(system: dict[str, Any]) -> str:
     objective = str(system.get("objective", "?"))
     if objective == "emo":
         return f"emo, {system.get('variant')}" + (", emphasis emo" if system.get("emphasis") == "emo" else "")
+    if objective == "energy":
+        return f"energy, weight {system.get('energy_weight')}"
     return f"{objective}, gamma {system.get('gamma')}" if objective in {"mixce", "tailr"} else objective
 
 

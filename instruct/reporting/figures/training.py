@@ -74,31 +74,36 @@ def _draw_perplexity(found: list[dict[str, Any]]) -> Picture:
     return picture
 
 
-def _systems(found: list[dict[str, Any]]) -> list[str]:
-    """A label for each training; those of a system's seeds are equal."""
-    return [f"{one_line(each['name'], 40)} ({one_line(each['objective'], 40)})" for each in found]
+def _systems(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Name and objective of each training; those of a system's seeds are equal."""
+    return [(each["name"], each["objective"]) for each in found]
 
 
-def _styles(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Color and dashes by label."""
+def _styles(found: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Color and dashes of each system."""
     return {
-        label: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
-        for number, label in enumerate(dict.fromkeys(_systems(found)))
+        system: {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
+        for number, system in enumerate(dict.fromkeys(_systems(found)))
     }
+
+
+def _label(name: str, objective: str, seeds: int) -> str:
+    of = "" if objective == name else f" ({one_line(objective, 40)})"
+    return one_line(name, 40) + of + (f", {seeds} seeds" if seeds > 1 else "")
 
 
 def _picture(found: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[Picture, float]:
     """A picture with a legend, and where its panels begin; `panels`: their height. Both in inches."""
     from matplotlib.lines import Line2D
 
-    systems, styles = _systems(found), _styles(found)
-    seeds = {label: f", {systems.count(label)} seeds" if systems.count(label) > 1 else "" for label in styles}
-    columns = 2 if max(len(label + seeds[label]) for label in styles) <= 45 else 1
-    top = _TOP + 0.21 * math.ceil(len(styles) / columns)
+    styles = _styles(found)
+    labels = [_label(*system, _systems(found).count(system)) for system in styles]
+    columns = 2 if max(map(len, labels)) <= 45 else 1
+    top = _TOP + 0.21 * math.ceil(len(labels) / columns)
     picture = picture_of(top + panels, title, subtitle)
     picture.legend(
         [Line2D([], [], linewidth=1.4, **style) for style in styles.values()],
-        [label + seeds[label] for label in styles], loc="upper left", ncols=columns,
+        labels, loc="upper left", ncols=columns,
         bbox_to_anchor=(0.15 / WIDTH, 1 - 0.7 / (top + panels)),
         frameon=False, fontsize=9, columnspacing=2, borderaxespad=0,
     )  # fmt: skip
@@ -108,10 +113,10 @@ def _picture(found: list[dict[str, Any]], panels: float, title: str, subtitle: s
 def _plot(axes: Axes, found: list[dict[str, Any]], key: str) -> None:
     """A line per training that has any value."""
     styles = _styles(found)
-    for each, label in zip(found, _systems(found), strict=True):
+    for each, system in zip(found, _systems(found), strict=True):
         values = [math.nan if value is None else value for value in each["log"][key]]
         if not all(map(math.isnan, values)):
             few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
-            axes.plot(each["log"]["step"], values, linewidth=1.4, **styles[label], **few)
+            axes.plot(each["log"]["step"], values, linewidth=1.4, **styles[system], **few)
     axes.set_xlabel("step", size=8, color=INK, labelpad=1)
     show_spikes(axes, [value for each in found for value in each["log"][key] if value is not None])
