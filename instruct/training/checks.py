@@ -28,7 +28,7 @@ def check_arguments(args: SFTConfig) -> None:
             "Liger's fused_linear_cross_entropy replaces the model's forward and with it the objective; remove it from "
             "liger_kernel_config (Liger's other kernels may stay)"
         )
-    if args.activation_offloading and torch.accelerator.current_accelerator() is None:
+    if args.activation_offloading and not torch.accelerator.is_available():
         raise ValueError("activation_offloading needs a GPU, and this machine has none; set it to False")
     if args.world_size > 1 and not args.average_tokens_across_devices:
         raise ValueError("average_tokens_across_devices=False would weight tokens differently on each process; drop it")

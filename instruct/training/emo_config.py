@@ -105,7 +105,7 @@ class EMOConfig(SFTConfig):
 
     def __post_init__(self) -> None:
         named = "ACCELERATE_TORCH_DEVICE" in os.environ
-        if not (self.use_cpu or named) and torch.accelerator.current_accelerator() is None:  # type: ignore[has-type]
+        if not (self.use_cpu or named or torch.accelerator.is_available()):  # type: ignore[has-type]
             check_gpu_is_usable()
             self.use_cpu = True  # otherwise bf16, TRL's default, is refused for want of a GPU
         self._choose_metric()
