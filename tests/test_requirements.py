@@ -13,18 +13,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pins import is_pinned, pins
 
 from instruct.doctor import PYTHONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-
-def pins(*names: str) -> dict[str, str]:
-    lines = [line for name in names for line in (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()]
-    found = [(canonicalize_name(name), version) for name, version in (line.split("==") for line in lines if line)]
-    assert len(dict(found)) == len(set(found)), "two pins of one package differ"
-    return dict(found)
 
 
 @pytest.mark.parametrize("runtime", ["cpu", "gpu"])
@@ -64,6 +58,8 @@ def test_the_pinned_lists_are_complete_on_every_python(lists, python):
 
     What a pinned package needs is read from its metadata; packages that are not installed here are left out.
     """
+    if not is_pinned("torch"):
+        pytest.skip("the installed versions are not the pinned ones")
     pinned = pins(*lists)
     environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     missing, compared = [], 0

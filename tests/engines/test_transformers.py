@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions
 
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
+needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
 
@@ -161,10 +163,13 @@ def test_a_label_of_several_tokens_is_refused(wide_model, make_card):
         replies(TransformersEngine(engine_options(card)), PROMPTS)
 
 
-def test_a_pickle_is_read_only_if_the_card_allows_it(pickled_model_folder, tiny_model_folder, make_card):
-    for engine in ("vllm", "transformers"):
-        with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
-            Judge(JudgeOptions(card=LABELS, engine=engine), make_card(LABELS, pickled_model_folder)).check()
+@pytest.mark.parametrize("engine", ["transformers", pytest.param("vllm", marks=needs_vllm)])
+def test_a_pickle_is_refused_unless_the_card_allows_it(pickled_model_folder, make_card, engine):
+    with pytest.raises(InputError, match=r"has no \*\.safetensors, its weights are a pickle.*`weights: pickle`"):
+        Judge(JudgeOptions(card=LABELS, engine=engine), make_card(LABELS, pickled_model_folder)).check()
+
+
+def test_a_pickle_that_the_card_allows_judges_like_safetensors(pickled_model_folder, tiny_model_folder, make_card):
     allowed = make_card(LABELS, pickled_model_folder, weights="pickle")
     Judge(JudgeOptions(card=LABELS), allowed).check()
     with Judge(JudgeOptions(card=LABELS, engine="transformers"), allowed).open() as judge:
@@ -181,15 +186,15 @@ class _Touch:
         return Path.touch, (Path(self._path),)
 
 
-def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, monkeypatch):
+@pytest.mark.parametrize("engine", [TransformersEngine, pytest.param(VLLMEngine, marks=needs_vllm)])
+def test_code_in_a_pickle_is_not_run(pickled_model_folder, make_card, tmp_path, monkeypatch, engine):
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
     ran = tmp_path / "ran"
     with (pickled_model_folder / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"model.norm.weight": _Touch(str(ran))}, file, protocol=2)
     card = make_card(LABELS, pickled_model_folder, weights="pickle")
-    for judge in (TransformersEngine(engine_options(card)), VLLMEngine(engine_options(card))):
-        with pytest.raises(InputError, match=r"unpickler for tensors cannot read it \(UnpicklingError: Weights only"):
-            replies(judge, PROMPTS)
+    with pytest.raises(InputError, match=r"unpickler for tensors cannot read it \(UnpicklingError: Weights only"):
+        replies(engine(engine_options(card)), PROMPTS)
     assert not ran.exists()
     assert not list((tmp_path / "cache").glob("models/*"))
 

