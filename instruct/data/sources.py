@@ -111,7 +111,7 @@ def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
             if not line.strip():
                 continue
             try:
-                content = json.loads(line)
+                content = json.loads(line.decode("utf-8"))  # of bytes, json accepts encoded surrogates, too
             except UnicodeDecodeError:
                 raise InputError(f"{origin}, row {number}: is not UTF-8 text; save the file as UTF-8") from None
             except (ValueError, RecursionError) as error:

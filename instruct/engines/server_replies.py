@@ -99,7 +99,7 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
         NoLogprobs: log-probabilities are needed and missing.
     """
     try:
-        reply = json.loads(data, parse_constant=lambda _: None)
+        reply = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         raise Fault("malformed reply: no JSON", answered=True) from None
     if b"\\u" in data:  # a lone surrogate can only be an escape

@@ -95,6 +95,11 @@ UNREADABLE = [
         LINE.encode() + b'{"a": "\xe9"}\n',
         "latin.jsonl, row 2: is not UTF-8 text; save the file as UTF-8",
     ),
+    (
+        "surrogate.jsonl",
+        b'{"a": "\xed\xa0\xbd"}\n',
+        "surrogate.jsonl, row 1: is not UTF-8 text; save the file as UTF-8",
+    ),
     ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
     ("text.json", '"hello"', "text.json, row 1: is a JSON string, not an object; write"),

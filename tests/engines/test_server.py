@@ -16,7 +16,7 @@ import pytest
 
 from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
-from instruct.engines.server_replies import Fault, read_refusal, well_formed
+from instruct.engines.server_replies import Fault, read_refusal, read_reply, well_formed
 from instruct.errors import InputError, StoppedError
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
@@ -353,6 +353,12 @@ def test_any_text_is_sent_unchanged(fake_server, answer, form):
     shown = body["prompt"] if form == "text" else body["messages"][0]["content"]
     assert shown == well_formed(answer)
     assert shown == answer.replace("\ud83d lone", "\ufffd lone").replace("\ud83d\ude00", "\U0001f600")
+
+
+def test_a_reply_that_is_not_utf_8_is_malformed():
+    """Python's json accepts encoded surrogates in bytes; the store could not keep them."""
+    with pytest.raises(Fault, match="malformed reply: no JSON"):
+        read_reply(engine_options(load_judge_card("pandalm")), b'{"choices": [{"text": "\xed\xa0\xbd"}]}')
 
 
 def test_missing_log_probabilities_are_refused_or_unparsed(server, fake_server):
