@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "recipes"))
 
 import continual  # noqa: E402
+import oracle  # noqa: E402
 import small_model  # noqa: E402
 
 
@@ -30,7 +31,12 @@ def perplexities(metrics: Metrics) -> str:
     return small_model.seeds_table({name: small_model.numbers(texts) for name, texts in metrics.texts.items()})
 
 
-TABLES = {"continual_smollm2": accuracies, "small_model": perplexities}
+def distances(metrics: Metrics) -> str:
+    found = {name: oracle.numbers(texts) for name, texts in metrics.texts.items()}
+    return small_model.seeds_table(found, oracle.COLUMNS)
+
+
+TABLES = {"continual_smollm2": accuracies, "oracle_smollm2": distances, "small_model": perplexities}
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES.items())
