@@ -160,7 +160,7 @@ def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(
             paired = [(name, f"mle-seed{seed}") for (name, _), seed in zip(paired, each.seeds, strict=True)]
         assert each.win_rates == [rates[pair] for pair in paired]
         assert each.mean == pytest.approx(sum(each.win_rates) / 2, abs=1e-6)
-    assert [each.objective for each in report.trainings][:2] == ["mle, seed 1", "mle, seed 2"]
+    assert [(each.objective, each.seed) for each in report.trainings][:2] == [("mle", 1), ("mle", 2)]
     text = (run.report / "report.md").read_text()
     assert "## Training seeds" in text
     assert "over seeds and prompts" in text
