@@ -9,7 +9,7 @@ from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes
 from instruct.reporting.model import Comparison, Judge, Report
-from instruct.training.options import seed_name
+from instruct.training.options import seed_name, without_seed
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, int]:
@@ -36,7 +36,7 @@ def seed_spreads(judges: Iterable[Judge], found: Sequence[Outcomes], seeds: Mapp
             if rate is None or len(different) != 1:
                 continue
             (seed,) = different
-            candidate, baseline = (name.removesuffix(seed_name("", seed)) for name in names)
+            candidate, baseline = (without_seed(name, seed) for name in names)
             made = outcomes[(judge.name, *names)]  # type: ignore[index]
             by_seed = groups.setdefault((judge.name, candidate, baseline, made.leading), {})
             by_seed[seed] = rate, made.scores(made.leading)

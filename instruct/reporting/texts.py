@@ -25,7 +25,7 @@ from instruct.reporting.seeds import seeds_of
 from instruct.reporting.text_figures import METRICS, Columns, Figure
 from instruct.text_metrics.mauve import ENOUGH_TEXTS
 from instruct.text_metrics.model import Distances, SystemTexts
-from instruct.training.options import seed_name
+from instruct.training.options import without_seed
 
 # Values of each text by metric and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Columns]]
@@ -73,9 +73,8 @@ def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list
     for name, texts in metrics.texts.items():
         control = texts.matched
         seed = seeds.get(control.system if control else name)
-        suffix = "" if seed is None else seed_name("", seed)
-        base = name.removesuffix(suffix)
-        of = control.system.removesuffix(suffix) if control else None
+        base = without_seed(name, seed)
+        of = without_seed(control.system, seed) if control else None
         group = found.setdefault(base, _Group(base, of, {}, {}, {}))
         group.names[seed], group.texts[seed] = name, texts
         own = {metric: each[name] for metric, each in values.items() if name in each}

@@ -77,6 +77,11 @@ def seed_name(system: str, seed: int) -> str:
     return f"{system}-seed{seed}"
 
 
+def without_seed(name: str, seed: int | None) -> str:
+    """The system that `seed_name` named; the name itself without a seed."""
+    return name if seed is None else name.removesuffix(seed_name("", seed))
+
+
 class TrainingOptions(Options):
     """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 

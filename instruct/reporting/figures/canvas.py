@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import io
 import json
-import statistics
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
 INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
 WIDTH = 8.0  # inches, as wide as a page
 _LEFT = 0.15
-_SPIKE = 20  # times the median
 _STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
     "font.size": 10,
@@ -130,12 +128,3 @@ def versus(candidate: str, baseline: str, limit: int = 28, line: int = 20) -> st
 def left_margin(labels: list[str], most: float = 2.6) -> float:
     """Inches that the labels of rows need on the left."""
     return min(most, 0.35 + 0.083 * max(len(line) for label in labels for line in label.split("\n")))
-
-
-def show_spikes(axes: Axes, values: list[float]) -> None:
-    """Make the vertical axis logarithmic if a few of the positive values would flatten the rest."""
-    if min(values) > 0 and max(values) > _SPIKE * statistics.median(values):
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter("")
-        axes.tick_params(axis="y", which="minor", length=2, color=FAINT)
