@@ -91,7 +91,7 @@ class ServerEngine(BatchesInTurn):
         # OpenAI's newer models do not accept max_tokens; other servers may accept nothing else.
         self._max_tokens_name = "max_tokens" if base_url else "max_completion_tokens"
         self._clients: list[Any] = []
-        self._turns: Iterator[Any] = iter(())
+        self._turns: Iterator[int] = iter(())
         self._ended: asyncio.Event = asyncio.Event()
         self._fatal: InstructError | None = None
         self._answered = False  # whether the server has ever responded
@@ -161,7 +161,7 @@ class ServerEngine(BatchesInTurn):
             )
             for address in (self._base_url, *self._replicas)
         ]
-        self._turns = itertools.cycle(self._clients)
+        self._turns = itertools.cycle(range(len(self._clients)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
         """Cancel what is in flight, and close the connections."""
@@ -174,6 +174,7 @@ class ServerEngine(BatchesInTurn):
     async def _ask(self, request: Request) -> Reply | None:
         """The reply, after as many attempts as it takes; None if the whole work ends instead."""
         paid: list[Fault] = []  # attempts that the server may have charged for
+        clients = itertools.islice(itertools.cycle(self._clients), next(self._turns), None)
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Fault),
             stop=lambda state: self._gives_up(state.attempt_number, paid),
@@ -182,7 +183,7 @@ class ServerEngine(BatchesInTurn):
             reraise=True,
         )
         try:
-            completion: Completion = await retrying(self._attempt, request, paid)
+            completion: Completion = await retrying(self._attempt, request, clients, paid)
         except InstructError as error:
             self._end(error)
             return None
@@ -211,23 +212,23 @@ class ServerEngine(BatchesInTurn):
         """Whether attempt number `attempt`, which failed, is a request's last."""
         return attempt >= ATTEMPTS or len(paid) >= PAID_ATTEMPTS or (not self._answered and attempt >= PAID_ATTEMPTS)
 
-    async def _attempt(self, request: Request, paid: list[Fault]) -> Completion:
+    async def _attempt(self, request: Request, clients: Iterator[Any], paid: list[Fault]) -> Completion:
         """One attempt; a fault that may have been charged for is added to `paid`."""
         try:
-            return await self._reply(request)
+            return await self._reply(request, next(clients))
         except Fault as fault:
             if fault.answered:
                 paid.append(fault)
             raise
 
-    async def _reply(self, request: Request) -> Completion:
+    async def _reply(self, request: Request, client: Any) -> Completion:
         import httpx2
         import openai
 
         path, body = request_body(self._options, request, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await next(self._turns).post(
+                response = await client.post(
                     path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any]
                 )
                 self._answered = True
