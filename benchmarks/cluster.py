@@ -67,7 +67,7 @@ def overhead(kind: str, batches: int, size: int, tokens: int, rounds: int, addre
     """Seconds of a batch without and with Ray, and the share of time in which the worker's engine was idle."""
     from transformers import AutoTokenizer
 
-    from instruct.models import EMBEDDED_MODEL, model_path
+    from instruct.base.models import EMBEDDED_MODEL, model_path
 
     model = model_path(EMBEDDED_MODEL)
     tokenizer = AutoTokenizer.from_pretrained(model)
@@ -112,10 +112,10 @@ def overhead(kind: str, batches: int, size: int, tokens: int, rounds: int, addre
 
 def memory_of_one(prompts: int, address: str | None) -> None:
     """A process that answers so many prompts, and prints its high-water mark in MiB and its seconds."""
+    from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.data.evaluation import EvalPrompt
     from instruct.generation import batches
     from instruct.generation.answers import GenerationConfig, generate_answers
-    from instruct.models import EMBEDDED_MODEL, ModelOptions
 
     if address:
         from ray import cloudpickle

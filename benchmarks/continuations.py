@@ -31,8 +31,8 @@ def kept_engine() -> Iterator[None]:
     """One engine and one tokenizer for all calls, which `continue_texts` would load in each."""
     from transformers import AutoTokenizer
 
+    from instruct.base.models import EMBEDDED_MODEL, model_path
     from instruct.engines.start import make_engine
-    from instruct.models import EMBEDDED_MODEL, model_path
 
     engines: list[Any] = []
     tokenizer = AutoTokenizer.from_pretrained(model_path(EMBEDDED_MODEL))
@@ -65,12 +65,12 @@ def main() -> None:
 
     from transformers import AutoTokenizer
 
+    from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
     from instruct.data.cards import Cut
     from instruct.data.prefixes import Prefix, PrefixSet
     from instruct.data.tokens import text_token_ids
     from instruct.generation.continuations import continue_texts, read_continuations
     from instruct.generation.options import ContinuationOptions
-    from instruct.models import EMBEDDED_MODEL, ModelOptions, model_path
 
     rows, source = real_rows()
     texts = [" ".join(row["output"].split()[:WORDS]) for row in rows if len(row["output"].split()) >= WORDS]

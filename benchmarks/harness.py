@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from instruct.runs import machine, now, versions
+from instruct.base.machine import machine, now, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,7 +40,7 @@ def response_ids(count: int) -> tuple[list[int], str]:
     try:
         from transformers import AutoTokenizer
 
-        from instruct.models import EMBEDDED_MODEL, model_path
+        from instruct.base.models import EMBEDDED_MODEL, model_path
 
         tokenizer = AutoTokenizer.from_pretrained(model_path(EMBEDDED_MODEL))
         encode: Callable[[str], list[Any]] = lambda text: tokenizer(text)["input_ids"]  # noqa: E731

@@ -22,11 +22,11 @@ import numpy as np
 
 from instruct.analysis.holm import holm
 from instruct.analysis.jackknife import difference
+from instruct.base.files import write_atomically
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, cache_folder
 from instruct.engines.forward import open_model
-from instruct.models import EMBEDDED_MODEL, ModelOptions, cache_folder
+from instruct.measuring.texts.mauve import Mauve, mauve
 from instruct.reporting.text import probability
-from instruct.runs import write_atomically
-from instruct.text_metrics.mauve import Mauve, mauve
 
 RESULTS = Path(__file__).parent / "results" / "human-and-model-texts.json"
 SMALLEST = "gpt2-xl"

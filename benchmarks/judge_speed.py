@@ -155,7 +155,7 @@ def in_a_process(name: str, folder: Path, server: Server, found: list[dict[str, 
 
 def commands(folder: Path, server: Server, rounds: int) -> dict[str, list[float]]:
     """Seconds of the commands: judging with nothing stored, with everything stored, and the report."""
-    from instruct.runs import RunDirectory
+    from instruct.run.directory import RunDirectory
 
     seconds: dict[str, list[float]] = {"judge": [], "judge_again": [], "report": []}
     for index in range(rounds):
@@ -169,7 +169,7 @@ def commands(folder: Path, server: Server, rounds: int) -> dict[str, list[float]
         asked = [len(server.requests())]
         for verb, arguments in {"judge": judge, "judge_again": judge, "report": ["report", str(run.folder)]}.items():
             begun = time.perf_counter()
-            done = subprocess.run([sys.executable, "-m", "instruct.cli", *arguments], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, "-m", "instruct", *arguments], capture_output=True, text=True)
             seconds[verb].append(time.perf_counter() - begun)
             assert done.returncode == 0, done.stderr[-2000:]
             asked.append(len(server.requests()))

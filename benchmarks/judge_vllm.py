@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
 
+    from instruct.base.models import EMBEDDED_MODEL, model_path
     from instruct.engines.vllm import VLLMEngine
     from instruct.judging.asking import Judge, engine_options
     from instruct.judging.cards import load_judge_card
@@ -60,7 +61,6 @@ def main() -> None:
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
-    from instruct.models import EMBEDDED_MODEL, model_path
 
     card = load_judge_card("autoj", model=EMBEDDED_MODEL)
     decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.harness import alternate, ratio, write_results
 from instruct.analysis.jackknife import text_variance
-from instruct.text_metrics import mauve as ours
+from instruct.measuring.texts import mauve as ours
 
 AIM_SECONDS = 5.0
 

@@ -37,10 +37,11 @@ MEMORY_AIM = 2.0
 
 def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     """Make a run whose pairs each judge has compared in both orders; returns the source of the answers."""
+    from instruct.base.files import sha256_of
     from instruct.engines.base import Completion
     from instruct.judging.comparison import Comparison
     from instruct.judging.store import Judgment, JudgmentStore
-    from instruct.runs import RunDirectory, sha256_of
+    from instruct.run.directory import RunDirectory
 
     run = RunDirectory(folder)
     run.start({"name": folder.name, "systems": {}, "comparisons": []})
@@ -83,7 +84,7 @@ def measure(*arguments: str) -> dict[str, float]:
     """`instruct ARGUMENTS` as a process: seconds, CPU seconds, and peak memory in GiB."""
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([sys.executable, "-m", "instruct.cli", *arguments], stdout=said, stderr=said)
+        process = subprocess.Popen([sys.executable, "-m", "instruct", *arguments], stdout=said, stderr=said)
         _, status, used = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begun
         process.returncode = os.waitstatus_to_exitcode(status)

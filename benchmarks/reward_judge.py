@@ -34,7 +34,7 @@ def reward_model(name: str, folder: Path) -> None:
     """Save a reward model with a random head, and SmolLM2's tokenizer."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer, Qwen3Config
 
-    from instruct.models import EMBEDDED_MODEL, model_path
+    from instruct.base.models import EMBEDDED_MODEL, model_path
 
     base = model_path(EMBEDDED_MODEL)
     tokenizer = AutoTokenizer.from_pretrained(base)

@@ -35,7 +35,7 @@ def tiny_model(folder: Path) -> str:
     """Save a tiny model with random weights and SmolLM2's tokenizer."""
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-    from instruct.models import EMBEDDED_MODEL, model_path
+    from instruct.base.models import EMBEDDED_MODEL, model_path
 
     tokenizer = AutoTokenizer.from_pretrained(model_path(EMBEDDED_MODEL))
     torch.manual_seed(0)
@@ -58,12 +58,12 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
 
+    from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import Row, open_model
-    from instruct.models import EMBEDDED_MODEL, ModelOptions
-    from instruct.text_metrics.distances import distances
-    from instruct.text_metrics.entropy import entropies
-    from instruct.text_metrics.held_out import HeldOut, windows
-    from instruct.text_metrics.perplexity import likelihoods
+    from instruct.measuring.texts.distances import distances
+    from instruct.measuring.texts.entropy import entropies
+    from instruct.measuring.texts.held_out import HeldOut, windows
+    from instruct.measuring.texts.perplexity import likelihoods
 
     rows, source = real_rows()
     texts = [row["output"] for row in rows][: arguments.texts]

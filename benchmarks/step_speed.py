@@ -37,7 +37,7 @@ def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
     """SmolLM2-135M and tokenized rows of real instructions."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from instruct.models import EMBEDDED_MODEL, model_path
+    from instruct.base.models import EMBEDDED_MODEL, model_path
 
     folder = model_path(EMBEDDED_MODEL)
     tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -44,11 +44,11 @@ def main() -> None:
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
+    from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import open_model
-    from instruct.models import EMBEDDED_MODEL, ModelOptions
-    from instruct.tasks.answering import answer_task, load_task
-    from instruct.tasks.harness import export_task
-    from instruct.tasks.options import TaskOptions
+    from instruct.measuring.tasks.answering import answer_task, load_task
+    from instruct.measuring.tasks.harness import export_task
+    from instruct.measuring.tasks.options import TaskOptions
 
     model = open_model(ModelOptions(name=EMBEDDED_MODEL, dtype="float32"))
     rows: list[dict[str, Any]] = []

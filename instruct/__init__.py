@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from instruct.comparing import compare_answers
-    from instruct.models import model_path
+    from instruct.base.models import model_path
     from instruct.objectives import linear_objective_loss
+    from instruct.phases.compare_answers import compare_answers
     from instruct.reporting.model import Report
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
@@ -19,9 +19,9 @@ _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
     "Report": "instruct.reporting.model",
-    "compare_answers": "instruct.comparing",
+    "compare_answers": "instruct.phases.compare_answers",
     "linear_objective_loss": "instruct.objectives",
-    "model_path": "instruct.models",
+    "model_path": "instruct.base.models",
 }
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from instruct.cli import main
+from instruct.command.main import main
 
 sys.exit(main())

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
+from instruct.base.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
+from instruct.base.errors import InputError, Problems, one_line
 from instruct.engines.cluster_options import Cluster
-from instruct.errors import InputError, Problems, one_line
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
-from instruct.tasks.options import TaskOptions
-from instruct.text_metrics.options import TextMetricOptions
+from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.texts.options import TextMetricOptions
 from instruct.training.options import SystemOptions, TrainingOptions, seed_name
 
 
@@ -305,7 +305,7 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
         raise InputError(_no_token(where))
     import dataclasses
 
-    from instruct.cards import nearest
+    from instruct.base.cards import nearest
     from instruct.training.emo_config import EMOConfig
 
     known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}

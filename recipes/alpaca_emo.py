@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import sys
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import run_guarded
+from instruct.base.errors import run_guarded
+from instruct.command.arguments import recipe_arguments
 
 
 def main(gpu_config: str, description: str | None) -> None:
@@ -23,7 +23,7 @@ def main(gpu_config: str, description: str | None) -> None:
     import torch
 
     from instruct.config import load_config
-    from instruct.experiment import run_experiment
+    from instruct.phases.experiment import run_experiment
 
     config = load_config(arguments.config or (gpu_config if torch.cuda.is_available() else "demo"), overrides)
     run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
 
 TASKS = ("tweet_emotion", "sst2", "trec", "subj", "cr", "rt", "ag_news", "mmlu")
 BASES = {
@@ -95,10 +95,11 @@ def run(bases: Sequence[str | None], arguments: argparse.Namespace, overrides: l
     Raises:
         InputError: a run could not be done.
     """
+    from instruct.base.files import write_atomically
     from instruct.config import load_config
-    from instruct.experiment import run_experiments, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiments, run_folder
+    from instruct.run.directory import RunDirectory
 
     name = load_config(arguments.config, overrides).name
     points: dict[str, list[str]] = {}

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
 
 CORPORA = ("wikitext2", "wikitext103", "webtext", "ptb", "writing_prompts", "ag_news")
 # 168 sentences of PTB's test set are long enough, too few for MAUVE.
@@ -74,10 +74,11 @@ def run(corpora: Sequence[str | None], arguments: argparse.Namespace, overrides:
     Raises:
         InputError: a corpus could not be run.
     """
+    from instruct.base.files import write_atomically
     from instruct.config import load_config
-    from instruct.experiment import run_experiments, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiments, run_folder
+    from instruct.run.directory import RunDirectory
 
     name = load_config(arguments.config, overrides).name
     points: dict[str, list[str]] = {}

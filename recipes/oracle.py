@@ -24,8 +24,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
@@ -54,7 +54,7 @@ def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Pa
     """The generator's unbiased samples from nothing: folder/NAME.jsonl, without blank texts."""
     from sampling import sampled_continuations, write_texts
 
-    from instruct.runs import write_atomically
+    from instruct.base.files import write_atomically
 
     generator, options = config.text_metrics.reference_model, config.continuations
     assert generator
@@ -104,11 +104,12 @@ def main() -> None:
     from small_model import seeds_table
     from tuning import tuned_systems
 
+    from instruct.base.files import write_atomically
+    from instruct.base.models import model_path
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.models import model_path
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiment, run_folder
+    from instruct.run.directory import RunDirectory
     from instruct.training.scratch import make_small_model
 
     gpu = torch.cuda.is_available()

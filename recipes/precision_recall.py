@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
-    from instruct.metrics import Metrics
+    from instruct.measuring.metrics import Metrics
 
 # Of the texts that the reference writes, as in the paper's code.
 TEXTS, LEAST_WORDS, MOST_TOKENS = 1000, 20, 500
@@ -44,10 +44,11 @@ def main(arguments: Sequence[str]) -> None:
 
     import torch
 
+    from instruct.base.files import write_atomically
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiment, run_folder
+    from instruct.run.directory import RunDirectory
 
     default = "precision_recall" if torch.cuda.is_available() else "precision_recall_smollm2"
     config = load_config(given.config or default, overrides)

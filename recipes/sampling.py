@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from instruct.base.models import ModelOptions
     from instruct.generation.continuations import Continuation
-    from instruct.models import ModelOptions
 
 
 def sampled_continuations(name: str, model: ModelOptions, continuations: dict[str, Any]) -> list[Continuation]:
@@ -22,8 +22,8 @@ def sampled_continuations(name: str, model: ModelOptions, continuations: dict[st
         continuations: the config's section: prefixes, their number, and how to generate.
     """
     from instruct.config import make_config
-    from instruct.experiment import generate, open_run
     from instruct.generation.continuations import read_continuations
+    from instruct.phases.experiment import generate, open_run
 
     content = {
         "name": name,
@@ -37,6 +37,6 @@ def sampled_continuations(name: str, model: ModelOptions, continuations: dict[st
 
 def write_texts(path: Path, texts: Iterable[str]) -> None:
     """Write texts as JSON lines with the field `text`."""
-    from instruct.runs import write_atomically
+    from instruct.base.files import write_atomically
 
     write_atomically(path, "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from continual import BASES, PAPER
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
-from instruct.tasks.model import TaskResults
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
+from instruct.measuring.tasks.model import TaskResults
 
 # Parameters in billions, and the paper's models.
 MODELS = {"opt-1.3b": 1.3, "opt-2.7b": 2.7, "llama-7b": 7.0, "llama-13b": 13.0}
@@ -76,10 +76,11 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
     Raises:
         InputError: a point could not be run.
     """
+    from instruct.base.files import write_atomically
     from instruct.config import load_config
-    from instruct.experiment import run_experiments, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiments, run_folder
+    from instruct.run.directory import RunDirectory
 
     start = load_config(arguments.config, overrides)
     name = f"{start.name}_scaling_{sweep}"

@@ -24,8 +24,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from instruct.arguments import recipe_arguments
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
+from instruct.command.arguments import recipe_arguments
 
 SEEDS = "[1, 2, 3]"
 RATES = [1e-3, 3e-3, 1e-2]
@@ -72,11 +72,12 @@ def main() -> None:
 
     from tuning import first_words, tuned_systems
 
+    from instruct.base.files import write_atomically
+    from instruct.base.models import EMBEDDED_MODEL
     from instruct.config import load_config
-    from instruct.experiment import run_experiment, run_folder
-    from instruct.metrics import read_metrics
-    from instruct.models import EMBEDDED_MODEL
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.measuring.metrics import read_metrics
+    from instruct.phases.experiment import run_experiment, run_folder
+    from instruct.run.directory import RunDirectory
     from instruct.training.scratch import TABLE, make_word_model
 
     name = given.config or "small_model"

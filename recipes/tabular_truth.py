@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import InputError, run_guarded
+from instruct.base.errors import InputError, run_guarded
 
 if TYPE_CHECKING:
     import torch
@@ -73,9 +73,9 @@ def read_table(given: argparse.Namespace) -> Table:
     import torch
     from transformers import AutoTokenizer
 
+    from instruct.base.models import model_path
     from instruct.data.cards import load_dataset_card
     from instruct.data.rows import load_rows
-    from instruct.models import model_path
     from instruct.objectives import load_cost_table
 
     card = load_dataset_card(given.card) if given.card else None
@@ -177,7 +177,7 @@ def optimize(
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:
     """The model's distances from the truth and its entropy: means over contexts, by their shares."""
-    from instruct.text_metrics.distances import NAMES, position_distances
+    from instruct.measuring.texts.distances import NAMES, position_distances
 
     found = dict(zip(NAMES, position_distances(table.truth.log(), logs), strict=True))
     found["entropy"] = -(logs.exp() * logs).sum(dim=-1)
@@ -190,7 +190,7 @@ def at_temperature(logs: torch.Tensor, temperature: float) -> torch.Tensor:
 
 def control(mle: torch.Tensor, entropy: float, table: Table) -> dict[str, float] | None:
     """MLE at the temperature that has this entropy; None: no temperature has."""
-    from instruct.text_metrics.entropy import matching_temperatures
+    from instruct.measuring.texts.entropy import matching_temperatures
 
     def entropies(temperatures: list[float]) -> list[float]:
         return [measured(at_temperature(mle, each), table)["entropy"] for each in temperatures]
@@ -213,7 +213,7 @@ def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
 
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Optimize what is not in results.json yet."""
-    from instruct.runs import write_atomically
+    from instruct.base.files import write_atomically
 
     table = read_table(given)
     settings = {name: getattr(given, name) for name in ("words", "leave_out", "model", "samples", "held_out", "steps")}
@@ -369,8 +369,8 @@ def main() -> None:
           f"pairs; {given.words} words; to {folder}")  # fmt: skip
     if given.dry_run:
         return
+    from instruct.base.files import write_atomically
     from instruct.reporting.figures.canvas import Drawing
-    from instruct.runs import write_atomically
 
     results = run(given, folder)
     Drawing("precision_recall", "Precision and recall", panels(results), draw_plane).save(folder)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from instruct.errors import run_guarded
+from instruct.base.errors import run_guarded
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     add("--max-length", type=int, default=2048, help="tokens in a text of --whole-model (default: 2048)")
     given = parser.parse_args()
 
-    from instruct.models import EMBEDDED_MODEL
+    from instruct.base.models import EMBEDDED_MODEL
     from instruct.validation.reward_training import RewardTraining
     from instruct.validation.train_judge import JudgeTraining, train_judge
 

@@ -35,9 +35,10 @@ def tuned_systems(
     Args:
         config: with data to evaluate on, and without seeds.
     """
+    from instruct.base.files import write_atomically
     from instruct.config import make_config
-    from instruct.experiment import run_experiment, run_folder
-    from instruct.runs import RunDirectory, write_atomically
+    from instruct.phases.experiment import run_experiment, run_folder
+    from instruct.run.directory import RunDirectory
 
     systems = candidates(config, rates, weights)
     base = {name: system.pop("tunes") for name, system in systems.items()}
@@ -73,8 +74,8 @@ def tuned_systems(
 
 def first_words(files: list[str], words: int | None, to: Path) -> None:
     """Write the first `words` words (None: all) of text files to one file, whole lines, unless it exists."""
+    from instruct.base.files import write_atomically
     from instruct.data.rows import load_rows
-    from instruct.runs import write_atomically
 
     if to.is_file():
         return

@@ -56,7 +56,7 @@ def shared_data() -> Path:
 @pytest.fixture
 def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
     """`instruct(...)`, the command in this process: exit code, stdout, stderr."""
-    from instruct.cli import main
+    from instruct.command.main import main
 
     def call(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["instruct", *map(str, arguments)])
@@ -72,7 +72,7 @@ def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
 @pytest.fixture(scope="session")
 def smollm2() -> str:
     """The folder of the embedded SmolLM2-135M-Instruct."""
-    from instruct.models import EMBEDDED_MODEL, model_path
+    from instruct.base.models import EMBEDDED_MODEL, model_path
 
     return model_path(EMBEDDED_MODEL)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from instruct.base.errors import InputError
 from instruct.config import find_config, load_config, make_config, parse_overrides
 from instruct.data.cards import load_dataset_card
-from instruct.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "recipes" / "configs"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from instruct.metrics import Metrics
+from instruct.measuring.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "recipes"))

@@ -35,7 +35,7 @@ from typing import Any
 
 import pytest
 
-from instruct.cli import main
+from instruct.command.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.metrics import read_metrics
-from instruct.runs import RunDirectory
+from instruct.measuring.metrics import read_metrics
+from instruct.run.directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "recipes"))
@@ -76,7 +76,7 @@ def test_the_plan_of_figure_2_is_printed_and_nothing_is_written(config, capsys):
 def test_figure_2_without_a_reference_is_refused(config):
     from precision_recall import main
 
-    from instruct.errors import InputError
+    from instruct.base.errors import InputError
 
     with pytest.raises(InputError, match=r"figure2: has no reference; set evaluation.texts.reference_model"):
         main([*config, "--evaluation.texts.reference_model", "null"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives import CosineCost, Energy, EnergyTable, linear_objective_loss
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -46,7 +46,7 @@ def tiny_flags(tmp_path, tiny_model_folder) -> list[str]:
 
 
 def verb(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "instruct.cli", *arguments]
+    return [sys.executable, "-m", "instruct", *arguments]
 
 
 def run(command: list[str], folder: Path) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from instruct.base.errors import InputError, InputErrors, run_guarded
 from instruct.config import make_config
-from instruct.errors import InputError, InputErrors, run_guarded
-from instruct.preflight import check_experiment
+from instruct.phases.preflight import check_experiment
 
 
 def rows(path: str, *contents: dict[str, Any]) -> str:

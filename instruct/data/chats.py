@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from instruct.errors import InputError, one_line
+from instruct.base.errors import InputError, one_line
 
 TrainOn = Literal["assistant_turns", "last_turn", "all_tokens"]
 TRAIN_ON: tuple[TrainOn, ...] = get_args(TrainOn)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import DatasetCard, Template, check_purpose, load_dataset_card
 from instruct.data.formats import Prompt, alpaca_prompt, text_field
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
-from instruct.errors import InputError, one_line
 
 
 @dataclass(frozen=True)

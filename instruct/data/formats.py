@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Format, Template
 from instruct.data.chats import TrainOn, chat_row
 from instruct.data.sources import RawRow
-from instruct.errors import InputError, one_line
 
 Message = dict[str, Any]
 Prompt = str | list[Message]

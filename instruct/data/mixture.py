@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from instruct.base.errors import InputError
 from instruct.data.options import DataOptions
 from instruct.data.rows import RowSet
 from instruct.data.tokens import EncodedRow, EncodedRows
-from instruct.errors import InputError
 
 DEFAULT_SEED = 42
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from instruct.cards import Options, Texts
+from instruct.base.cards import Options, Texts
 from instruct.data.cards import Documents, Template, load_dataset_card
 
 Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
 from instruct.data.formats import to_row
 from instruct.data.rows import raw_rows
 from instruct.data.sources import RawRow
 from instruct.data.texts import is_text_file
-from instruct.errors import InputError, one_line
 
 _WORD = re.compile(r"\S+")
 

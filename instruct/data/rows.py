@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, counted, one_line
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
 from instruct.data.formats import KEYS, detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
-from instruct.errors import InputError, counted, one_line
 
 # Of the rows that data.eval_fraction holds out.
 SPLIT_SEED = 42

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Source
-from instruct.errors import InputError, one_line
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 

@@ -9,9 +9,9 @@ import string
 from collections.abc import Iterator
 from pathlib import Path
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Documents
 from instruct.data.sources import BROKEN_GZIP, SUFFIXES, RawRow, broken_gzip, open_bytes
-from instruct.errors import InputError, one_line
 
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")

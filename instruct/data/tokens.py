@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from instruct.base.errors import InputError
 from instruct.data.chats import ChatTemplate, TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.rows import RowSet
-from instruct.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

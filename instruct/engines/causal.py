@@ -6,10 +6,10 @@ import gc
 from contextlib import nullcontext
 from typing import Any, Literal
 
+from instruct.base.errors import InputError, one_line
 from instruct.engines.base import EngineOptions
 from instruct.engines.local import LocalEngine
 from instruct.engines.pickles import unreadable
-from instruct.errors import InputError, one_line
 
 
 class CausalEngine(LocalEngine):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions, model_path
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.causal import CausalEngine
 from instruct.engines.local import load_tokenizer
 from instruct.engines.rewards import BATCH_TOKENS, batches, padded
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
-from instruct.errors import InputError
-from instruct.models import ModelOptions, model_path
 
 if TYPE_CHECKING:
     import torch

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import EMBEDDED_MODEL, model_path
 from instruct.engines.base import BatchesInTurn, Completion, EngineOptions, Failure, Prompt, Reply, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
-from instruct.errors import InputError, one_line
-from instruct.models import EMBEDDED_MODEL, model_path
 
 SAFETENSORS = "*.safetensors"
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instruct.devices import has_gpu_device
+from instruct.base.errors import InputError
+from instruct.base.machine import has_gpu_device
 from instruct.engines.base import EngineOptions
-from instruct.errors import InputError
 
 GIB = 2**30
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
+from instruct.base.models import cache_folder, whole_folder
 from instruct.engines.memory import GIB
 from instruct.engines.weights import TEXTS, model_identity
-from instruct.errors import InputError, one_line
-from instruct.models import cache_folder, whole_folder
-from instruct.runs import sha256_of
 
 PICKLES = "pytorch_model*.bin"
 RECORD = "pickles.json"

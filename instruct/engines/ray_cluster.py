@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.machine import versions
 from instruct.engines.base import EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError, one_line
-from instruct.runs import versions
 
 # Seconds for all machines to describe themselves: they import torch and vLLM, and GPUs may have to become free.
 SURVEY_S = 300.0

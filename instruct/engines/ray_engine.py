@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instruct.base.errors import InputError, InstructError, one_line
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Reply, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.ray_cluster import Pool, connect, pool_of
 from instruct.engines.ray_worker import TRIES, Board, Worker, check_newcomer, survey
 from instruct.engines.weights import adapter_identity
-from instruct.errors import InputError, InstructError, one_line
 
 # How often a worker is started again in its life: a batch gives up before that, a bad machine after it.
 RESTARTS = 10
@@ -225,7 +225,7 @@ class RayEngine:
 
 def patience_s(options: EngineOptions) -> float:
     """Seconds without a finished batch after which the run ends: workers may have to read or fetch the weights."""
-    from instruct.models import model_path
+    from instruct.base.models import model_path
 
     folder = Path(model_path(options.model)).expanduser()
     sizes = [path.stat().st_size for path in folder.glob("*.safetensors")] if folder.is_dir() else []

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
 from instruct.engines.base import Engine
-from instruct.errors import InputError, one_line
 
 # How often a batch is begun at most: what ends its worker three times would end every other, too.
 TRIES = 3
@@ -35,8 +35,8 @@ def survey(make: Callable[[], Engine], adapters: dict[str, str], version_of: Cal
         adapters: LoRA adapter folders, with the hashes that they have where the run is.
         version_of: the engine's version and device on this machine.
     """
+    from instruct.base.machine import versions
     from instruct.engines.weights import adapter_identity, is_adapter
-    from instruct.runs import versions
 
     found: dict[str, Any] = {"host": socket.gethostname(), "device": _device(), "versions": versions()}
     try:
@@ -77,7 +77,7 @@ def check_newcomer(surveyed: dict[str, dict[str, Any]], look: Callable[[], dict[
 
 def _device() -> str:
     """The models of the GPUs that Ray has given this process, else the processor."""
-    from instruct.runs import machine
+    from instruct.base.machine import machine
 
     found = machine()
     return ", ".join(sorted(set(found["gpus"]))) or f"{found['processor']} ({found['cores']} cores)"

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instruct.cards import validated
+from instruct.base.cards import validated
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import BatchesInTurn, Completion, Failure, Prompt, Reply, Request
-from instruct.errors import InputError, one_line
-from instruct.runs import sha256_of
 
 
 class ReplayEngine(BatchesInTurn):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import cache_folder, model_path, whole_folder
 from instruct.engines.weights import is_adapter, model_identity
-from instruct.errors import InputError, one_line
-from instruct.models import cache_folder, model_path, whole_folder
 
 
 def adapter_folder(model: str) -> Path | None:

@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import model_path
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
 from instruct.engines.local import LocalEngine
 from instruct.engines.pickles import unreadable
 from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading
 from instruct.engines.weights import model_identity
-from instruct.errors import InputError, one_line
-from instruct.models import model_path
 
 # Tokens of one forward pass, padding included.
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}

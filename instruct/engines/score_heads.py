@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 from instruct.engines.base import EngineOptions, Message, Prompt
 from instruct.engines.rewards import RewardEngine, Text, padded
-from instruct.errors import InputError, one_line
-from instruct.runs import sha256_of
 
 _EPSILON = 1e-5
 

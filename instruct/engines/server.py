@@ -13,6 +13,7 @@ from typing import Any
 
 import tenacity
 
+from instruct.base.errors import InputError, InstructError, StoppedError
 from instruct.engines.base import (
     BatchesInTurn,
     Completion,
@@ -25,7 +26,6 @@ from instruct.engines.base import (
 )
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
-from instruct.errors import InputError, InstructError, StoppedError
 
 # Requests in flight at a server.
 CONCURRENCY = 64

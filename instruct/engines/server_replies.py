@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from instruct.base.errors import InputError, StoppedError
 from instruct.engines.base import Completion, EngineOptions, Request
-from instruct.errors import InputError, StoppedError
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1

@@ -7,9 +7,9 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Literal
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError
 
 EngineKind = Literal["vllm", "transformers", "server"]
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from instruct.base.errors import InputError
 from instruct.engines.base import EngineOptions, Reply, Request
 from instruct.engines.causal import CausalEngine
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked
-from instruct.errors import InputError
 
 
 class TransformersEngine(CausalEngine):

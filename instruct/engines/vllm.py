@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError
 from instruct.engines.base import EngineOptions, Failure, Reply, Request
 from instruct.engines.local import Asked, LocalEngine
-from instruct.errors import InputError
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,
 # so that it stays full while replies are stored here.

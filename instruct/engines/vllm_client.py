@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from instruct.errors import InputError, InstructError, one_line
+from instruct.base.errors import InputError, InstructError, one_line
 
 _CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
 # Defaults for vllm.LLM.

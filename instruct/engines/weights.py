@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from instruct.errors import InputError, one_line
-from instruct.runs import sha256_of
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 
 _BLOCK = 1 << 16
 _BLOCKS = 256

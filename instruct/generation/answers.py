@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import ModelOptions
 from instruct.data.cards import Template
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
 from instruct.generation.options import GenerationConfig
 from instruct.generation.reply_files import write_rows
-from instruct.models import ModelOptions
 
 if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.models import ModelOptions, model_path
+from instruct.base.output import progress_bar
 from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Reply, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
-from instruct.errors import InputError, InstructError, one_line
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import EngineConfig
-from instruct.models import ModelOptions, model_path
-from instruct.output import progress_bar
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 

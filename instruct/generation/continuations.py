@@ -12,15 +12,15 @@ from typing import Any
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import ModelOptions
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError, one_line
 from instruct.generation.batches import System, Work, finished_journals
 from instruct.generation.journal import Journal
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.reply_files import json_list, write_rows
-from instruct.models import ModelOptions
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))

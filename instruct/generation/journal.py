@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from instruct.runs import write_atomically
+from instruct.base.files import write_atomically
 
 
 class Batch(BaseModel):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from instruct.base.models import ModelOptions, model_path
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import EvalSet, load_eval_set
 from instruct.data.prefixes import PrefixSet, load_prefixes
 from instruct.engines.local import load_tokenizer
 from instruct.generation.continuations import lengths
 from instruct.generation.options import AnswerOptions, ContinuationOptions
-from instruct.models import ModelOptions, model_path
 
 
 def evaluation_set(answers: AnswerOptions) -> EvalSet:

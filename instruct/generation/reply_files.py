@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from instruct.runs import write_atomically
+from instruct.base.files import write_atomically
 
 
 def json_list(rows: Iterable[dict[str, Any]], indent: int) -> Iterator[bytes]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from instruct.cards import nearest, read_yaml
-from instruct.errors import InputError, one_line
+from instruct.base.cards import nearest, read_yaml
+from instruct.base.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from instruct.engines.base import Completion

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import write_atomically
 from instruct.data.evaluation import answers_of, load_answers
 from instruct.data.sources import RawRow
-from instruct.errors import InputError, one_line
 from instruct.judging.presentations import Answers, joined
-from instruct.runs import RunDirectory, whole_run, write_atomically
+from instruct.run.directory import RunDirectory, whole_run
 
 # A file, or rows in AlpacaEval's form.
 GivenAnswers = str | Path | Iterable[Mapping[str, Any]]

@@ -8,11 +8,11 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request, server_address
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
-from instruct.errors import InputError
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions

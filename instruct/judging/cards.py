@@ -11,9 +11,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from instruct.analysis.outcomes import Policy
-from instruct.cards import find_card, list_cards, nearest, read_yaml, validated
+from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
+from instruct.base.errors import InputError, one_line
 from instruct.engines.base import Decoding
-from instruct.errors import InputError, one_line
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
 from instruct.judging.human_agreement import HumanAgreement
 

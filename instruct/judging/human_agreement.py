@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, Required
 from pydantic import BeforeValidator, ConfigDict
 from typing_extensions import TypedDict
 
-from instruct.errors import counted
+from instruct.base.errors import counted
 
 # Above this p-value a difference between a judge and a yardstick may be chance.
 SIGNIFICANT = 0.05

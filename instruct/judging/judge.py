@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from instruct.analysis.outcomes import IDENTICAL
+from instruct.base.errors import InputError, StoppedError, counted, one_line
+from instruct.base.files import network_file_system, sha256_of
+from instruct.base.output import progress_bar
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
-from instruct.errors import InputError, StoppedError, counted, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.lock import only_judging_process
@@ -21,8 +23,7 @@ from instruct.judging.presentations import Answers, Plan, Presentation, plan_com
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
-from instruct.output import progress_bar
-from instruct.runs import RunDirectory, network_file_system, sha256_of
+from instruct.run.directory import RunDirectory
 
 
 class Task(NamedTuple):

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from instruct.errors import InputError, InstructError, one_line
-from instruct.runs import RunDirectory
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.run.directory import RunDirectory
 
 _held: set[Path] = set()
 

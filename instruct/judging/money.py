@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from instruct.cards import packaged_folder, read_yaml, validated
+from instruct.base.cards import packaged_folder, read_yaml, validated
+from instruct.base.errors import InputError
 from instruct.engines.base import Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.engines.server import PAID_ATTEMPTS
-from instruct.errors import InputError
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"

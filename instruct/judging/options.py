@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.cards import Options, Texts
+from instruct.base.cards import Options, Texts
 
 
 class JudgeOptions(Options):

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.analysis.sequential import random_order
+from instruct.base.errors import InputError, counted, one_line
 from instruct.data.evaluation import identity
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
-from instruct.errors import InputError, counted, one_line
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard

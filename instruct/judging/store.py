@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from instruct.base.errors import InputError, InstructError, one_line
 from instruct.engines.base import Completion
-from instruct.errors import InputError, InstructError, one_line
 from instruct.judging.comparison import Comparison
 
 VERSION = 3

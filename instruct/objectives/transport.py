@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from instruct.errors import InputError, one_line
+from instruct.base.errors import InputError, one_line
 
 # Heads of the same tokenizer may be padded to different numbers of rows. A larger difference means a different
 # tokenizer, whose rows stand for different tokens.

@@ -13,8 +13,9 @@ from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority
 from instruct.analysis.results import Paired
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
-from instruct.errors import InputError, counted, one_line
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
@@ -38,7 +39,6 @@ from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.seeds import seed_spreads, seeds_of
 from instruct.reporting.tasks import task_report
 from instruct.reporting.texts import text_report
-from instruct.runs import sha256_of
 
 
 @dataclass(frozen=True)

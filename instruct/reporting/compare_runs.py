@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
-from instruct.errors import InputError, counted, one_line
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import write_atomically
 from instruct.reporting.comparison import rounded
 from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
@@ -20,7 +21,7 @@ from instruct.reporting.render.page import clean
 from instruct.reporting.render.terminal import table_lines as terminal_lines
 from instruct.reporting.tables import Table, Value, table_of
 from instruct.reporting.text import escape_markdown, escape_terminal, probability, span
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 _TITLE = "Systems side by side"
 

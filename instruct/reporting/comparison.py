@@ -14,7 +14,7 @@ from instruct.analysis.outcomes import PairResult, Policy, leading_policy, resul
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
-from instruct.errors import counted
+from instruct.base.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures

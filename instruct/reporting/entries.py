@@ -9,7 +9,7 @@ from instruct.data.evaluation import identity
 from instruct.reporting.build import build
 from instruct.reporting.model import Comparison
 from instruct.reporting.read import read_run
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 
 @dataclass(frozen=True)

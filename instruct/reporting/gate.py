@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from instruct.errors import GateError, InputError, one_line
+from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import Comparison, Judge, Report
 
 # The win rate under the leading policy, or the lower end of its interval, in percent.

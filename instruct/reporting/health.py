@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
+from instruct.measuring.texts.diversity import repeated_fraction
 from instruct.reporting.model import Health, LengthHistogram, System
-from instruct.text_metrics.diversity import repeated_fraction
 
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.

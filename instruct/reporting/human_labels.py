@@ -8,11 +8,12 @@ import numpy as np
 
 from instruct.analysis.prediction_powered import LEAST_LABELS, prediction_powered
 from instruct.analysis.results import PredictionPowered
-from instruct.errors import InputError, counted, one_line
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import write_atomically
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.comparison import Outcomes
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 
 def keep_labels(run: RunDirectory, path: str | Path) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.sequential import random_order
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.data.evaluation import identity
-from instruct.errors import InputError
 from instruct.judging.judge import read_answers
 from instruct.judging.presentations import joined
 from instruct.reporting.render.html import escaped_json, render
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 
 def write_form(run: RunDirectory, candidate: str, baseline: str, count: int, path: Path, seed: int = 0) -> int:

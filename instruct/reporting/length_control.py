@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, InstructError, one_line
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     import pandas as pd

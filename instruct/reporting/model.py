@@ -31,9 +31,9 @@ from instruct.analysis.results import (
 )
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
-from instruct.errors import InputError, one_line
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import HumanAgreement
-from instruct.runs import write_atomically
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 4

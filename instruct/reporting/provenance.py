@@ -9,11 +9,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import sha256_of
 from instruct.data.options import data_label
-from instruct.errors import InputError, counted, one_line
 from instruct.judging.cards import JudgeCard
 from instruct.reporting.model import EvaluationLog, Phase, Training, TrainingLog
-from instruct.runs import RunDirectory, sha256_of
+from instruct.run.directory import RunDirectory
 
 # More points would not change a figure.
 _MOST_POINTS = 500

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
-from instruct.errors import counted
+from instruct.base.errors import counted
 from instruct.reporting.entries import Entry
 from instruct.reporting.tables import Table, Value
 

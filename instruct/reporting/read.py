@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import Margins
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
-from instruct.errors import InputError, one_line
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import Comparison, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import margins
-from instruct.metrics import Metrics, read_metrics, read_values
-from instruct.runs import RunDirectory, sha256_of
-from instruct.text_metrics.model import SystemTexts
+from instruct.measuring.metrics import Metrics, read_metrics, read_values
+from instruct.measuring.texts.model import SystemTexts
+from instruct.run.directory import RunDirectory
 
 # The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
 MOST_PAIRS = 2000

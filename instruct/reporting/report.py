@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from instruct.base.files import write_atomically
 from instruct.reporting.build import build
 from instruct.reporting.exports import write_exports
 from instruct.reporting.figures import draw_figures
@@ -14,7 +15,6 @@ from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import write_page
 from instruct.reporting.render.page_pairs import packed_pairs
-from instruct.runs import write_atomically
 
 
 class WrittenReport(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from instruct.analysis.holm import holm
 from instruct.analysis.inference import bootstrap_interval, sign_test
 from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport, VoteFigure
-from instruct.metrics import Metrics
+from instruct.measuring.metrics import Metrics
 
 # Columns of a row's answers by task and system, as `instruct evaluate` keeps them.
 Answers = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from instruct.analysis.results import PairAgreement, SeedSpread
 from instruct.analysis.statistics import LEAST_DECIDED
-from instruct.errors import counted, one_line
+from instruct.base.errors import counted, one_line
 from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
 
 Escape = Callable[[object], str]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.jackknife import Measured, kept
 from instruct.analysis.text_results import TextMetricName
-from instruct.text_metrics.model import SystemTexts
+from instruct.measuring.texts.model import SystemTexts
 
 Columns = Mapping[str, Sequence[Any]]
 

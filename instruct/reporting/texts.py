@@ -19,17 +19,17 @@ from instruct.analysis.text_results import (
     TextTest,
     TextTestName,
 )
-from instruct.errors import one_line
-from instruct.metrics import Metrics, metric_step
+from instruct.base.errors import one_line
+from instruct.measuring.metrics import Metrics, metric_step
+from instruct.measuring.texts.mauve import ENOUGH_TEXTS
+from instruct.measuring.texts.model import Distances, SystemTexts
 from instruct.reporting.seeds import seeds_of
 from instruct.reporting.text_figures import METRICS, Columns, Figure
-from instruct.text_metrics.mauve import ENOUGH_TEXTS
-from instruct.text_metrics.model import Distances, SystemTexts
 from instruct.training.options import without_seed
 
 # Values of each text by metric and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Columns]]
-# What a metric is measured from that is a system's own (instruct.evaluation).
+# What a metric is measured from that is a system's own (instruct.measuring).
 _OWN = {"weights", "at", "temperatures", "continuations"}
 _UNSEEN_PERCENT = _EMPTY_PERCENT = 5
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_multimodal_messages
 
+from instruct.base.errors import InputError
 from instruct.data.chats import ChatTemplate, TrainOn, chat_row, has_answer
 from instruct.data.tokens import chat_token_ids, join_pieces
-from instruct.errors import InputError
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from accelerate.utils import broadcast
 from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives import CosineCost, Energy, EnergyTable, Objective, TransportCost
 from instruct.objectives.transport import NumericCost, load_cost_table, number_values
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from trl import SFTConfig
 
+from instruct.base.machine import check_gpu_is_usable
 from instruct.data.chats import TRAIN_ON
-from instruct.devices import check_gpu_is_usable
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.training.objective_names import OBJECTIVES

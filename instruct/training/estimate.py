@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from instruct.devices import check_gpu_is_usable
-from instruct.errors import InputError
-from instruct.models import model_path
+from instruct.base.errors import InputError
+from instruct.base.machine import check_gpu_is_usable
+from instruct.base.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import unreachable_model
 

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.data.rows import SPLIT_SEED, RowSet
 from instruct.data.tokens import EncodedRows
-from instruct.errors import InputError
-from instruct.runs import write_atomically
 from instruct.training.rows import TrainingRows
 
 # Tokens of a plain text that its continuation starts from, and of an answer or continuation.

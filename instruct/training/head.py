@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
 from instruct.training.collator import HostLabels

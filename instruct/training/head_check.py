@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives.torch_kernels import Head
 from instruct.training.cost import gathered
 from instruct.training.head import DIVISORS, MULTIPLIERS, SOFTCAPS, logit_scale, logit_softcap, output_head

@@ -6,9 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from instruct.errors import InputError
-from instruct.models import model_path
-from instruct.runs import RunDirectory, write_atomically
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.base.models import model_path
+from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from instruct.base.files import write_atomically
+from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
-from instruct.models import EMBEDDED_MODEL, hub_id
-from instruct.runs import write_atomically
 from instruct.training.options import TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.

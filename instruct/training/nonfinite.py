@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instruct.errors import InstructError
+from instruct.base.errors import InstructError
 from instruct.objectives import ObjectiveStatistics
 
 # In the order in which a non-finite value propagates.

@@ -6,9 +6,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from instruct.cards import Options
+from instruct.base.cards import Options
+from instruct.base.models import ModelOptions
 from instruct.data.options import DataOptions
-from instruct.models import ModelOptions
 from instruct.training.objective_names import ObjectiveName
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import InputError
-from instruct.models import ModelOptions, checkpoint_dtype
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions, checkpoint_dtype
 from instruct.training.options import TrainingOptions
 
 if TYPE_CHECKING:

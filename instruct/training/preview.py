@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from instruct.base.errors import InputError, counted
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.tokens import PERCENTILES, EncodedRow, length_percentiles
 from instruct.engines.memory import available_gib
-from instruct.errors import InputError, counted
 from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
 from instruct.training.options import TrainingOptions

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.models import model_path
 from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
@@ -16,8 +18,6 @@ from instruct.data.sources import read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
 from instruct.data.texts import is_text_file
 from instruct.data.tokens import EncodedRows, encode_rows
-from instruct.errors import InputError, Problems, one_line
-from instruct.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import splits_texts
 

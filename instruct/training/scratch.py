@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from instruct.errors import InputError
-from instruct.models import model_path, whole_folder
+from instruct.base.errors import InputError
+from instruct.base.models import model_path, whole_folder
 
 END = "<|endoftext|>"
 TABLE = "cost_table.safetensors"

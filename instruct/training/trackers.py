@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from instruct.cards import nearest
-from instruct.errors import InputError, one_line
+from instruct.base.cards import nearest
+from instruct.base.errors import InputError, one_line
 
 
 def check_trackers(names: list[str]) -> None:

@@ -10,10 +10,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of, write_atomically
+from instruct.base.models import model_path
 from instruct.data.tokens import EncodedRows
-from instruct.errors import InputError, one_line
-from instruct.models import model_path
-from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.run.directory import RunDirectory
 from instruct.training import packing
 from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.render import markdown, terminal
 from instruct.reporting.tables import Table
 from instruct.reporting.text import escape_markdown, probability

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from instruct.cards import PACKAGE, find_card
-from instruct.errors import InputError
+from instruct.base.cards import PACKAGE, find_card
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
 from instruct.judging.options import JudgeOptions
-from instruct.runs import write_atomically
 from instruct.validation.agreement import Agreement
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Prompt
 from instruct.engines.score_heads import Reading, ScoreHead, StatesEngine
-from instruct.errors import InputError
 from instruct.judging.presentations import ChatTemplate
 from instruct.validation.human_sets import HumanPair
 

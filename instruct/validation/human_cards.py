@@ -13,10 +13,10 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from instruct.cards import Options, list_cards, nearest, read_yaml, validated
+from instruct.base.cards import Options, list_cards, nearest, read_yaml, validated
+from instruct.base.errors import InputError, one_line
+from instruct.base.models import cache_folder
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, one_line
-from instruct.models import cache_folder
 
 Label = Literal["first", "second", "tie"]
 FILE_TYPES = (".json", ".jsonl", ".csv")

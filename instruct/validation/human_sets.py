@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from instruct.base.errors import InputError, one_line
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, one_line
 from instruct.validation.human_cards import FILE_TYPES, HumanSetCard, find_files, load_human_card, read_rows
 
 LABELS = ("first", "second", "tie")

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import sha256_of
 from instruct.data.sources import read_file
-from instruct.errors import InputError, counted, one_line
 from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
-from instruct.runs import sha256_of
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
 
 

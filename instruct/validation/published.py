@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from instruct.analysis.outcomes import EXCHANGED, averaged, outcome_of_margin, strict
+from instruct.base.errors import InputError, counted, one_line
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, counted, one_line
 from instruct.judging.verdicts import Verdict
 from instruct.validation.human_sets import HumanPair
 

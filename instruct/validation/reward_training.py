@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
+from instruct.base.models import model_path
 from instruct.judging.presentations import ChatTemplate
-from instruct.models import model_path
 from instruct.validation.human_sets import HumanPair
 
 

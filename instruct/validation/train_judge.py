@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.base.models import EMBEDDED_MODEL
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.score_heads import Reading, StatesEngine
-from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
-from instruct.models import EMBEDDED_MODEL
-from instruct.runs import write_atomically
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import card_figures, write_human_agreement
 from instruct.validation.head_training import LAYERS, read_features, train_head

@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instruct.base.errors import InputError, StoppedError, counted, one_line
+from instruct.base.files import write_atomically
+from instruct.base.machine import now
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError, StoppedError, counted, one_line
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
@@ -21,7 +23,7 @@ from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import margins
-from instruct.runs import RunDirectory, now, write_atomically
+from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import Agreement, measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement

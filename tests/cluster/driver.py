@@ -10,6 +10,7 @@ import instrumented
 import ray
 from ray import cloudpickle
 
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation import batches
@@ -18,8 +19,7 @@ from instruct.judging import asking
 from instruct.judging.asking import Judge
 from instruct.judging.judge import judge_answers
 from instruct.judging.options import JudgeOptions
-from instruct.models import ModelOptions
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 
 def main() -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 
+from instruct.base.errors import InputError
 from instruct.engines.base import EngineOptions, Reply, Request
 from instruct.engines.ray_engine import RayEngine
 from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import engine_version
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
-from instruct.errors import InputError
 
 
 class _Logged:

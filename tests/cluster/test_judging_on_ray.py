@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from nodes import driven, is_gone, wait
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.judge import judge_answers
 from instruct.judging.lock import only_judging_process
 from instruct.judging.options import JudgeOptions
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from nodes import asked, driven, is_gone, two_nodes, wait
 
+from instruct.base.errors import InstructError
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InstructError
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.models import ModelOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.files import network_file_system
 from instruct.config import make_config
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.ray_cluster import connect
-from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.options import JudgeOptions
-from instruct.runs import network_file_system
 
 FLAGS = ["--address", "10.0.0.1:6379", "--workers", "2", "--gpus-per-worker", "0.5", "--allow-mixed"]
 
 
 def test_a_cluster_is_named_in_a_config_or_by_flags():
-    from instruct.arguments import make_parser
-    from instruct.cli import _cluster_override
+    from instruct.command.arguments import make_parser
+    from instruct.command.main import _cluster_override
 
     assert make_config({"name": "x"}, [], "here").cluster is None
     assert make_config({"name": "x", "cluster": "ray"}, [], "here").cluster == ClusterOptions()
@@ -98,7 +98,8 @@ def test_one_machine_never_imports_ray():
     """Neither the library's rooms nor the command need it."""
     code = """
 import json, sys
-import instruct.cli, instruct.experiment, instruct.generation.answers, instruct.judging.judge, instruct.preflight
+import instruct.command.main, instruct.phases.experiment, instruct.phases.preflight
+import instruct.generation.answers, instruct.judging.judge
 import instruct.engines.rewards, instruct.engines.transformers, instruct.engines.vllm
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.start import make_engine

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines import ray_cluster
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.errors import InputError
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.models import ModelOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 

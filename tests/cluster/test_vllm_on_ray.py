@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from nodes import asked, is_gone, wait
 
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.models import ModelOptions
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(900)]
 

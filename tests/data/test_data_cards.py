@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from instruct.cards import list_cards, packaged_folder
+from instruct.base.cards import list_cards, packaged_folder
+from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
 from instruct.data.rows import load_rows
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 NAMES = sorted(path.stem for path in packaged_folder("data").glob("*.yaml"))

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
+from instruct.base.errors import InputError
 from instruct.data.chats import chat_row
 from instruct.data.rows import load_rows
 from instruct.data.tokens import chat_token_ids, encode_row, encode_rows, prompt_token_ids
-from instruct.errors import InputError
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from instruct.base.errors import InputError
 from instruct.data.evaluation import EvalPrompt, eval_prompt, load_answers, load_eval_set
 from instruct.data.formats import alpaca_prompt
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 

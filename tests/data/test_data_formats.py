@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instruct.base.errors import InputError
 from instruct.data.formats import alpaca_prompt, detect_format, to_row
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 

@@ -20,7 +20,7 @@ import json
 from instruct.data.cards import load_dataset_card
 from instruct.data.evaluation import load_eval_set
 from instruct.data.rows import load_rows
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 try:
     card = load_dataset_card({card!r})
     if card.purpose == "train":
@@ -102,7 +102,7 @@ import itertools, json
 from pathlib import Path
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import iterate_rows
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 how = dict(files=None, template=None, documents=None, encoding=None, train_on="assistant_turns")
 try:
     found = iterate_rows(load_dataset_card({card!r}), **how, streaming=True)
@@ -170,7 +170,7 @@ PREFIXES = """
 import json
 from instruct.data.cards import Cut, load_dataset_card
 from instruct.data.prefixes import load_prefixes
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 try:
     found = load_prefixes(load_dataset_card({card!r}), Cut())
     print(json.dumps([[each.id, each.text, each.reference] for each in found.prefixes]))

@@ -8,12 +8,12 @@ import pytest
 from datasets import Dataset, interleave_datasets
 from small_tokenizers import small_tokenizer
 
+from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.data.mixture import mix, part_line
 from instruct.data.options import DataOptions, data_label
 from instruct.data.rows import load_rows
 from instruct.data.tokens import encode_rows
-from instruct.errors import InputError
 
 
 @pytest.fixture

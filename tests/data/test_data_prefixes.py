@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from instruct.base.errors import InputError
 from instruct.data.cards import Cut, load_dataset_card
 from instruct.data.prefixes import PrefixSet, load_prefixes
-from instruct.errors import InputError
 
 PAPER = ["wikitext2_test", "wikitext103_test", "webtext_test", "ptb_test", "writing_prompts_test", "ag_news_test"]
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.data.sources import read_file
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 ROWS = [

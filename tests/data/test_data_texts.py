@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
 from instruct.data.texts import is_text_file, likely_encoding, read_texts
 from instruct.data.tokens import encode_rows
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 LINES = [" = Valkyria Chronicles III = ", "", "\tindented, with a form feed \f, \u2028 and NUL \0 ", "Größe ☕"]

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
+from instruct.base.errors import InputError
 from instruct.data.evaluation import eval_prompt
 from instruct.data.formats import to_row
 from instruct.data.rows import RowSet, load_rows
 from instruct.data.sources import RawRow
 from instruct.data.tokens import EncodedRows, encode_row, encode_rows, length_percentiles, prompt_token_ids
-from instruct.errors import InputError
 
 Write = Callable[[str, Any], str]
 USER = [{"role": "user", "content": "Say hello"}]

@@ -10,10 +10,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.engines import forward, rewards
 from instruct.engines.forward import ForwardModel, Row, open_model
-from instruct.errors import InputError
-from instruct.models import ModelOptions
 
 TEXTS = ["A short text.", "", "Ten more words than the other one has, and ünïcödé.", "x", "The same length again" * 9]
 

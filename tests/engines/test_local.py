@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from instruct.base.errors import InputError
 from instruct.data.evaluation import eval_prompt
 from instruct.data.tokens import encode_row
 from instruct.engines.base import Completion, Decoding, EngineOptions
@@ -15,7 +16,6 @@ from instruct.engines.local import LocalEngine
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
-from instruct.errors import InputError
 
 
 def options_of(model: Path, **more: Any) -> EngineOptions:

@@ -21,14 +21,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from instruct.devices import has_gpu_device
+from instruct.base.errors import InputError
+from instruct.base.machine import has_gpu_device
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import safetensors_folder
-from instruct.errors import InputError
 from instruct.judging.asking import engine_options
 from instruct.judging.cards import load_judge_card
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 COMMIT = "1246562fa2022b2eae9c7d6e4719c6a28a6250a8"
 JUDGE = f"""\
@@ -290,7 +290,7 @@ def test_a_judge_without_its_gpu_is_refused_without_loading_torch_and_leaves_no_
     for system in ("ours", "theirs"):
         (run.outputs / f"{system}.json").write_text(json.dumps([{"instruction": "Why?", "output": system}]))
     program = (
-        "import sys; from instruct.cli import main; code = main(); "
+        "import sys; from instruct.command.main import main; code = main(); "
         "print(code, *({'torch', 'vllm', 'transformers'} & sys.modules.keys()))"
     )
     command = ["judge", run.folder, "--judge", name, "--candidate", "ours", "--baseline", "theirs"]

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.replay import ReplayEngine, prompt_sha256
-from instruct.errors import InputError
 
 MISSING = Failure("not in the replay file")
 

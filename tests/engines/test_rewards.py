@@ -21,10 +21,10 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion, Decoding, EngineOptions, Failure, Request
 from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
 from instruct.engines.start import make_engine
-from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.judge import judge_comparison

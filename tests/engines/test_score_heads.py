@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.rewards import BATCH_TOKENS
 from instruct.engines.score_heads import Reading, ScoreHead, ScoreHeadEngine, StatesEngine, load_head
 from instruct.engines.start import make_engine
-from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions

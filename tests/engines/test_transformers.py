@@ -12,10 +12,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
-from instruct.errors import InputError
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions

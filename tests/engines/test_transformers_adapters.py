@@ -10,10 +10,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion, Decoding, EngineOptions, Request
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.transformers import TransformersEngine
-from instruct.errors import InputError
 from instruct.generation.answers import prompt_seed
 
 TEXTS = ["One", "Two and three", "Four, five and six of them"]

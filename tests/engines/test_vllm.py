@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from instruct.base.errors import InputError
 from instruct.engines import vllm
 from instruct.engines.base import Completion, Failure, Request
 from instruct.engines.vllm import VLLMEngine
-from instruct.errors import InputError
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.options import JudgeOptions

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.errors import InputError
 from instruct.engines.weights import adapter_identity, check_model, is_adapter, lora_rank, model_identity
-from instruct.errors import InputError
 
 
 def test_adapters_and_models_are_distinguished(

@@ -10,14 +10,14 @@ from typing import Any
 
 from reading import Reader
 
-from instruct.metrics import Metrics, merge_metrics, metrics_path, values_path, write_values
+from instruct.measuring.metrics import Metrics, merge_metrics, metrics_path, values_path, write_values
+from instruct.measuring.tasks.model import TaskResults
+from instruct.measuring.texts.model import SystemTexts
 from instruct.reporting.model import Report
 from instruct.reporting.report import build_report
 from instruct.reporting.tasks import task_report
 from instruct.reporting.texts import text_report
-from instruct.runs import RunDirectory
-from instruct.tasks.model import TaskResults
-from instruct.text_metrics.model import SystemTexts
+from instruct.run.directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
 

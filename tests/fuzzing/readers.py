@@ -36,7 +36,7 @@ from instruct.judging.store import JudgmentStore
 from instruct.reporting.human_labels import keep_labels
 from instruct.reporting.length_control import length_controlled_win_rate
 from instruct.reporting.report import build_report
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.human_sets import load_human_set
 from instruct.validation.judge_labels import load_labels

@@ -12,10 +12,10 @@ from typing import Any
 from reading import ROWS, Reader, fixed, rows_in
 
 from instruct.data.sources import read_file
-from instruct.tasks.answering import load_task
-from instruct.tasks.cards import TaskCard
-from instruct.tasks.options import TaskOptions
-from instruct.tasks.rows import load_rows
+from instruct.measuring.tasks.answering import load_task
+from instruct.measuring.tasks.cards import TaskCard
+from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.rows import load_rows
 
 TASK_ROWS = [{"text": f"a {word} day", "label": n % 2} for n, word in enumerate(("grim", "fine", "cold", "warm"))]
 

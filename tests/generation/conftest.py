@@ -21,7 +21,7 @@ def answer_command() -> Callable[..., list[str]]:
 from pathlib import Path, PosixPath
 from instruct.data.evaluation import EvalPrompt
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.models import ModelOptions
+from instruct.base.models import ModelOptions
 config = GenerationConfig(**{config.model_dump()!r})
 generate_answers(ModelOptions(name={model!r}), {systems!r}, {prompts!r}, "chat", config, {out!r})
 """

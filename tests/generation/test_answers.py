@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
-from instruct.errors import InputError
 from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
 from instruct.generation.journal import Journal
-from instruct.models import ModelOptions
 
 PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
 CONFIG = GenerationConfig(engine="transformers", max_new_tokens=24, batch_size=3)
@@ -65,7 +65,7 @@ import sys
 from pathlib import Path
 from instruct.data.evaluation import EvalPrompt
 from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
-from instruct.models import ModelOptions
+from instruct.base.models import ModelOptions
 stats = generate_answers(ModelOptions(name={str(tiny_model)!r}), {{"base": None}}, {PROMPTS!r}, "alpaca",
     GenerationConfig(max_new_tokens=24, batch_size=3, gpu_memory_utilization=0.5), Path({str(tmp_path)!r}))
 print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])

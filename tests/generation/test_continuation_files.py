@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.generation.continuations import Continuation, as_json, read_continuations
 
 ROW = {

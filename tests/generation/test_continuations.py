@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
-from instruct.errors import InputError
 from instruct.generation.batches import System, fingerprint
 from instruct.generation.continuations import (
     ContinuationStats,
@@ -22,7 +23,6 @@ from instruct.generation.continuations import (
 )
 from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import ContinuationOptions
-from instruct.models import ModelOptions
 
 TEXTS = [" It was a dark", "It  was\na dark", "the same words", "the same words", "a", ""]
 PREFIXES = PrefixSet(

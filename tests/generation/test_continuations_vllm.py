@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.models import ModelOptions
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.generation.continuations import continue_texts, read_continuations
 from instruct.generation.options import ContinuationOptions
-from instruct.models import ModelOptions
 
 TEXTS = [" It was a dark and", "Call me", "The capital of France is", "The capital of France is", "In the year", "A"]
 PREFIXES = PrefixSet("tiny", [Prefix(str(i), text, None, f"row {i}") for i, text in enumerate(TEXTS)], {}, Cut())

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
-from instruct.errors import InputError
 from instruct.generation.answers import answer_work, generate_answers, prompt_seed
 from instruct.generation.batches import fingerprint, local_kind
 from instruct.generation.options import GenerationConfig
-from instruct.models import ModelOptions
 
 PROMPTS = [EvalPrompt("Say hello.", "tiny")]
 

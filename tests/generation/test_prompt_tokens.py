@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.data.formats import to_row
 from instruct.data.sources import RawRow
@@ -18,7 +19,6 @@ from instruct.data.tokens import encode_row
 from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import GenerationConfig, generate_answers, sent_token_ids
-from instruct.models import ModelOptions
 
 INSTRUCTIONS = [
     "Name three rivers.",

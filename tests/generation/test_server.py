@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.errors import InputError, InstructError
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.data.formats import alpaca_prompt
-from instruct.errors import InputError, InstructError
 from instruct.generation.answers import generate_answers
 from instruct.generation.options import AnswerOptions, GenerationConfig
-from instruct.models import ModelOptions
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
 MODEL = ModelOptions(name="someone/served-model")

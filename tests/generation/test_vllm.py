@@ -9,11 +9,11 @@ from typing import Any
 import psutil
 import pytest
 
+from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.engines import vllm_client
 from instruct.engines.vllm_client import VLLMClient
 from instruct.generation.answers import GenerationConfig, generate_answers
-from instruct.models import ModelOptions
 
 PROMPTS = [
     EvalPrompt(text, "tiny")

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from alpaca_eval.annotators import PairwiseAnnotator
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion
 from instruct.engines.server import ServerEngine
-from instruct.errors import InputError
 from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import annotator_card, load_judge_card

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.judging.answer_files import run_of_answers
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from instruct.judging.money import Price
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 PAIRS = 24
 PRICE = Price(1000, 2000)  # 0.001 USD per prompt token: 24 requests cost about 10 USD
@@ -21,7 +21,7 @@ CALL = ["judge", "runs/one", "--judge", "alpaca_eval_gpt4", "--candidate", "ours
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "instruct.cli", *arguments],
+        [sys.executable, "-m", "instruct", *arguments],
         cwd=folder,
         env={**os.environ, "OPENAI_API_KEY": "sk-none", "COLUMNS": "200"},
         capture_output=True,

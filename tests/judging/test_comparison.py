@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from instruct.judging.comparison import Comparison, judged_comparisons
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 # Written one after the other, the names of both read "a_vs_b_vs_c".
 ALIKE = [Comparison("j@org/model", "a_vs_b", "c"), Comparison("j@org/model", "a", "b_vs_c")]

@@ -8,7 +8,7 @@ import pytest
 
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 
 @pytest.fixture(autouse=True)

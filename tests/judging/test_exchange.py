@@ -13,9 +13,9 @@ from alpaca_eval.metrics import get_winrate
 
 from instruct.analysis.outcomes import candidate_is_second, outcomes
 from instruct.analysis.statistics import tally
+from instruct.base.errors import InputError
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion
-from instruct.errors import InputError
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.exchange import (
     annotation_rows,
@@ -298,7 +298,7 @@ def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):
 
 
 def instruct(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "instruct.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "instruct", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True)
 
 

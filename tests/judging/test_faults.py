@@ -12,16 +12,17 @@ from collections import Counter
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.engines.server import FAILURES_IN_A_ROW, ServerEngine
-from instruct.errors import InputError
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.comparison import Comparison
 from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 KEY = "sk-secret-key"
 
@@ -170,7 +171,17 @@ def test_the_key_is_in_no_file_output_or_process_list(tmp_path, fake_server):
         rows = answers(side, {f"Question {place}?": f"{side} {place}" for place in range(10)}).rows
         write_atomically(run.outputs / f"{side}.json", json.dumps(rows))
         sides += [f"--{'candidate' if side == 'ours' else 'baseline'}", str(run.outputs / f"{side}.json")]
-    command = [sys.executable, "-m", "instruct.cli", "judge", str(run.folder), "--judge", "pandalm", "--base-url", url]
+    command = [
+        sys.executable,
+        "-m",
+        "instruct",
+        "judge",
+        str(run.folder),
+        "--judge",
+        "pandalm",
+        "--base-url",
+        url,
+    ]
     loud = {**os.environ, "OPENAI_LOG": "debug"}
     with (tmp_path / "out.log").open("w") as log:
         process = subprocess.Popen([*command, *sides], stdout=log, stderr=log, env=loud)

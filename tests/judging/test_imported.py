@@ -9,7 +9,7 @@ import pytest
 from instruct.judging.comparison import Comparison
 from instruct.judging.lock import only_judging_process
 from instruct.judging.store import JudgmentStore
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 NAMES = ("--candidate", "ours", "--baseline", "theirs")
 COMPARISON = Comparison("alpaca_eval_gpt4", "ours", "theirs")

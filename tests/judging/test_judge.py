@@ -13,8 +13,8 @@ import pytest
 
 from instruct.analysis.outcomes import candidate_is_second, outcomes, pair_results
 from instruct.analysis.statistics import Tally, tally_pairs
+from instruct.base.errors import InputError
 from instruct.engines.server import CONCURRENCY
-from instruct.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison

@@ -11,12 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruct.cards import list_cards
-from instruct.errors import InputError
+from instruct.base.cards import list_cards
+from instruct.base.errors import InputError
+from instruct.command.listing import listed, render_text
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.presentations import PromptTemplate, trimmed
-from instruct.listing import listed, render_text
 
 # Of the texts that the judges' authors publish; Auto-J's stands in its Llama-2 wrapper.
 SHA256 = {

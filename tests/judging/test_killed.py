@@ -13,10 +13,11 @@ from contextlib import closing
 
 import pytest
 
+from instruct.base.errors import InstructError
+from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
-from instruct.errors import InstructError
 from instruct.judging.lock import only_judging_process
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 CONCURRENCY = 8
 
@@ -38,7 +39,7 @@ def command(make_run):
     def make(run: RunDirectory, url: str) -> list[str]:
         sides = [str(run.outputs / f"{side}.json") for side in ("ours", "theirs")]
         return [
-            sys.executable, "-m", "instruct.cli", "judge", str(run.folder), "--judge", "pandalm", "--orders", "one",
+            sys.executable, "-m", "instruct", "judge", str(run.folder), "--judge", "pandalm", "--orders", "one",
             "--base-url", url, "--concurrency", str(CONCURRENCY), "--candidate", sides[0], "--baseline", sides[1],
         ]  # fmt: skip
 
@@ -133,7 +134,10 @@ def test_a_second_process_on_the_same_run_is_refused(fake_server, make_run, comm
     assert "is judging this run; wait until it ends, or stop it, and run the command again" in line
     assert first.poll() is None
     reported = subprocess.run(
-        [sys.executable, "-m", "instruct.cli", "report", str(run.folder)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "instruct", "report", str(run.folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert reported.returncode == 0, reported.stderr  # reading takes no lock
     _, errors = first.communicate(timeout=120)

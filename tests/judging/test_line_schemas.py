@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.judging.interchange.json_lines import export_jsonl, read_lines
 from instruct.judging.interchange.labels import read_labels
 from instruct.judging.interchange.schemas import LABELS, VERDICTS, label_schema, verdict_schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.judging.asking import Judge
 from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions

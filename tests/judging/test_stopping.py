@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from instruct.analysis.sequential import random_order
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 PAIRS = 150
 CALL = ["judge", "runs/one", "--judge", "pandalm", "--candidate", "ours", "--baseline", "theirs", "--concurrency", "4"]

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instruct.base.errors import InputError
 from instruct.engines.base import Completion
-from instruct.errors import InputError
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import VERSION, Judgment, JudgmentStore, completion_key
 
@@ -83,7 +83,7 @@ def test_a_batch_is_committed_atomically(tmp_path):
 
 FULL = """
 import resource, signal, sys
-from instruct.errors import InstructError
+from instruct.base.errors import InstructError
 from instruct.engines.base import Completion
 from instruct.judging.store import JudgmentStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

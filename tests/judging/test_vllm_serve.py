@@ -22,7 +22,7 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.presentations import PromptTemplate
 from instruct.judging.store import JudgmentStore
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 PAIRS = [
@@ -106,7 +106,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
         (run.outputs / f"{name}.json").write_text(json.dumps(rows))
 
     def judge(url: str) -> str:
-        command = [sys.executable, "-m", "instruct.cli", "judge", str(run.folder), "--judge", LABELS]
+        command = [sys.executable, "-m", "instruct", "judge", str(run.folder), "--judge", LABELS]
         sides = ["--candidate", str(run.outputs / "a.json"), "--baseline", str(run.outputs / "b.json")]
         done = subprocess.run([*command, *sides, "--base-url", url], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -140,7 +140,7 @@ def test_a_transport_cost_is_refused():
 
 @pytest.mark.slow
 def test_a_random_projection_keeps_smollm2s_distances_better_than_its_principal_components():
-    from instruct.models import model_path
+    from instruct.base.models import model_path
     from instruct.objectives import load_cost_table
 
     table = load_cost_table(model_path("smollm2-135m-instruct")).float()

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives import EMO, CosineCost, NumericCost, linear_objective_loss, load_cost_table, number_values
 from instruct.objectives.reference import dense_cosine_cost, reference_token_loss
 

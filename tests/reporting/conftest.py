@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from instruct.analysis.outcomes import candidate_is_second
+from instruct.base.files import write_atomically
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 CONFIG = {
     "name": "small",

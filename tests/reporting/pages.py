@@ -7,10 +7,11 @@ from pathlib import Path
 
 import yaml
 
+from instruct.base.files import write_atomically
 from instruct.engines.base import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.report import write_report
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 PAIRS = 805
 HOSTILE = [

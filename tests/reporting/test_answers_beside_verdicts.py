@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from instruct.runs import write_atomically
+from instruct.base.files import write_atomically
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import bootstrap_interval
-from instruct.errors import InputError
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.compare_runs import compare_runs, render_markdown, render_table, write_comparison
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")

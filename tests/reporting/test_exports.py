@@ -10,6 +10,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.csv_table import cell, csv_text
@@ -18,7 +19,6 @@ from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
 from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.report import build_report, write_report
-from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")

@@ -13,12 +13,12 @@ from PIL import Image
 
 from instruct.analysis.results import LengthBin, LengthFigures
 from instruct.analysis.statistics import Tally
+from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
 from instruct.reporting.model import Comparison, EvaluationLog, Judge, Report, System, Training, TrainingLog
 from instruct.reporting.report import build_report, write_report
-from instruct.runs import write_atomically
 
 HOSTILE = [
     "$x^2$ \\frac{1}{0}",

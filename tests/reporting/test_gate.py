@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from instruct.base.files import write_atomically
 from instruct.reporting.report import build_report
-from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 UNREAD = ("unparsed", "unparsed")

@@ -8,12 +8,12 @@ import statistics
 import numpy as np
 import pytest
 
+from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.model import Health, LengthHistogram, System
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.runs import sha256_of, write_atomically
 
 
 def system(name, n, **health):

@@ -14,7 +14,7 @@ from pages import HOSTILE
 
 from instruct.analysis.sequential import random_order
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 PAIRS = 120
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Report, report_schema

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from alpaca_eval.metrics import get_length_controlled_winrate
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.reporting.length_control import length_controlled_win_rate
 
 # The package passes scikit-learn an argument that the next version removes.

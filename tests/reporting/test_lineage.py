@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.reporting.report import Difficulty, build_report
-from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.run.directory import RunDirectory
 
 WIN = ("first", "second")
 
@@ -126,7 +127,7 @@ def test_a_different_alpaca_eval_version_gives_a_warning(run, write_answers, jud
 
 
 def test_a_step_records_packages_replaced_since_the_run_began(run):
-    from instruct.runs import versions
+    from instruct.base.machine import versions
 
     with run.step("some", {}):
         pass

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import pages
 import pytest
 
-from instruct.cli import main
+from instruct.base.files import write_atomically
+from instruct.command.main import main
 from instruct.engines.base import Completion
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.build import build
@@ -24,7 +25,6 @@ from instruct.reporting.render import page_pairs
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
 from instruct.reporting.report import build_report
-from instruct.runs import write_atomically
 
 
 class Outline(html.parser.HTMLParser):

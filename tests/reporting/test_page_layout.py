@@ -289,7 +289,7 @@ def test_on_paper_nothing_is_dark_cut_or_missing(visit):
 
 
 def test_the_page_of_compared_runs_fits_a_phone(run, write_answers, judge_pairs, card, browser, tmp_path, monkeypatch):
-    from instruct.cli import main
+    from instruct.command.main import main
 
     card("j")
     for name in ("emo", "mle", "theirs"):

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
+from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
@@ -19,7 +20,6 @@ from instruct.reporting.model import Report
 from instruct.reporting.provenance import config_summary
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.runs import sha256_of, write_atomically
 
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
 ALL_PAIRS = list(itertools.product(VERDICTS, VERDICTS))

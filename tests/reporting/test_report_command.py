@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
+from instruct.base.files import sha256_of, write_atomically
 from instruct.engines.base import Completion
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.runs import RunDirectory, sha256_of, write_atomically
+from instruct.run.directory import RunDirectory
 
 PAIRS = 805
 
@@ -62,7 +63,7 @@ def reported(run, verb, *flags):
     """The heavy packages that a verb imports in a process of its own."""
     heavy = ("torch", "vllm", "transformers", "openai", "httpx", "pandas", "sklearn", "scipy", "statsmodels")
     code = (
-        "import sys\nfrom instruct.cli import main\n"
+        "import sys\nfrom instruct.command.main import main\n"
         f"code = main()\nprint('loaded:', [name for name in {heavy} if name in sys.modules])\nsys.exit(code)"
     )
     command = [sys.executable, "-c", code, verb, str(run.folder), *flags]

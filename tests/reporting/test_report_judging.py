@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.engines.base import Completion
-from instruct.errors import InputError
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Unjudged
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Difficulty, build_report, write_report
-from instruct.runs import write_atomically
 
 WIN = ("first", "second")
 PROMPT = "{instruction} {first} {second}"

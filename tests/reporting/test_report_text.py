@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from instruct.analysis.statistics import Tally
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.model import Comparison, Judge
 from instruct.reporting.render.terminal import render_summary

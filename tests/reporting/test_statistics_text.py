@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from instruct.base.files import write_atomically
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text import evidence, probability
-from instruct.runs import write_atomically
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 

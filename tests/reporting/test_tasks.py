@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from instruct.config import make_config
-from instruct.metrics import merge_metrics, write_values
+from instruct.measuring.metrics import merge_metrics, write_values
+from instruct.measuring.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
 from instruct.reporting.model import Report
 from instruct.reporting.task_tables import task_tables
-from instruct.runs import RunDirectory
-from instruct.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
+from instruct.run.directory import RunDirectory
 
 LABELS = ["a", "b"] * 10
 VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from instruct.output import wrapped
+from instruct.base.output import wrapped
 from instruct.reporting.render.terminal import render_summary, table_lines
 from instruct.reporting.report import build_report
 from instruct.reporting.tables import Table

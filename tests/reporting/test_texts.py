@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 
 from instruct.analysis.jackknife import difference
-from instruct.errors import InstructError
-from instruct.evaluation.sampled import DiversityOf, RougeOf, sample_figure
+from instruct.base.errors import InstructError
 from instruct.generation.continuations import Continuation
-from instruct.metrics import merge_metrics, metrics_path, read_metrics, write_values
-from instruct.reporting.read import read_run
-from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text_figures import METRICS
-from instruct.runs import RunDirectory
-from instruct.text_metrics.mauve import mauve
-from instruct.text_metrics.model import (
+from instruct.measuring.metrics import merge_metrics, metrics_path, read_metrics, write_values
+from instruct.measuring.sampled import DiversityOf, RougeOf, sample_figure
+from instruct.measuring.texts.mauve import mauve
+from instruct.measuring.texts.model import (
     Distances,
     DistancesAt,
     Entropy,
@@ -29,6 +24,11 @@ from instruct.text_metrics.model import (
     Perplexity,
     SystemTexts,
 )
+from instruct.reporting.read import read_run
+from instruct.reporting.render.terminal import render_summary
+from instruct.reporting.report import build_report, write_report
+from instruct.reporting.text_figures import METRICS
+from instruct.run.directory import RunDirectory
 
 PREFIXES = 200
 

@@ -10,7 +10,7 @@ from tiny import chat_tokenizer, conversations, make_trainer, tiny_model
 from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig, EMOTrainer
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 
 MARKED = "{% generation %}"
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from tiny import VOCABULARY, make_trainer, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.objectives import EMO
 from instruct.objectives.reference import reference_token_loss
 from instruct.training.cost import make_cost, original_table

@@ -291,7 +291,7 @@ def test_a_checkpoint_of_a_different_number_of_processes_is_discarded(tmp_path):
 
 
 def test_a_verb_for_one_process_is_refused_on_several(monkeypatch, capsys):
-    from instruct.cli import main
+    from instruct.command.main import main
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(sys, "argv", ["instruct", "generate"])

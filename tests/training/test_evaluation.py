@@ -20,9 +20,9 @@ from tiny import make_trainer, tiny_model, tiny_rows, tiny_tokenizer
 from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig
+from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.errors import InputError
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 from instruct.training.evaluation import Sample, WriteSamples, find_best_checkpoint, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
@@ -219,7 +219,7 @@ def test_a_killed_training_with_evaluations_ends_like_an_undisturbed_one(
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
-        [sys.executable, "-m", "instruct.cli", *command],
+        [sys.executable, "-m", "instruct", *command],
         lambda: any(checkpoints.glob("checkpoint-6/trainer_state.json")),
         180,
         cwd=tmp_path,

@@ -19,7 +19,7 @@ from transformers import (
     xLSTMConfig,
 )
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.head_check import check_logits, difference
 
 

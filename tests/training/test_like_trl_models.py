@@ -29,7 +29,7 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.head import router_loss
 
 

@@ -9,9 +9,9 @@ import shutil
 import pytest
 import yaml
 
+from instruct.base.models import EMBEDDED_MODEL, hub_id, model_path
 from instruct.config import make_config
-from instruct.models import EMBEDDED_MODEL, hub_id, model_path
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 from instruct.training.merge import merge_adapter
 from instruct.training.rows import load_training_rows
 from instruct.training.train import train_system

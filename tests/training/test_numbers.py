@@ -9,7 +9,7 @@ from datasets import Dataset
 from tiny import assert_same_gradients, captured_gradients, make_trainer, tiny_model, tiny_rows, tiny_tokenizer
 from transformers import AutoModelForCausalLM, MixtralConfig, TrainerCallback
 
-from instruct.errors import InstructError
+from instruct.base.errors import InstructError
 from instruct.objectives import EMO, CosineCost
 from instruct.training.head import attach_objective
 from instruct.training.nonfinite import NonFiniteLossError

@@ -14,7 +14,7 @@ from tiny import VOCABULARY, assert_like_trl, make_trainer, tiny_model, tiny_tok
 from train_configs import tiny_config, train
 from trl import SFTTrainer
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.packing import packed_blocks
 from instruct.training.rows import load_training_rows
 

@@ -14,7 +14,7 @@ from tiny import make_trainer, tiny_model
 from train_configs import tiny_config, train, write_rows
 from transformers import AutoModelForCausalLM, TrainingArguments
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.checks import check_arguments
 from instruct.training.precision import check_trained_weights, compute_dtype, unmoved_share, weights_dtype
 from instruct.training.rows import load_training_rows

@@ -10,7 +10,7 @@ from tiny import CONFIGS, make_trainer, tiny_model
 from transformers import LlamaModel, T5Config, T5ForConditionalGeneration
 
 from instruct import EMOConfig
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.checks import check_parallelism
 from instruct.training.head import output_head
 

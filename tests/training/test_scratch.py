@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.errors import InputError
 from instruct.objectives import load_cost_table
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 from instruct.training.rows import load_training_rows
 from instruct.training.scratch import TABLE, make_small_model, make_word_model
 from instruct.training.train import train_system, trainer_arguments

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
+from instruct.base.errors import InputError
 from instruct.data.stream import RowStream
-from instruct.errors import InputError
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows
 

@@ -12,8 +12,8 @@ import pytest
 from train_configs import tiny_config, write_rows
 from train_configs import train as train_tiny
 
+from instruct.base.errors import InputError
 from instruct.config import make_config
-from instruct.errors import InputError
 from instruct.training.trackers import run_of_its_own
 from instruct.training.train import trainer_arguments
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.training.merge import merge_adapter
 from instruct.training.rows import load_tokenizer, load_training_rows
 from instruct.training.train import last_complete_checkpoint, train_system
@@ -102,7 +102,7 @@ def test_a_systems_defaults_are_those_of_the_trainer():
 
 
 def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
-    from instruct.errors import run_guarded
+    from instruct.base.errors import run_guarded
 
     config = tiny_config(tiny_model_folder, rows, lora=None)
     config.train |= {"learning_rate": 1e30, "warmup_steps": 0, "max_grad_norm": 0.0}
@@ -163,7 +163,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(
     ]  # fmt: skip
     checkpoints = tmp_path / "runs" / "killed" / "checkpoints" / "emo"
     run_and_kill(
-        [sys.executable, "-m", "instruct.cli", *command],
+        [sys.executable, "-m", "instruct", *command],
         lambda: any(checkpoints.glob("checkpoint-*/trainer_state.json")),
         180,
         cwd=tmp_path,

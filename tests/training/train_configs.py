@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from instruct.config import make_config
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 from instruct.training.rows import load_training_rows
 from instruct.training.train import train_system
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.errors import InputError
-from instruct.listing import listed, render_text
+from instruct.base.errors import InputError
+from instruct.command.listing import listed, render_text
 from instruct.validation.human_cards import load_human_card
 from instruct.validation.human_sets import HumanPair, load_human_set
 

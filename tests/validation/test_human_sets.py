@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.validation.human_sets import HumanPair, load_human_set
 
 ROW = {"instruction": "Say hello.", "response1": "Hello!", "response2": "No.", "label": "first"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.judging.options import JudgeOptions
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.judge_labels import load_labels

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from instruct.errors import InputError
+from instruct.base.errors import InputError
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.published import read_published
 

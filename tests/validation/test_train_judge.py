@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instruct.base.errors import InputError, run_guarded
 from instruct.engines.score_heads import Reading
-from instruct.errors import InputError, run_guarded
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
 from instruct.validation.head_training import LabeledFeatures, best_margin, train_head, verdicts_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.cli import main
-from instruct.errors import InputError
+from instruct.base.errors import InputError
+from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.validation.card_figures import card_figures
@@ -87,7 +87,7 @@ def test_a_judge_is_asked_once_in_both_orders_and_its_verdicts_can_be_replayed(f
 
 
 def test_a_validation_is_not_taken_for_the_newest_run(fake_server, work):
-    from instruct.runs import newest_run
+    from instruct.run.directory import newest_run
 
     url, _ = fake_server()
     run(url)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InputError, one_line
 from instruct.engines.base import Completion
-from instruct.errors import InputError, one_line
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import Judgment, JudgmentStore
 

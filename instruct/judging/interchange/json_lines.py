@@ -11,15 +11,15 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from instruct.cards import validated
+from instruct.base.cards import validated
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import write_atomically
 from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file
 from instruct.engines.base import Completion
-from instruct.errors import InputError, one_line
 from instruct.judging.interchange.contents import Contents
 from instruct.judging.store import Judgment, JudgmentStore, verdict_problem
 from instruct.judging.verdicts import Verdict
-from instruct.runs import write_atomically
 
 # The values of these fields.
 VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}

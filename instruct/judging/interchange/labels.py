@@ -10,9 +10,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from instruct.analysis.outcomes import leading_policy, results_by_policy
-from instruct.cards import validated
+from instruct.base.cards import validated
+from instruct.base.errors import InputError, one_line
 from instruct.data.sources import RawRow, read_file
-from instruct.errors import InputError, one_line
 from instruct.judging.interchange.json_lines import read_lines
 from instruct.judging.store import Judgment
 

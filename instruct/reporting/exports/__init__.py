@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
+from instruct.base.files import write_atomically
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.exports.latex import latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
@@ -13,7 +14,7 @@ from instruct.reporting.exports.model_card import evaluated_model_cards
 from instruct.reporting.exports.tables import figures_table, win_rate_tables
 from instruct.reporting.model import Report
 from instruct.reporting.task_tables import tasks_csv
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 
 def write_exports(run: RunDirectory, report: Report) -> list[Path]:

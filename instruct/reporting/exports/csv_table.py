@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.tables import Table
 
 # What makes a cell a formula to a spreadsheet (OWASP, CSV injection); tabs and line breaks are gone by then.

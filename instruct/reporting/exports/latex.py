@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.tables import Table
 
 _SPECIAL = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.exports.tables import leading_table
 from instruct.reporting.model import Comparison, Judge, Report
 from instruct.reporting.render.markdown import table_lines
 from instruct.reporting.text import escape_markdown, headline, judge_warnings, trust
-from instruct.runs import RunDirectory
+from instruct.run.directory import RunDirectory
 
 _HEADING = "## Evaluation"
 # The section, up to the next of its level.

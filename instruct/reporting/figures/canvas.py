@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import one_line
-from instruct.runs import write_atomically
+from instruct.base.errors import one_line
+from instruct.base.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.figures.canvas import (
     ALERT,
     BLUE,

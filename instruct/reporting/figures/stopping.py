@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, abreast, axes_at, picture_of
 from instruct.reporting.model import Judge
 

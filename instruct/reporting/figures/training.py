@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from instruct.errors import one_line
+from instruct.base.errors import one_line
 from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, picture_of
 from instruct.reporting.model import EvaluationLog, Training, TrainingLog
 from instruct.training.options import without_seed

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instruct.analysis.results import SeedSpread
-from instruct.errors import one_line
+from instruct.base.errors import one_line
+from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
@@ -34,7 +35,7 @@ from instruct.reporting.text import (
     verdict,
 )
 from instruct.reporting.text_tables import text_tables
-from instruct.runs import RunDirectory, write_atomically
+from instruct.run.directory import RunDirectory
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from instruct.errors import counted
-from instruct.output import terminal_width, wrapped
+from instruct.base.errors import counted
+from instruct.base.output import terminal_width, wrapped
 from instruct.reporting.model import Judge, Report
 from instruct.reporting.tables import Table, policy_table
 from instruct.reporting.task_tables import task_tables

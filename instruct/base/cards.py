@@ -1,0 +1,220 @@
+"""Finding and reading cards: the YAML files that describe a data set or a judge."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from instruct.base.errors import InputError, Problems, one_line
+
+Kind = Literal["data", "data/human", "data/tasks", "judges"]
+Model = TypeVar("Model", bound=BaseModel)
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class Options(BaseModel):
+    """A part of a configuration; an unknown key is an error. The docstring below a field is its help."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+# A list of texts; a single one need not be written as a list.
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+@dataclass(frozen=True)
+class CardLocation:
+    """Where a card was found: `path` is its YAML file; `hides` is a packaged card of the same name."""
+
+    name: str
+    path: Path
+    origin: str
+    hides: Path | None = None
+
+
+def packaged_folder(name: str) -> Path:
+    """The folder of the packaged cards: `instruct/_cards/NAME` in a wheel, `NAME` in a clone."""
+    in_wheel = PACKAGE / "_cards" / name
+    return in_wheel if in_wheel.is_dir() else PACKAGE.parent / name
+
+
+def _cards_in(folder: Path, kind: Kind) -> dict[str, Path]:
+    if kind == "judges":
+        return {path.parent.name: path for path in sorted(folder.glob("*/judge.yaml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def list_cards(kind: Kind) -> list[CardLocation]:
+    """Every card that can be found by name: those in `./data` or `./judges` first, then the packaged ones."""
+    local, packaged = Path(kind), packaged_folder(kind)
+    found = {name: CardLocation(name, path, "installed") for name, path in _cards_in(packaged, kind).items()}
+    if local.resolve() != packaged.resolve():
+        for name, path in _cards_in(local, kind).items():
+            hidden = found.get(name)
+            found[name] = CardLocation(name, path, f"./{kind}", hidden.path if hidden else None)
+    return sorted(found.values(), key=lambda card: card.name)
+
+
+def find_card(kind: Kind, name: str) -> Path:
+    """The YAML file of a card, by path or by name.
+
+    Raises:
+        InputError: an unknown name; the message gives the nearest ones.
+    """
+    as_path = Path(name)
+    if kind == "judges" and (as_path / "judge.yaml").is_file():
+        return as_path / "judge.yaml"
+    if as_path.suffix in {".yaml", ".yml"}:
+        if as_path.is_file():
+            return as_path
+        raise InputError(f"{name}: no such file; give an existing card or a name from `instruct list {_listed(kind)}`")
+    cards = {card.name: card.path for card in list_cards(kind)}
+    if name in cards:
+        return cards[name]
+    raise InputError(
+        f"unknown {kind} card {one_line(name, 80)!r}{nearest(name, cards)}; see `instruct list {_listed(kind)}`"
+    )
+
+
+def _listed(kind: Kind) -> str:
+    """What `instruct list` calls a kind of card."""
+    return {"data/human": "data", "data/tasks": "tasks"}.get(kind, kind)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (nearest: a, b)` or, if nothing is similar, ` (known: a, b, …)`."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f" (nearest: {', '.join(near)})" if near else f" (known: {', '.join(names)})"
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, contains itself, or is too deep or too large.
+    """
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # depth leads to a RecursionError, a tag such as !!int to whatever int(…) raises
+        raise yaml.YAMLError(one_line(error) or type(error).__name__) from None
+    if _values_in(value, {}) > _MOST_VALUES:
+        raise yaml.YAMLError(f"has more than {_MOST_VALUES:,} values once its aliases are expanded")
+    return value
+
+
+_MOST_VALUES = 1_000_000
+_MOST_LEVELS = 100
+
+
+def _values_in(value: Any, known: dict[int, int], level: int = 0) -> int:
+    """The number of values with all aliases expanded; each list or mapping is counted once (`known`, by its id)."""
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise yaml.YAMLError("has a surrogate escape such as \\ud83d; write the character itself")
+    if not isinstance(value, dict | list):
+        return 1
+    if level > _MOST_LEVELS:
+        raise yaml.YAMLError(f"contains itself, or is nested more than {_MOST_LEVELS} levels deep")
+    if id(value) not in known:
+        inner = value if isinstance(value, list) else [*value, *value.values()]
+        known[id(value)] = 1 + sum(_values_in(each, known, level + 1) for each in inner)
+    return known[id(value)]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InputError: the file is missing, is not valid YAML, or is not a mapping.
+    """
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the path of an existing YAML file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; give the YAML file inside it") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; save the YAML file as UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = one_line(getattr(error, "problem", None) or error)
+        raise InputError(f"{path}{line}: is not valid YAML ({problem}); fix that line") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: is not a mapping; write `key: value` lines")
+    return content
+
+
+def validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
+    """`content` as a pydantic model that refuses unknown keys.
+
+    Raises:
+        InputError: one line with the place (`where`), the field and the values that it accepts.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_problem(model, error.errors()[0])}") from None
+
+
+def wholly_validated(model: type[Model], content: dict[str, Any], where: object) -> Model:
+    """The same, but everything that is wrong is reported at once.
+
+    Raises:
+        InputErrors: as InputError above, a line for each field.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problems = Problems()
+        problems.found += [f"{where}: {_problem(model, each)}" for each in error.errors()]
+        problems.refuse()
+        raise
+
+
+def _problem(model: type[BaseModel], found: ErrorDetails) -> str:
+    """One of pydantic's errors in our words."""
+    field = ".".join(str(part) for part in found["loc"]) or "(top level)"
+    if found["type"] == "extra_forbidden":
+        hint = nearest(str(found["loc"][-1]), _sibling_fields(model, found["loc"][:-1]))
+        return f"unknown key {field!r}{hint}; remove or rename it"
+    if found["type"] == "unexpected_keyword_argument":  # as above, of a dataclass
+        return f"unknown key {one_line(field, 80)!r}; remove or rename it"
+    if found["type"] == "missing":
+        return f"the key {field!r} is missing; add it"
+    message = one_line(found["msg"].removeprefix("Value error, "))
+    given = "" if found["type"] == "value_error" else f" (given: {one_line(repr(found.get('input')), 80)})"
+    return f"{field}: {message}{given}"
+
+
+def _sibling_fields(model: Any, loc: tuple[int | str, ...]) -> list[str]:
+    """The field names of the model at `loc` inside `model`."""
+    current: Any = model
+    for part in loc:
+        field = current.model_fields.get(part)
+        if field is None:
+            continue
+        current = next(_models_in(field.annotation), current)
+    return list(current.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    """The pydantic models that a field's annotation names, as in `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _models_in(argument)

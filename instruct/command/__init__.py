@@ -1,0 +1,1 @@
+"""The `instruct` command: its verbs and flags."""

@@ -1,0 +1,141 @@
+"""`instruct list`: the available cards and runs, and where each was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from instruct.base.cards import CardLocation, Kind, list_cards
+from instruct.base.errors import InputError, one_line
+
+EMPTY = {
+    "data": "no data cards found; copy one from the project's data folder into ./data",
+    "judges": "no judge cards found; copy one from the project's judges folder into ./judges",
+    "tasks": "no task cards found; copy one from the project's data/tasks folder into ./data/tasks",
+    "runs": "no runs in ./runs yet; make one: instruct run demo, or instruct judge --judge J --candidate a.json "
+    "--baseline b.json --output runs/NAME",
+}
+
+
+class Listed(NamedTuple):
+    """A card or a run: its name, its facts for programs, the same as words, and the packaged card that it hides."""
+
+    name: str
+    facts: dict[str, Any]
+    words: list[str]
+    hides: Path | None = None
+
+    def content(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"name": self.name, **self.facts}
+
+
+def listed(what: str) -> list[Listed]:
+    """The data cards, the judge cards, the task cards, or the runs under `./runs`."""
+    return {"data": _data, "judges": _judges, "tasks": _tasks, "runs": _runs}[what]()
+
+
+def render_names(found: Sequence[Listed]) -> str:
+    """One name a line."""
+    return "\n".join(one_line(each.name) for each in found)
+
+
+def render_text(found: Sequence[Listed], what: str) -> str:
+    """Two lines for each, then what else there is to know; an empty list says how to fill it."""
+    if not found:
+        return EMPTY[what]
+    lines = [
+        line
+        for each in found
+        for line in (one_line(each.name), "  " + " · ".join(one_line(word, 2000) for word in each.words))
+    ]
+    if what == "judges":
+        lines.append("The annotators of the alpaca-eval package also work by name, such as alpaca_eval_gpt4_turbo_fn.")
+    lines += [
+        one_line(f"note: {each.name} in {each.facts['path']} hides the packaged card {each.hides}", 2000)
+        for each in found
+        if each.hides
+    ]
+    return "\n".join(lines)
+
+
+def _cards(kind: Kind, facts_of: Callable[[str], tuple[dict[str, Any], list[str]]]) -> list[Listed]:
+    """The cards of a kind with their facts; a card that cannot be read is listed with its error."""
+
+    def one(found: CardLocation) -> Listed:
+        try:
+            facts, words = facts_of(str(found.path))
+        except InputError as error:
+            return Listed(found.name, {"path": str(found.path), "error": str(error)}, [one_line(error)], found.hides)
+        return Listed(found.name, {**facts, "path": str(found.path)}, [*words, str(found.path)], found.hides)
+
+    return [one(found) for found in list_cards(kind)]
+
+
+def _data() -> list[Listed]:
+    return _cards("data", _data_facts) + _cards("data/human", _human_facts)
+
+
+def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    from instruct.data.cards import load_dataset_card
+
+    card = load_dataset_card(path)
+    purpose = {"train": "training", "eval": "evaluation", "continue": "text to continue"}[card.purpose]
+    rows = f"{card.rows:,} rows" if card.rows else "number of rows unknown"
+    facts = {"purpose": purpose, "rows": card.rows, "licence": card.licence}
+    return facts, [purpose, rows, f"licence: {card.licence}"]
+
+
+def _human_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    """Of labels for `instruct validate --against`."""
+    from instruct.validation.human_cards import load_human_card
+
+    card = load_human_card(path)
+    rows = f"{card.rows:,} pairs" if card.rows else "number of pairs unknown"
+    facts = {"purpose": "human labels", "rows": card.rows, "licence": card.licence}
+    return facts, ["human labels", rows, f"licence: {one_line(card.licence, 300)}"]
+
+
+def _judges() -> list[Listed]:
+    return _cards("judges", _judge_facts)
+
+
+def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    from instruct.judging.cards import load_judge_card
+    from instruct.judging.human_agreement import agreement_words
+
+    card = load_judge_card(path)
+    measured = agreement_words(card)
+    orders = "both orders" if card.order_policy == "both" else "one order"
+    protocol = {"single": "single ratings", "reward": "reward model"}.get(card.protocol, f"pairwise, {orders}")
+    facts = {"model": card.model, "protocol": protocol, "agreement": measured, "licence": card.licence}
+    words = [f"model {card.model}", protocol, f"agreement with people: {measured}", f"licence: {card.licence}"]
+    return facts, words
+
+
+def _tasks() -> list[Listed]:
+    return _cards("data/tasks", _task_facts)
+
+
+def _task_facts(path: str) -> tuple[dict[str, Any], list[str]]:
+    from instruct.measuring.tasks.cards import load_task_card
+
+    card = load_task_card(path)
+    facts = {"labels": card.labels, "shots": card.shots, "hub": card.source.hub, "licence": card.licence}
+    words = [f"{len(card.labels)} labels", f"{card.shots} shots, {card.demonstrations}"]
+    words += [f"hub: {card.source.hub}"] if card.source.hub else []
+    return facts, [*words, f"licence: {one_line(card.licence, 300)}"]
+
+
+def _runs() -> list[Listed]:
+    from instruct.run.directory import RunDirectory
+
+    found = []
+    for manifest in sorted(Path("runs").glob("*/manifest.json")):
+        content = RunDirectory(manifest.parent).manifest()
+        done = [name for name, step in content["steps"].items() if step.get("status") == "done"]
+        updated = content.get("updated")  # None in a manifest that something else wrote
+        words = [f"updated {updated or 'at an unknown time'}", f"done: {', '.join(done) or 'nothing'}"]
+        found.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))
+    return found

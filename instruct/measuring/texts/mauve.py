@@ -1,0 +1,247 @@
+"""MAUVE: how close the distribution of a system's texts is to that of human texts, from features of both.
+
+Pillutla et al., MAUVE: Measuring the Gap Between Neural Text and Human Text using Divergence Frontiers (NeurIPS 2021),
+and MAUVE Scores for Generative Models: Theory and Practice (JMLR 24, 2023). Both samples are quantized together by
+k-means, which gives two histograms p and q. With r = w p + (1 - w) q, the divergence curve is
+
+    (exp(-c KL(q | r)), exp(-c KL(p | r))),   0 < w < 1,   c = 5,
+
+from (1, 0), all of q's mass is among p's, to (0, 1), all of p's is among q's. MAUVE is the area under it: 1 for equal
+histograms, near 0 for disjoint ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruct.analysis.jackknife import Measured, estimate, kept
+from instruct.base.errors import InputError
+
+SCALE = 5.0
+POINTS = 25
+EXPLAINED_VARIANCE = 0.9
+RESTARTS = 5
+ITERATIONS = 500
+KMEANS_SEEDS = (0, 1, 2, 3, 4)
+LEAST_TEXTS = 200
+ENOUGH_TEXTS = 1000
+_EDGE = 1e-6  # the first and the last mixture weight: at 0 and 1 a divergence may be infinite
+
+Features = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Mauve:
+    """MAUVE of one system's texts against the reference texts.
+
+    value: the mean over the k-means seeds.
+    by_seed: one MAUVE per k-means seed.
+    without: the value without each group of texts (analysis.jackknife), within the same clusters.
+    star: MAUVE*, of histograms smoothed by Krichevsky and Trofimov's 1/2 per cluster.
+    frontier_integral: 0 for equal histograms, 1 for disjoint ones; needs no scale c.
+    curve: the divergence curve, 27 points (x, y), mean over the k-means seeds.
+    n_reference, n: numbers of texts. clusters: of k-means.
+    """
+
+    value: float
+    by_seed: list[float]
+    without: NDArray[np.float64]
+    star: float
+    frontier_integral: float
+    curve: list[tuple[float, float]]
+    n_reference: int
+    n: int
+    clusters: int
+
+    @property
+    def measured(self) -> Measured:
+        """The value and what its uncertainty is estimated from: other texts, and other k-means seeds."""
+        count = len(self.by_seed)
+        return Measured(self.value, self.without, float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %, for other texts and k-means seeds, cut to 0..1."""
+        low, high = estimate([self.measured]).interval or (self.value, self.value)
+        return max(0.0, low), min(1.0, high)
+
+    @property
+    def warning(self) -> str | None:
+        """What a reader must know about few texts; None with enough."""
+        fewer = min(self.n_reference, self.n)
+        if fewer >= ENOUGH_TEXTS:
+            return None
+        return f"MAUVE of {fewer} texts is noisy; {ENOUGH_TEXTS:,} are recommended. Compare it at equal numbers only"
+
+
+def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KMEANS_SEEDS) -> Mauve:
+    """MAUVE of features.
+
+    Args:
+        reference: (n_reference, width), one row per human text.
+        texts: (n, width), one row per text of the system. If the numbers of rows are equal, rows at the same position
+            are about the same prefix.
+        kmeans_seeds: at least one.
+
+    Raises:
+        InputError: fewer than 200 texts on a side, another width, or a feature that is not finite.
+    """
+    check_features(reference, texts)
+    clusters = cluster_count(len(reference), len(texts))
+    reduced = reduce_features([reference, texts])
+    values, withouts, stars, integrals, curves = [], [], [], [], []
+    for seed in kmeans_seeds:
+        labels_p, labels_q = quantize(reduced, clusters, seed)
+        counts_p, counts_q = (np.bincount(each, minlength=clusters) for each in (labels_p, labels_q))
+        p, q = histogram(counts_p), histogram(counts_q)
+        curves.append(divergence_curve(p, q))
+        values.append(float(area(curves[-1])))
+        withouts.append(
+            area(divergence_curve(_without_groups(labels_p, clusters), _without_groups(labels_q, clusters)))
+        )
+        stars.append(mauve_of(histogram(counts_p, smooth=True), histogram(counts_q, smooth=True)))
+        integrals.append(float(frontier_integral(p, q)))
+    return Mauve(
+        value=float(np.mean(values)),
+        by_seed=values,
+        without=np.mean(withouts, axis=0),
+        star=float(np.mean(stars)),
+        frontier_integral=float(np.mean(integrals)),
+        curve=[(float(x), float(y)) for x, y in np.mean(curves, axis=0)],
+        n_reference=len(reference),
+        n=len(texts),
+        clusters=clusters,
+    )
+
+
+def check_features(*samples: Features) -> None:
+    """Refuse what MAUVE is not defined for, or too noisy.
+
+    Raises:
+        InputError: fewer than 200 rows, different widths, or a value that is not finite.
+    """
+    for features in samples:
+        if len(features) < LEAST_TEXTS:
+            raise InputError(
+                f"MAUVE: {len(features)} texts are too few, {LEAST_TEXTS} are needed ({ENOUGH_TEXTS:,} recommended); "
+                "continue more prefixes; running text gives more of them if it is cut into windows"
+            )
+        if features.ndim != 2 or features.shape[1] != samples[0].shape[1]:
+            raise InputError(
+                f"MAUVE: features of shape {features.shape} against {samples[0].shape}; compute both with one model"
+            )
+        if not np.isfinite(features).all():
+            row = int(np.argmin(np.isfinite(features).all(axis=1)))
+            raise InputError(f"MAUVE: the features of text {row} are not finite; compute them in float32")
+
+
+def cluster_count(*texts: int) -> int:
+    """A tenth of the smaller number of texts (Pillutla et al. 2021, section 3)."""
+    return max(2, round(min(texts) / 10))
+
+
+def reduce_features(samples: Sequence[Features]) -> list[NDArray[np.float64]]:
+    """Rows scaled to unit length, then the principal components of all samples that hold 90 % of their variance.
+
+    Args:
+        samples: arrays of shape (n_i, width).
+
+    Returns:
+        Arrays of shape (n_i, components).
+
+    Source: Pillutla et al. 2021, appendix on the details of the quantization.
+    """
+    joined = np.concatenate([np.asarray(each, dtype=np.float64) for each in samples])
+    norms = np.linalg.norm(joined, axis=1, keepdims=True)
+    joined /= np.where(norms > 0, norms, 1.0)
+    joined -= joined.mean(axis=0)
+    # From the smaller of the two Gram matrices: exact, and much faster than a full decomposition of tall data.
+    variances, axes = np.linalg.eigh(joined.T @ joined)
+    variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1]
+    if variances.sum() > 0:
+        kept = int(np.searchsorted(np.cumsum(variances) / variances.sum(), EXPLAINED_VARIANCE)) + 1
+        joined = joined @ axes[:, :kept]
+    return np.split(joined, np.cumsum([len(each) for each in samples])[:-1])
+
+
+def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -> list[NDArray[np.intp]]:
+    """The cluster of each row, by k-means on all samples together: 5 restarts of at most 500 iterations.
+
+    Returns:
+        Arrays of shape (n_i,), values 0 to clusters - 1.
+    """
+    from sklearn.cluster import KMeans
+
+    joined = np.concatenate(samples).astype(np.float32)
+    kmeans = KMeans(clusters, init="random", n_init=RESTARTS, max_iter=ITERATIONS, tol=0, random_state=seed)
+    labels = kmeans.fit_predict(
+        joined
+    )  # in OMP_NUM_THREADS threads; more than there are free cores wait for each other
+    return np.split(labels.astype(np.intp), np.cumsum([len(each) for each in samples])[:-1])
+
+
+def histogram(counts: NDArray, smooth: bool = False) -> NDArray[np.float64]:
+    """The shares of clusters, shape (..., clusters); `smooth` adds 1/2 to each count.
+
+    Source: Krichevsky and Trofimov, IEEE Transactions on Information Theory 27 (1981); for MAUVE, Pillutla et al. 2023.
+    """
+    filled = counts + 0.5 if smooth else counts
+    return filled / filled.sum(axis=-1, keepdims=True)
+
+
+def divergence_curve(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The curve between two histograms, from (1, 0) to (0, 1).
+
+    Args:
+        p, q: shape (..., clusters), each row sums to 1; p is the reference's.
+
+    Returns:
+        Shape (..., 27, 2): precision and recall side.
+    """
+    weights = np.linspace(_EDGE, 1 - _EDGE, POINTS)
+    curve = np.zeros((*p.shape[:-1], POINTS + 2, 2))
+    curve[..., 0, 0] = curve[..., -1, 1] = 1
+    for index, weight in enumerate(weights, 1):
+        r = weight * p + (1 - weight) * q
+        curve[..., index, 0] = np.exp(-SCALE * _kl(q, r))
+        curve[..., index, 1] = np.exp(-SCALE * _kl(p, r))
+    return curve
+
+
+def area(curve: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The area under divergence curves by the trapezoidal rule, shape (...)."""
+    x, y = curve[..., 0], curve[..., 1]
+    return ((x[..., :-1] - x[..., 1:]) * (y[..., :-1] + y[..., 1:]) / 2).sum(axis=-1)
+
+
+def mauve_of(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+    """MAUVE of two histograms, shape (clusters,)."""
+    return float(area(divergence_curve(p, q)))
+
+
+def frontier_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """2 times the integral of w KL(p | r) + (1 - w) KL(q | r) over w, in closed form; shape (...).
+
+    Source: Liu et al., Divergence Frontiers for Generative Models (NeurIPS 2021), proposition 2.
+    """
+    both = (p > 0) & (q > 0) & (p != q)
+    a, b = np.where(both, p, 1.0), np.where(both, q, 2.0)
+    mixed = np.where(both, a * b / (a - b) * np.log(a / b), np.where(p == q, p, 0.0))
+    return np.maximum(((p + q) / 2 - mixed).sum(axis=-1), 0.0)
+
+
+def _kl(p: NDArray[np.float64], r: NDArray[np.float64]) -> NDArray[np.float64]:
+    """KL(p | r) along the last axis, in nats; r is positive where p is."""
+    positive = p > 0
+    return np.where(positive, p * np.log(np.where(positive, p / np.where(r > 0, r, 1.0), 1.0)), 0.0).sum(axis=-1)
+
+
+def _without_groups(labels: NDArray[np.intp], clusters: int) -> NDArray[np.float64]:
+    """The histograms without each group of texts, shape (groups, clusters)."""
+    members = np.zeros((len(labels), clusters))
+    members[np.arange(len(labels)), labels] = 1
+    return histogram(kept(len(labels)) @ members)

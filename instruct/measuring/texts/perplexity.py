@@ -1,0 +1,109 @@
+"""Perplexity of held-out text, per token, word and byte, and of continuations under a reference model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from instruct.base.errors import InstructError
+from instruct.engines.forward import ForwardModel
+from instruct.measuring.texts.held_out import HeldOut, Window
+from instruct.measuring.texts.model import OraclePerplexity, Perplexity
+
+_MOST_NATS = 709.0  # whose exponential is a float64
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What a model says about texts, one entry a text.
+
+    Attributes:
+        nats: −ln p of the scored tokens, end token included; float64.
+        tokens: that were scored.
+        end_nats: the end token's share; 0 if none was scored.
+        ends: end tokens that were scored, 0 or 1.
+        words, bytes: of the text that was scored: without what the first token covers, which has nothing before it.
+    """
+
+    nats: np.ndarray
+    tokens: np.ndarray
+    end_nats: np.ndarray
+    ends: np.ndarray
+    words: np.ndarray
+    bytes: np.ndarray
+
+
+def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window]) -> Likelihoods:
+    """The likelihood of each text; `found` are its windows (`held_out.windows`).
+
+    Raises:
+        InstructError: the model gives NaN.
+    """
+    count = len(held_out.texts)
+    nats, tokens, end_nats, ends = np.zeros(count), np.zeros(count, int), np.zeros(count), np.zeros(count, int)
+    for window, values in zip(found, model.log_probabilities([each.row for each in found]), strict=True):
+        if np.isnan(values).any():
+            raise InstructError(f"{model.engine.subject}: gives NaN for a text; its training has diverged")
+        place, row = window.place, window.row
+        nats[place] -= float(values.sum(dtype=np.float64))
+        tokens[place] += len(values)
+        if held_out.whole and row.ids[-1] == model.end:
+            end_nats[place], ends[place] = -float(values[-1]), 1
+    words, sizes = np.zeros(count, int), np.zeros(count, int)
+    for place, text in enumerate(held_out.texts):
+        scored = text if held_out.prefixes[place] else _without_first_token(model, text)
+        words[place], sizes[place] = len(scored.split()), len(scored.encode())
+    return Likelihoods(nats, tokens, end_nats, ends, words, sizes)
+
+
+def _without_first_token(model: ForwardModel, text: str) -> str:
+    """The part of a text that is scored; all of it if the tokenizer puts a token before it."""
+    (ids,) = model.encode([text])
+    covered = model.tokenizer.decode(ids[:1], skip_special_tokens=True)
+    # A token may be a part of a character, which does not decode.
+    return text.removeprefix(covered) if text.startswith(covered) else text[1:]
+
+
+def perplexity(values: Likelihoods) -> Perplexity:
+    """exp of the mean negative log-likelihood per token, and per word and byte of the text without its end token."""
+    text = float(values.nats.sum() - values.end_nats.sum())
+    words, sizes = int(values.words.sum()), int(values.bytes.sum())
+    return Perplexity(
+        perplexity=_exp(float(values.nats.sum()) / int(values.tokens.sum())),
+        word_perplexity=_exp(text / words) if words else None,
+        byte_perplexity=_exp(text / sizes) if sizes else None,
+        texts=int((values.tokens > 0).sum()),
+        tokens=int(values.tokens.sum()),
+        words=words,
+        bytes=sizes,
+    )
+
+
+def oracle_perplexity(
+    values: Likelihoods, seeds: Sequence[int], reference: str, human: Likelihoods | None = None
+) -> OraclePerplexity:
+    """Perplexity of continuations under a reference model, per token of the reference, over all and for each seed that
+    they were sampled with; beside it that of the human continuations. Empty continuations have no token and are
+    counted."""
+    by_seed = {}
+    for seed in sorted(set(seeds)):
+        own = np.array([each == seed for each in seeds])
+        if values.tokens[own].sum():
+            by_seed[str(seed)] = _exp(float(values.nats[own].sum() / values.tokens[own].sum()))
+    tokens = int(values.tokens.sum())
+    return OraclePerplexity(
+        reference=reference,
+        perplexity=_exp(float(values.nats.sum()) / tokens) if tokens else None,
+        human=_exp(float(human.nats.sum() / human.tokens.sum())) if human and human.tokens.sum() else None,
+        by_seed=by_seed,
+        texts=len(values.tokens),
+        tokens=tokens,
+        empty=int((values.tokens == 0).sum()),
+    )
+
+
+def _exp(nats: float) -> float:
+    return math.exp(min(nats, _MOST_NATS))

@@ -1,0 +1,313 @@
+"""What an experiment needs and will cost, checked and printed before anything is written."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruct.base.errors import InputError, Problems, counted
+from instruct.base.output import say
+from instruct.config import ExperimentConfig
+from instruct.data.evaluation import EvalSet, load_answers
+from instruct.data.mixture import part_line
+from instruct.data.options import data_label
+from instruct.data.prefixes import PrefixSet
+from instruct.data.stream import SAMPLE
+from instruct.engines.memory import GIB, available_gib
+from instruct.generation.continuations import lengths
+from instruct.generation.prompts import config_prefixes, evaluation_set, prefixes_text
+from instruct.judging.asking import Judge
+from instruct.judging.presentations import Answers, joined
+from instruct.phases.changes import refusals
+from instruct.phases.upload import check_write_access, configured_repositories
+from instruct.run.directory import RunDirectory
+from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
+from instruct.training.memory import BYTES, Sharding, memory_gib, sharding_of
+from instruct.training.precision import compute_dtype, weights_dtype
+from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
+from instruct.training.trackers import check_trackers
+from instruct.training.train import first_trained, trainer_arguments
+
+
+def check_experiment(
+    config: ExperimentConfig, folder: Path, phases: Collection[str]
+) -> tuple[TrainingRows | None, list[Judge]]:
+    """Check everything that the phases need before any of them begins, and print the plan.
+
+    Args:
+        folder: the run's.
+        phases: those that will run, of instruct.phases.PHASES.
+
+    Returns:
+        The training rows, if a system is to be trained, and the config's judges.
+
+    Raises:
+        InputErrors: everything that is wrong, each on a line; nothing has been written.
+    """
+    problems = Problems()
+    problems.found += refusals(RunDirectory(folder), config)
+    evaluation, data = Evaluation(None, None, []), None
+    with problems.collected():
+        evaluation = check_evaluation(config, folder, phases)
+    if "train" in phases and config.trained:
+        with problems.collected():
+            data = check_training(config, folder)
+    problems.refuse()
+    if {"answer", "judge"} & {*phases}:
+        print_evaluation(config, evaluation)
+    return data, evaluation.judges
+
+
+def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
+    """Check access, data, memory and disk, and print what will be trained and for how long. `folder`: the run's.
+
+    Returns:
+        The rows that it read, for training.
+
+    Raises:
+        InputError: no GPU for a config that needs one, no access to the model, unreadable rows, too little memory or
+            disk, nothing to train.
+    """
+    first = first_trained(config)
+    check_gpu(config)
+    shape, data = _model_and_rows(config)
+    arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
+    check_trackers(arguments.report_to)
+    repositories = configured_repositories(config)
+    if repositories:
+        check_write_access(repositories.values())
+
+    sharding = sharding_of(arguments)
+    needed = sum(memory_gib(config, shape, arguments, sharding).values())
+    available = available_gib()
+    disk = _disk_gib(config, shape)
+    existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(existing).free / GIB
+    # After `accelerate launch` has trained on several GPUs, a single process answers and judges.
+    if not all(any((folder / "adapters" / name).glob("*.safetensors")) for name in config.trained):
+        check_memory(config, needed, available, sharding)
+        if disk > free:
+            raise InputError(
+                f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some"
+            )
+
+    lengths = [len(row.input_ids) for row in data.encoded.trainable]
+    blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
+    minutes = _training_minutes(config, shape, arguments, [arguments.max_length] * blocks or lengths)
+    say(f"run       {folder}")
+    say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
+    say(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
+    form = f"template {data.template}"
+    if data.rows.plain_text:
+        form = f"{sum(lengths):,} tokens of text"
+    if blocks:
+        form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
+    streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
+    say(f"data      {data_label(config.data.model_dump())}: {streamed}{_counts(data.encoded.counts)}; {form}")
+    for part in data.rows.parts:
+        say(f"  {part['data']}: {part_line(part)}")
+    if data.eval_rows:
+        say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
+    for note in data.rows.notes:
+        say(f"note      {note}")
+    systems = ", ".join(config.trained)
+    if repositories:
+        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
+    say(f"train     {systems}: estimated {_minutes(minutes)} each, {needed:.1f} of {available:.1f} GiB memory")
+    return data
+
+
+def check_memory(config: ExperimentConfig, needed: float, available: float, sharding: Sharding) -> None:
+    """Refuse a training that needs more memory than a process has.
+
+    Raises:
+        InputError: it does; the message names what would need less.
+    """
+    if needed <= available:
+        return
+    remedies = ["lower train.per_device_train_batch_size or train.max_length", "use lora or model.quantization 4bit"]
+    if not config.lora:
+        if not sharding.weights:
+            launch = "accelerate launch --config_file recipes/configs/accelerate/fsdp2.yaml"
+            remedies.insert(0, f"spread it over several GPUs ({launch}, see docs/distributed.md)")
+        elif sharding.processes > 1:
+            remedies.insert(0, "use more GPUs (--num_processes)")
+        remedies.insert(1, "set train.optim adamw_torch_8bit and train.optim_args bf16_stochastic_round=True")
+    each = f" on each of {sharding.processes} GPUs" if sharding.processes > 1 else ""
+    raise InputError(
+        f"config {config.name}: training needs about {needed:.0f} GiB of memory{each} and {available:.0f} GiB are "
+        f"free; {', or '.join(remedies)}"
+    )
+
+
+def _model_and_rows(config: ExperimentConfig) -> tuple[ModelShape, TrainingRows]:
+    """The model's shape and the training rows; what is wrong with either is reported at once."""
+    problems = Problems()
+    shape: ModelShape | None = None
+    with problems.collected():
+        shape = model_shape(config)
+    if shape is None:
+        with problems.collected():
+            check_sources(config.data)
+        problems.refuse()
+    assert shape is not None
+    return shape, load_training_rows(config)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What will be answered and continued, and who judges.
+
+    `prompts` and `prefixes` are None if there are none, or they are not needed yet and cannot be read.
+    """
+
+    prompts: EvalSet | None
+    prefixes: PrefixSet | None
+    judges: list[Judge]
+
+
+def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[str]) -> Evaluation:
+    """Check prompts, comparisons and judges before anything is trained; `folder`: the run's.
+
+    Args:
+        phases: those that will run. What only later calls need must be valid, but need not be available yet: the
+            model of a judge, or an evaluation set on the Hub.
+
+    Raises:
+        InputErrors: everything that is wrong, each on a line.
+    """
+    problems = Problems()
+    answers, now = config.answers, bool({"answer", "judge"} & {*phases})
+    if now:
+        with problems.collected():
+            _check_engine(config)
+    prompts: EvalSet | None = None
+    prefixes: PrefixSet | None = None
+    if answers and (now or "train" in phases):
+        try:
+            prompts = evaluation_set(answers)
+        except InputError as error:
+            if now or answers.files:
+                problems.found.append(str(error))
+    if config.continuations and {"answer", "train"} & {*phases}:
+        try:
+            prefixes = config_prefixes(config.model, config.continuations)
+            lengths(prefixes, config.continuations)
+        except InputError as error:
+            if "answer" in phases or config.continuations.files:
+                problems.found.append(str(error))
+    judges = []
+    for options in config.judges:
+        with problems.collected():
+            judges.append(Judge(options, cluster=config.cluster))
+            if now:
+                judges[-1].check()
+                if options.budget_usd is None and judges[-1].costs_money:
+                    raise InputError(
+                        f"judge {judges[-1].card.name}: costs money; set its budget_usd, a limit for the whole run"
+                    )
+    own = itertools.chain.from_iterable(options.comparisons or [] for options in config.judges)
+    for pair in dict.fromkeys([*config.comparisons, *own]):
+        with problems.collected():
+            _check_comparison(pair, prompts if "answer" in phases else None, folder)
+    problems.refuse()
+    return Evaluation(prompts, prefixes, judges)
+
+
+def _check_engine(config: ExperimentConfig) -> None:
+    for section, asked in (("answers", config.answers), ("continuations", config.continuations)):
+        if asked is None:
+            continue
+        engine = asked.generation.engine
+        if config.lora and config.lora.use_dora and engine != "transformers":
+            raise InputError(
+                f"config {config.name}: vLLM does not support DoRA adapters; set {section}.generation.engine to "
+                "transformers"
+            )
+        if config.model.quantization and engine == "vllm":
+            raise InputError(
+                f"config {config.name}: vLLM cannot load a {config.model.quantization} model; set "
+                f"{section}.generation.engine to transformers or auto"
+            )
+
+
+def _check_comparison(pair: tuple[str, str], prompts: EvalSet | None, folder: Path) -> None:
+    """Refuse a file that does not answer the prompts, and `baseline` for prompts without answers of their own."""
+    shown = " against ".join(pair)
+    files = [name for name in pair if name.endswith(".json")]
+    for name in files:
+        rows = load_answers(name)
+        if prompts and len(files) == 1:
+            asked = [{"instruction": prompt.instruction} for prompt in prompts.prompts]
+            joined(Answers(name, rows), Answers(f"of {prompts.name}", asked))
+    kept = (folder / "outputs" / "baseline.json").is_file()
+    if "baseline" in pair and prompts and prompts.baseline is None and not kept:
+        raise InputError(
+            f"comparisons: {shown}: {prompts.name} has no answers of its own; give its rows an output, or compare with "
+            "a system or a file of answers"
+        )
+
+
+def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
+    """Print what will be answered, continued and judged."""
+    if evaluation.prompts and config.answers:
+        limit = config.answers.generation.max_new_tokens
+        count = counted(len(evaluation.prompts.prompts), "prompt")
+        say(f"answer    {evaluation.prompts.name}: {count}, at most {counted(limit, 'token')} each")
+    if evaluation.prefixes and config.continuations:
+        say(f"continue  {prefixes_text(evaluation.prefixes, config.continuations)}")
+    for judge in evaluation.judges:
+        card, options = judge.card, judge.options
+        orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
+        shown = "each answer alone" if card.rates_alone else orders
+        comparisons = counted(len(options.comparisons or config.comparisons), "comparison")
+        say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
+    if not evaluation.judges and config.answers:
+        say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
+
+
+def _steps(arguments: Any) -> str:
+    """How often a training evaluates, and what becomes of the best evaluation."""
+    every = f"every {arguments.eval_steps:g} steps" if arguments.eval_strategy == "steps" else "after every epoch"
+    if not arguments.load_best_model_at_end:
+        return every
+    return f"{every}; the checkpoint with the best {arguments.metric_for_best_model} is kept"
+
+
+def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: Any, lengths: list[int]) -> float:
+    rows = len(lengths) * arguments.num_train_epochs
+    if arguments.max_steps > 0:
+        rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+        rows *= arguments.world_size
+    tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
+    return training_minutes(tokens, shape, config.lora is not None, matrix_flops())
+
+
+def _minutes(minutes: float) -> str:
+    return "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
+    # A checkpoint and the final weights of each system: small for an adapter, not for a full model with Adam's moments.
+    if config.lora:
+        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        return len(config.trained) * trained * 16 / GIB + 0.1
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    # A new checkpoint (weights and two moments) is written before the last one is removed.
+    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
+
+
+def _adapter(config: ExperimentConfig) -> str:
+    if not config.lora:
+        return "full fine-tuning"
+    kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
+    return f"{kind} rank {config.lora.r}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number)

@@ -1,0 +1,40 @@
+"""Where the weights of a run's systems are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instruct.base.errors import InputError
+from instruct.base.files import sha256_of
+from instruct.base.models import model_path
+from instruct.config import ExperimentConfig
+from instruct.run.directory import RunDirectory
+
+
+def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path | None]:
+    """The folder of each system's adapter or whole model; None: the untrained base.
+
+    Raises:
+        InputError: there is no system, or one is not trained yet.
+    """
+    if not config.systems:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no systems; add one under systems")
+    found: dict[str, Path | None] = {}
+    for name in config.systems:
+        folder = run.adapters / name if name in config.trained else None
+        if folder and not any(folder.glob("*.safetensors")):
+            raise InputError(f"{folder}: no trained weights; train first: instruct train {run.folder / 'config.yaml'}")
+        found[name] = folder
+    return found
+
+
+def weights_identity(config: ExperimentConfig, folder: Path | None, engine: str) -> str:
+    """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server."""
+    from instruct.engines.weights import check_model, model_identity
+
+    if folder is not None:
+        return sha256_of(min(folder.glob("*.safetensors")))
+    if engine == "server":
+        return config.model.name
+    path = model_path(config.model.name)
+    return model_identity(path, check_model(path, config.model.revision))

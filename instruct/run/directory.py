@@ -1,0 +1,231 @@
+"""The run directory: one experiment, what was made in it, with which configuration and from what."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import write_atomically
+from instruct.base.machine import machine, now, versions
+
+
+class RunDirectory:
+    """`runs/NAME/`: config.yaml, manifest.json, adapters/, outputs/, continuations/, judgments.sqlite, report/."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest_path = self.folder / "manifest.json"
+        self.adapters = self.folder / "adapters"
+        self.outputs = self.folder / "outputs"
+        self.continuations = self.folder / "continuations"
+        self.store = self.folder / "judgments.sqlite"
+        self.labels = self.folder / "labels.jsonl"
+        self.report = self.folder / "report"
+        self.length_control = self.folder / "length_control"
+
+    def start(self, config: dict[str, Any]) -> None:
+        """Create the directory, or continue the run that is there.
+
+        Raises:
+            InputError: the run was started with a different config; the message names the first key that differs.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "config.yaml"
+        if path.is_file():
+            if difference := next(differences(self.config(), config), None):
+                raise InputError(
+                    f"{path}: this run was started with a different {difference[0]}; choose another name (--name) or "
+                    f"delete {self.folder}"
+                )
+        else:
+            self.write_config(config)
+        if not self.manifest_path.is_file():
+            self._write(
+                {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
+            )
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Write config.yaml."""
+        text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+        write_atomically(self.folder / "config.yaml", text)
+
+    def join(self, created: str, patience: float = 90) -> None:
+        """Wait until the run that a process started, maybe on another node, is visible to this one.
+
+        Args:
+            created: what the run's manifest says.
+            patience: in seconds; a network file system may show a new file only after a minute.
+
+        Raises:
+            InputError: it does not become visible.
+        """
+        latest = time.monotonic() + patience
+        while not self.manifest_path.is_file() or self.manifest()["created"] != created:
+            if time.monotonic() > latest:
+                raise InputError(
+                    f"{self.folder.resolve()}: the first node's run is not visible on this node; train in a folder "
+                    "that all nodes share"
+                )
+            time.sleep(1)
+
+    def answers_path(self, name: str) -> Path:
+        """The file of a system's answers; a name that ends in .json is already a path."""
+        return Path(name) if name.endswith(".json") else self.outputs / f"{name}.json"
+
+    def config(self) -> dict[str, Any]:
+        """The resolved config that the run was started with."""
+        path = self.folder / "config.yaml"
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; {self.folder} is not a run directory")
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except Exception:  # a tag's constructor raises anything
+            content = None
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: is not a mapping in YAML; restore it or delete the run")
+        return content
+
+    def manifest(self) -> dict[str, Any]:
+        """The content of manifest.json; `steps` maps a step's name to its record (see `step`)."""
+        try:
+            content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
+        except ValueError:
+            raise InputError(f"{self.manifest_path}: is not valid JSON; restore it or delete the run") from None
+        if not isinstance(content, dict) or not isinstance(content.get("steps"), dict):
+            raise InputError(f"{self.manifest_path}: has no steps; restore it or delete the run")
+        return content
+
+    def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
+        """Whether `step` was finished from exactly these inputs. Its recorded configuration is not compared."""
+        record = self.manifest()["steps"].get(step)
+        return bool(record) and record["status"] == "done" and record["inputs"] == inputs
+
+    @contextlib.contextmanager
+    def step(self, name: str, inputs: dict[str, Any], **about: Any) -> Iterator[dict[str, Any]]:
+        """Record a step: what it was made from, how it ran, the results that the caller puts into the yielded mapping.
+
+        The record also has `status`, `started`, `minutes` (wall time of the attempt that finished), `cpu_minutes`,
+        `attempts` (interrupted ones too) and `versions` (of packages that changed since the run began). A result named
+        `stopped` gives the reason why the step ended early; the step is then not done.
+
+        Args:
+            inputs: what decides whether the step has to run again, see `is_done`.
+            about: further fields of the record: `config`, the configuration that the step really runs with, overrides
+                and defaults included; the comparison that is judged.
+        """
+        earlier = self.manifest()["steps"].get(name, {})
+        attempts = earlier.get("attempts", 0) + 1 if earlier.get("inputs") == inputs else 1
+        record: dict[str, Any] = {"status": "started", "started": now(), "attempts": attempts, "inputs": inputs}
+        record |= about
+        began_with = self.manifest().get("versions", {})
+        changed = {name: version for name, version in versions().items() if began_with.get(name) != version}
+        if changed:
+            record["versions"] = changed
+        self._record(name, record)
+        begun, cpu = time.monotonic(), time.process_time()
+        results: dict[str, Any] = {}
+        yield results
+        record |= {
+            "status": "stopped" if results.get("stopped") else "done",
+            "minutes": round((time.monotonic() - begun) / 60, 2),
+            "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
+            "results": results,
+        }
+        self._record(name, record)
+
+    def _record(self, name: str, record: dict[str, Any]) -> None:
+        with (self.folder / ".manifest.lock").open("w") as lock:  # another process may record another step
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            manifest = self.manifest()
+            manifest["steps"][name] = record
+            self._write(manifest)
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        manifest["updated"] = now()
+        write_atomically(self.manifest_path, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def whole_run(folder: str | Path, config: dict[str, Any]) -> Iterator[RunDirectory]:
+    """The run at `folder`; a new one is made next to it, and moved there when the block ends without an error.
+
+    Raises:
+        InputError: the folder cannot be created.
+    """
+    folder = Path(folder)
+    place = folder.resolve()
+    config = {"name": place.name, **config}
+    if (folder / "manifest.json").is_file() or (folder.is_dir() and any(folder.iterdir())):
+        run = RunDirectory(folder)
+        if not run.manifest_path.is_file():
+            run.start(config)
+        yield run
+        return
+    new_parents = [parent for parent in place.parents if not parent.exists()]
+    temporary = place.with_name(f".{os.getpid()}.new")
+    try:
+        try:
+            if place.exists() and not place.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file")
+            temporary.mkdir(parents=True)
+            run = RunDirectory(temporary)
+            run.start(config)
+        except OSError as error:
+            raise _not_created(folder, error) from None
+        yield run
+        try:
+            os.rename(temporary, place)
+        except OSError as error:
+            raise _not_created(folder, error) from None
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for parent in new_parents:
+                parent.rmdir()
+        raise
+
+
+def _not_created(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{folder}: cannot be created ({one_line(error.strerror, 100)}); give another folder")
+
+
+def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
+    """Of the runs that have `needs` (a path inside the run, globs allowed), the one whose manifest is newest.
+
+    Raises:
+        InputError: there is none.
+    """
+    # Not a run that is just being made: a name with a dot.
+    found = [path.parent for path in root.glob("[!.]*/manifest.json") if any(path.parent.glob(needs))]
+    if not found:
+        raise InputError(
+            f"no run in {root}/ has {needs}; give a run directory, or create one: python recipes/alpaca_emo.py"
+        )
+    return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
+
+
+def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each key that differs between two configs, with its two values (None: not there)."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        pairs = [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = [(index, *both) for index, both in enumerate(zip(old, new, strict=True))]
+    else:
+        if old != new:
+            yield key, old, new
+        return
+    for name, one, other in pairs:
+        yield from differences(one, other, f"{key}.{name}" if key else str(name))

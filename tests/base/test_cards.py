@@ -1,0 +1,80 @@
+"""Finding cards by name and path."""
+
+from __future__ import annotations
+
+import pytest
+
+from instruct.base.cards import find_card, list_cards
+from instruct.base.errors import InputError
+from instruct.data.cards import load_dataset_card
+
+
+def test_the_shipped_data_cards_are_found_by_name():
+    names = {card.name for card in list_cards("data")}
+    assert {"alpaca_gpt4", "recycled_evol_instruct", "starter", "alpaca_eval", "starter_eval"} <= names
+    for card in list_cards("data"):
+        assert load_dataset_card(card.name).name == card.name
+
+
+def test_an_unknown_name_gives_the_nearest():
+    with pytest.raises(InputError, match=r"unknown data card 'alpaca_gpt'.*nearest: alpaca_gpt4"):
+        find_card("data", "alpaca_gpt")
+
+
+def test_a_local_card_hides_the_installed_one_and_is_announced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    installed = find_card("data", "starter")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "starter.yaml").write_text(installed.read_text())
+    found = {card.name: card for card in list_cards("data")}["starter"]
+    assert found.path.resolve() == (folder / "starter.yaml").resolve()
+    assert found.hides == installed
+    assert find_card("data", "starter").resolve() == found.path.resolve()
+
+
+def test_a_card_with_an_unknown_key_is_refused_with_the_nearest(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\ndescription: d\npurpose: train\nsource: {files: [a.jsonl]}\nformat: alpaca\nlicense: mine\n"
+    )
+    with pytest.raises(InputError, match=r"mine\.yaml: .*licen[cs]e"):
+        load_dataset_card(str(path))
+
+
+def test_a_card_without_a_source_is_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ndescription: d\npurpose: train\nsource: {}\nformat: alpaca\nlicence: mine\n")
+    with pytest.raises(InputError, match="source: give exactly one of hub"):
+        load_dataset_card(str(path))
+
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("name: !!int x", "is not valid YAML"),
+        ("name: !!timestamp x", "is not valid YAML"),
+        ("name: !!bool x", "is not valid YAML"),
+        ("name: 2026-13-45", "is not valid YAML"),
+        ("name: " + "9" * 5000, "is not valid YAML"),
+        ("name: &a [*a]", "contains itself, or is nested more than 100 levels deep"),
+        ('name: ["\\ud83d\\ude00"]', r"has a surrogate escape such as \ud83d; write the character itself"),
+        ('name: {"\\ud83d": 1}', r"has a surrogate escape such as \ud83d; write the character itself"),
+        ("name: " + "[" * 2000 + "]" * 2000, "is not valid YAML"),
+        (LAUGHS, "has more than 1,000,000 values once its aliases are expanded"),
+    ],
+    ids=["int", "timestamp", "bool", "date", "digits", "itself", "surrogate", "surrogate key", "depth", "aliases"],
+)
+def test_yaml_that_cannot_be_a_card_is_refused_in_one_line(tmp_path, text, problem):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_dataset_card(str(path))
+    assert str(caught.value).startswith(f"{path}: is not valid YAML (")
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)

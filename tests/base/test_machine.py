@@ -1,0 +1,59 @@
+"""A machine with an NVIDIA GPU that PyTorch cannot use: an error, not a training on the CPU."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from instruct import EMOConfig
+from instruct.base import machine as devices
+from instruct.base.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+needs_no_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine's GPU works")
+
+
+@pytest.fixture
+def unusable(monkeypatch, tmp_path) -> None:
+    """This machine, with the device file of an NVIDIA GPU; PyTorch is its own CPU build."""
+    device = tmp_path / "nvidia0"
+    device.touch()
+    monkeypatch.setattr(devices, "NVIDIA_DEVICES", (device,))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@needs_no_cuda
+def test_a_recipe_on_a_machine_with_an_unusable_gpu_is_an_error_and_no_demo(unusable, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["alpaca_emo.py"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(ROOT / "recipes" / "alpaca_emo.py"), run_name="__main__")
+    assert end.value.code == 2
+    printed = capsys.readouterr()
+    assert "this machine has an NVIDIA GPU that PyTorch cannot use" in printed.err
+    assert "set CUDA_VISIBLE_DEVICES=-1 to use the CPU" in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert printed.out == ""
+    assert not Path("runs").exists()
+
+
+@needs_no_cuda
+def test_emo_config_does_not_fall_back_to_the_cpu_of_a_machine_with_a_gpu(unusable, monkeypatch):
+    with pytest.raises(InputError, match="an NVIDIA GPU that PyTorch cannot use"):
+        EMOConfig("out")
+    assert EMOConfig("out", use_cpu=True).use_cpu
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert EMOConfig("out").use_cpu
+
+
+@needs_no_cuda
+def test_a_cuda_build_of_pytorch_on_a_machine_without_a_gpu_trains_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(devices, "NVIDIA_DEVICES", ())
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available=False: None if check_available else "cuda"
+    )
+    assert EMOConfig("out").use_cpu

@@ -1,0 +1,142 @@
+"""`--json` and `--quiet`: one document on stdout, or the result alone; errors on stderr in either form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instruct.base.errors import GateError
+from instruct.base.output import Result, progress_kept_apart, show
+
+LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
+
+
+@pytest.fixture
+def two_files(tmp_path, monkeypatch) -> list[str]:
+    """The flags that compare two files of answers."""
+    monkeypatch.chdir(tmp_path)
+    for name, answer in (("ours", "It is Paris."), ("theirs", "I do not know.")):
+        rows = [{"instruction": f"Question {n}?", "output": answer, "generator": name} for n in range(2)]
+        Path(f"{name}.json").write_text(json.dumps(rows))
+    return ["--candidate", "ours.json", "--baseline", "theirs.json", "--output", "runs/x"]
+
+
+@pytest.mark.parametrize(
+    ("json_form", "quiet", "stdout", "stderr"),
+    [
+        (False, False, "python\ndescriptor\nchild\ntext\n", "warning\n"),
+        (True, False, '{\n  "figure": null\n}\n', "python\nwarning\ndescriptor\nchild\n"),
+        (False, True, "line\n", ""),
+        (True, True, '{\n  "figure": null\n}\n', ""),
+    ],
+)
+def test_only_the_result_reaches_stdout(json_form, quiet, stdout, stderr):
+    """Whatever a library or a child process prints."""
+    script = f"""
+import sys
+from instruct.base.output import Result, progress_kept_apart, show
+with progress_kept_apart({json_form}, {quiet}):
+    {LOUD.replace("'python'", "'python', flush=True")}
+    print('warning', file=sys.stderr)
+show(Result({{'figure': float('nan')}}, 'line', 'text'), {json_form}, {quiet})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == stdout
+    assert sorted(done.stderr.split()) == sorted(stderr.split())
+
+
+def test_an_error_of_a_quiet_call_is_not_swallowed(capsys):
+    def work() -> None:
+        with progress_kept_apart(False, True):
+            print("progress")
+            raise GateError("below")
+
+    with pytest.raises(GateError):
+        work()
+    print("after", file=sys.stderr)
+    assert capsys.readouterr() == ("", "after\n")
+
+
+def test_a_verb_without_a_result_prints_nothing(capsys):
+    show(Result({}), json=False, quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_the_report_is_the_document_of_judge_and_report(instruct, two_files, fake_server):
+    url, _ = fake_server()
+    judge = ["judge", "--judge", "pandalm", "--base-url", url, *two_files]
+    code, stdout, stderr = instruct(*judge, "--json")
+    assert code == 0, stderr
+    assert json.loads(stdout) == json.loads(Path("runs/x/report/report.json").read_text())
+    code, stdout, stderr = instruct(*judge, "--quiet")
+    assert (code, stderr) == (0, "")
+    assert stdout.startswith("pandalm: ")
+    assert stdout.count("\n") == 1
+    code, stdout, stderr = instruct("report", "runs/x", "--fail-under", 99, "--json")
+    assert code == 4
+    assert json.loads(stdout)["run"] == "x"
+    assert stderr.splitlines()[-1].startswith("instruct: below --fail-under 99: pandalm on ours against theirs")
+    code, stdout, stderr = instruct("report", "runs/x", "--fail-under", 99, "-q")
+    assert (code, stdout.count("\n"), stderr.count("\n")) == (4, 1, 1)
+    code, stdout, stderr = instruct("report", "runs/nothing", "--json")
+    assert (code, stdout) == (2, "")
+    assert stderr.startswith("instruct: runs/nothing/manifest.json: no such file")
+
+
+@pytest.mark.parametrize(
+    ("call", "holds"),
+    [
+        (["list", "judges"], lambda found: {each["name"] for each in found} >= {"autoj", "smollm2_score"}),
+        (["list", "data"], lambda found: next(each for each in found if each["name"] == "starter")["rows"] > 300),
+        (["list", "runs"], lambda found: found == []),
+        (["config", "--name", "mine"], lambda found: found["name"] == "mine"),
+        (["config", "--schema"], lambda found: Path(found["schema"]).is_file()),
+    ],
+)
+def test_what_a_verb_prints_is_a_document(instruct, tmp_path, monkeypatch, call, holds):
+    monkeypatch.chdir(tmp_path)
+    code, stdout, stderr = instruct(*call, "--json")
+    assert (code, stderr) == (0, "")
+    assert holds(json.loads(stdout))
+
+
+def test_quiet_lists_names(instruct, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "autoj" in instruct("list", "judges", "--quiet")[1].splitlines()
+
+
+def test_a_run_whose_manifest_lacks_its_times_is_listed(instruct, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "theirs"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"steps": {"train/emo": {}}}', encoding="utf-8")
+    assert "updated at an unknown time · done: nothing" in instruct("list", "runs")[1]
+
+
+def test_an_empty_list_says_how_to_fill_it(instruct, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, stdout, _ = instruct("list", "runs")
+    assert code == 0
+    assert stdout.startswith("no runs in ./runs yet; make one: instruct run demo, or instruct judge --judge J")
+
+
+def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folder):
+    monkeypatch.chdir(tmp_path)
+    row = {"instruction": "Say hello.", "input": "", "output": "Hello."}
+    Path("my.jsonl").write_text(json.dumps(row) + "\n")
+    call = ["preview", "--model", tiny_model_folder, "--data.files", "my.jsonl"]
+    code, stdout, stderr = instruct(*call, "--json")
+    found = json.loads(stdout)
+    assert code == 0, stderr
+    assert found["counts"]["kept"] == 1
+    assert [part["trained_on"] for part in found["rows"][0]["parts"]] == [False, True]
+    assert "Hello." in found["rows"][0]["parts"][1]["text"]
+    assert found["step"]["objective"] == "mle"
+    code, stdout, stderr = instruct(*call, "-q")
+    assert (code, stderr) == (0, "")
+    assert stdout.startswith("one step (mle): loss ")

@@ -1,0 +1,107 @@
+"""MAUVE, ROUGE and diversity of the continuations in a run."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from instruct.base.errors import InputError
+from instruct.base.models import ModelOptions
+from instruct.generation.continuations import Continuation
+from instruct.measuring.sampled import DiversityOf, MauveOf, RougeOf, draws
+from instruct.measuring.texts.mauve import mauve
+from instruct.measuring.texts.rouge import rouge
+
+
+def continuations(prefixes: int, seeds: int = 2, words: str = "abcdefgh") -> list[Continuation]:
+    rng = random.Random(0)
+
+    def text() -> str:
+        return " " + " ".join(rng.choices(words, k=8))
+
+    human = [text() for _ in range(prefixes)]
+    return [
+        Continuation(f"t:{n:03}", f"Prefix {n % 50}", text(), human[n], 0, seed, 8, "length")
+        for seed in range(seeds)
+        for n in range(prefixes)
+    ]
+
+
+@pytest.fixture(scope="module")
+def measurer(tiny_model_folder):
+    found = MauveOf(ModelOptions(name=str(tiny_model_folder), dtype="float32"), 12)
+    yield found
+    found.close()
+
+
+def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(measurer):
+    rows = continuations(200)
+    found, columns = measurer.measure(rows)
+    assert columns == {}
+    model = measurer._model
+    by_draw = {}
+    for seed in (0, 1):
+        own = [row for row in rows if row.seed == seed]
+        texts = ([row.prefix + row.reference for row in own], [row.prefix + row.continuation for row in own])
+        states = [model.last_states([ids[:12] for ids in model.encode(each)]) for each in texts]
+        by_draw[f"{seed}/0"] = mauve(*states)
+    assert found.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
+    assert found.mauve.value == pytest.approx(np.mean(list(found.by_draw.values())))
+    assert found.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
+    low, high = found.mauve.interval
+    assert low < found.mauve.value < high
+    assert (found.texts, found.clusters, found.max_length, len(found.curve)) == (200, 20, 12, 27)
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    rows = continuations(20)
+    assert draws(rows) == draws(random.Random(1).sample(rows, len(rows)))
+
+
+def test_an_empty_text_counts(measurer):
+    rows = [replace(row, prefix="", continuation="") for row in continuations(200, seeds=1)]
+    assert 0 < measurer.measure(rows)[0].mauve.value < 0.5
+
+
+def test_rouge_is_computed_with_and_without_the_prefix():
+    rows = [*continuations(3), replace(continuations(1)[0], id="x", continuation="日本", seed=0)]
+    found, columns = RougeOf().measure(rows)
+    for place, row in enumerate(rows):
+        assert columns["rougeL"][place] == rouge(row.reference, row.continuation)["rougeL"]
+        whole = rouge(row.prefix + row.reference, row.prefix + row.continuation)
+        assert columns["rouge1_whole"][place] == whole["rouge1"]
+    assert found.rouge1 == pytest.approx(np.mean(columns["rouge1"]))
+    assert (found.texts, found.without_tokens) == (7, 1)
+
+
+def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
+    rows = continuations(60, words="ab")
+    found, columns = DiversityOf().measure(rows)
+    alone = [DiversityOf().measure([row for row in rows if row.seed == seed])[0] for seed in (0, 1)]
+    assert found.self_bleu.value == pytest.approx(np.mean([each.self_bleu.value for each in alone]))
+    assert len(found.self_bleu.without) == 40
+    assert found.human["distinct_1"] == pytest.approx(2 / 480)
+    assert found.repetition == pytest.approx(np.mean(columns["repetition"]))
+    assert found.texts == 60
+
+
+def test_empty_continuations_have_no_diversity():
+    rows = [replace(row, continuation="") for row in continuations(3, seeds=1)]
+    found, _ = DiversityOf().measure(rows)
+    assert (found.distinct_1, found.zipf, found.self_bleu.value) == (None, None, 0)
+    assert (found.empty, found.continuations) == (3, 3)
+
+
+def test_unknown_human_texts_are_refused_with_a_remedy():
+    rows = [replace(row, reference=None) for row in continuations(3)]
+    with pytest.raises(InputError, match=r"the human text of prefix 't:000' is unknown; choose a corpus card"):
+        RougeOf().measure(rows)
+    assert DiversityOf().measure(rows)[0].human == {}
+
+
+def test_a_draw_that_lacks_a_prefix_is_refused():
+    with pytest.raises(InputError, match=r"draw 1/0 \(seed/sample\) lacks prefix 't:002'; generate them again"):
+        draws(continuations(3)[:-1])

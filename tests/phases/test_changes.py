@@ -1,0 +1,133 @@
+"""A run continued with a changed config: what a finished step was made with cannot change, the rest can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from instruct.base.errors import InputError, InputErrors
+from instruct.config import ExperimentConfig, make_config
+from instruct.phases.changes import config_changes, start_or_continue
+from instruct.run.directory import RunDirectory
+
+BASE: dict[str, Any] = {
+    "name": "one",
+    "data": {"card": "starter", "limit": 3},
+    "lora": {"r": 8},
+    "systems": {"emo": {"objective": "emo"}, "mle": {"objective": "mle"}},
+    "answers": {"limit": 5},
+    "judges": [{"card": "autoj", "base_url": "http://127.0.0.1:8000/v1"}],
+    "comparisons": [["emo", "mle"]],
+}
+
+
+def config(**changes: Any) -> ExperimentConfig:
+    return make_config({**BASE, **changes}, [], "test")
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    run = RunDirectory(tmp_path / "runs" / "one")
+    start_or_continue(run, config())
+    return run
+
+
+def finish(run: RunDirectory, *steps: str) -> None:
+    for step in steps:
+        with run.step(step, {"judge": {"card": "autoj"}} if step.startswith("judge/") else {}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("finished", "changes", "said"),
+    [
+        ("train/emo", {"lora": {"r": 16}}, "lora.r was 8 and is 16 now, but train/emo is finished"),
+        ("train/emo", {"data": {"card": "starter"}}, "data.limit was 3 and is not set now, but train/emo is finished"),
+        (
+            "train/mle",
+            {"model": {"dtype": "float32"}},
+            'model.dtype was "bfloat16" and is "float32" now, but',
+        ),
+        (
+            "train/emo",
+            {"systems": {"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}}},
+            'systems.emo.variant was "official" and is "paper" now, but train/emo is finished',
+        ),
+        ("answers", {"answers": {"limit": 6}}, "answers.limit was 5 and is 6 now, but answers is finished"),
+        (
+            "judge/autoj/emo_vs_mle",
+            {"judges": [{"card": "autoj", "base_url": "http://127.0.0.1:9000/v1"}]},
+            'judges (autoj).base_url was "http://127.0.0.1:8000/v1" and is "http://127.0.0.1:9000/v1" now, but '
+            "judge/autoj/emo_vs_mle is finished",
+        ),
+    ],
+)
+def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run, finished, changes, said):
+    finish(run, finished)
+    before = (run.folder / "config.yaml").read_text()
+    with pytest.raises(InputError) as caught:
+        start_or_continue(run, config(**changes))
+    assert str(caught.value).startswith(f"{run.folder / 'config.yaml'}: {said}")
+    assert str(caught.value).endswith("choose another name (--name), or restore the value")
+    assert (run.folder / "config.yaml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("finished", "changes"),
+    [
+        ("", {"lora": {"r": 16}, "answers": {"limit": 9}}),
+        ("train/mle", {"systems": {"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}}}),
+        ("train/emo", {"systems": {**BASE["systems"], "dft": {"objective": "dft"}}}),
+        ("train/emo", {"answers": {"limit": 9}}),
+        ("judge/autoj/emo_vs_mle", {"comparisons": [["emo", "mle"], ["emo", "baseline"]]}),
+        ("judge/autoj/emo_vs_mle", {"judges": [*BASE["judges"], "pandalm"]}),
+        ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "budget_usd": 5.0, "concurrency": 4}]}),
+        ("judge/autoj/emo_vs_mle", {"judges": []}),
+    ],
+)
+def test_other_changes_are_adopted_and_reported(run, finished, changes, capsys):
+    finish(run, *filter(None, [finished]))
+    changed = config(**changes)
+    reported = [f"changed   {change.words()}" for change in config_changes(run, changed)]
+    start_or_continue(run, changed)
+    assert run.config() == changed.model_dump(mode="json")
+    assert capsys.readouterr().out.splitlines() == reported
+    start_or_continue(run, changed)
+    assert capsys.readouterr().out == ""
+
+
+TEXTS = {"held_out": {"files": ["a.txt"]}, "max_length": 64}
+
+
+@pytest.mark.parametrize(
+    ("texts", "change", "refused"),
+    [
+        ({}, {"held_out": {"files": ["b.txt"]}}, False),
+        ({}, {"max_length": 128}, False),
+        ({}, {"metrics": ["mauve"]}, False),  # what was measured stays
+        ({"metrics": ["perplexity"]}, {"metrics": ["perplexity", "entropy"], "max_length": 128}, False),
+        ({"metrics": ["perplexity"]}, {"metrics": ["mauve"], "max_length": 128}, True),
+        ({}, {"matched_temperature": False}, True),  # the controls would stay
+        ({"matched_temperature": False}, {"matched_temperature": True}, False),
+    ],
+)
+def test_metrics_of_texts_take_another_setting_if_all_are_measured_again(tmp_path, texts, change, refused):
+    run = RunDirectory(tmp_path / "runs" / "one")
+    before = {**TEXTS, **texts}
+    start_or_continue(run, config(evaluation={"texts": before}))
+    finish(run, "evaluate/perplexity/emo", "evaluate/matched/mle", "evaluate/tasks/trec/emo")
+    changed = config(evaluation={"texts": {**before, **change}})
+    if refused:
+        with pytest.raises(InputError, match=r"evaluation.texts.*, but evaluate/(perplexity/emo|matched/mle) is finis"):
+            start_or_continue(run, changed)
+    else:
+        start_or_continue(run, changed)
+        assert run.config() == changed.model_dump(mode="json")
+
+
+def test_every_change_that_is_refused_is_listed(run):
+    finish(run, "train/emo", "answers")
+    with pytest.raises(InputErrors) as caught:
+        start_or_continue(run, config(lora={"r": 16}, answers={"limit": 6}, comparisons=[]))
+    assert len(caught.value.problems) == 2

@@ -1,0 +1,181 @@
+"""The matched-temperature control: MLE at the temperature that has another system's entropy."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from instruct.config import ExperimentConfig, make_config
+from instruct.engines.forward import open_model
+from instruct.generation.continuations import read_continuations
+from instruct.measuring.metrics import read_metrics
+from instruct.measuring.texts.entropy import TOLERANCE, entropies
+from instruct.measuring.texts.held_out import windows
+from instruct.phases.controls import control_name, controls_of, match_temperatures
+from instruct.phases.evaluate import evaluate_run
+from instruct.phases.human_text import CURVE, human_text
+from instruct.reporting.report import build_report
+from instruct.run.directory import RunDirectory
+
+
+@pytest.fixture
+def config(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentConfig:
+    monkeypatch.chdir(tmp_path)
+    Path("held_out.txt").write_text("A first text.\nAnd a second one, with more words.\n")
+    content = {
+        "name": "mine",
+        "model": {"name": str(tiny_model), "dtype": "float32"},
+        "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+        "evaluation": {"texts": {"held_out": {"files": "held_out.txt"}}},
+    }
+    return make_config(content, [], "test")
+
+
+@pytest.fixture
+def run(config: ExperimentConfig, tiny_adapters: dict[str, Path]) -> RunDirectory:
+    run = RunDirectory("runs/mine")
+    run.start(config.model_dump(mode="json"))
+    run.adapters.mkdir()
+    for name, folder in tiny_adapters.items():
+        (run.adapters / name).symlink_to(folder)
+    return run
+
+
+def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(config, run, tiny_adapters):
+    human = human_text(config)
+    found = match_temperatures(config, run, human)
+    (control,) = found.values()
+    assert list(found) == [control_name("emo")]
+    assert (control.mle, control.system, control.system_temperature) == ("mle", "emo", 1.0)
+    for name, temperature, expected in (
+        ("emo", 1.0, control.system_entropy),
+        ("mle", control.temperature, control.entropy),
+    ):
+        model = open_model(config.model, tiny_adapters[name])
+        measured = entropies(model, human, windows(model, human, 1024), [temperature]).means[0]
+        assert measured == pytest.approx(expected, abs=1e-6)
+    assert abs(control.entropy - control.system_entropy) <= TOLERANCE
+    assert control.temperature != 1
+    texts = read_metrics(run).texts
+    assert texts["mle-matched-emo"].matched == control
+    assert texts["emo"].entropy.entropy == control.system_entropy
+    assert texts["emo"].no_control is None
+
+
+def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
+    def records() -> dict[str, str]:
+        return {name: record["inputs"]["texts"] for name, record in run.manifest()["steps"].items()}
+
+    first = match_temperatures(config, run, human_text(config))
+    steps = run.manifest_path.read_bytes()
+    assert match_temperatures(config, run, human_text(config)) == first
+    assert run.manifest_path.read_bytes() == steps
+    before = records()
+    human = dataclasses.replace(human_text(config), texts=["Another text.", "And more of it."])
+    assert match_temperatures(config, run, human) != first
+    assert all(records()[name] != before[name] for name in before)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--evaluation.texts.matched_temperature", "false"], "evaluation.texts.matched_temperature is false"),
+        (["--systems", "{emo: {objective: emo}}"], "no system has the objective mle"),
+        (["--evaluation.texts.held_out", "null"], "there is no human text to measure entropies on; set evaluation."),
+    ],
+)
+def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, capsys):
+    changed = make_config(config.model_dump(mode="json"), flags, "test")
+    assert match_temperatures(changed, run, human_text(changed)) == {}
+    assert read_metrics(run).texts["emo"].no_control.startswith(reason)
+    assert f"note: no matched-temperature control: {reason}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
+    match_temperatures(config, run, None)
+    assert read_metrics(run).texts["emo"].no_control
+    match_temperatures(config, run, human_text(config))
+    assert read_metrics(run).texts["emo"].no_control is None
+
+
+def test_the_control_is_of_the_same_seed(config):
+    content = {**config.model_dump(mode="json"), "seeds": [1, 2]}
+    found = controls_of(make_config(content, [], "test"))
+    assert found == {"emo-seed1": "mle-seed1", "emo-seed2": "mle-seed2"}
+    mixed = {"mle": {"objective": "mle"}, "emo": {"objective": "emo", "seed": 5}, "base": {"objective": "none"}}
+    assert controls_of(make_config({**config.model_dump(mode="json"), "systems": mixed}, [], "test")) == {"emo": "mle"}
+
+
+@pytest.mark.slow
+def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(config, run, tiny_model):
+    reference = f"{{name: {tiny_model}, dtype: float32}}"
+    changed = make_config(config.model_dump(mode="json"), ["--evaluation.texts.reference_model", reference], "test")
+    found = evaluate_run(changed, run).texts
+    control, mle, emo = (found[name].distances for name in ("mle-matched-emo", "mle", "emo"))
+    assert control.temperature == found["mle-matched-emo"].matched.temperature
+    assert [each.temperature for each in mle.curve] == list(CURVE)
+    assert (control.curve, emo.curve) == ([], [])
+    path = sorted([*mle.curve, mle, control], key=lambda each: each.temperature)
+    entropies = [each.reverse_cross_entropy - each.reverse_kl for each in path]
+    assert entropies == sorted(entropies)
+    assert found["mle-matched-emo"].perplexity.tokens == found["mle"].perplexity.tokens
+    assert found["mle-matched-emo"].perplexity.perplexity != found["mle"].perplexity.perplexity
+    assert not any("different" in warning for warning in build_report(run.folder).texts.warnings)
+
+
+@pytest.fixture
+def continuing(config, run) -> ExperimentConfig:
+    """`config` without held-out text, with prefixes to continue."""
+    Path("texts.txt").write_text("It was a dark and stormy night.\nIt was a dark and quiet morning.\n")
+    generation = {"engine": "transformers", "max_new_tokens": 4}
+    corpus = {"files": "texts.txt", "prefix": "4 words", "continuation": "3 words", "generation": generation}
+    content = {**config.model_dump(mode="json"), "continuations": corpus, "answers": None, "evaluation": None}
+    changed = make_config(content, [], "test")
+    run.write_config(changed.model_dump(mode="json"))
+    return changed
+
+
+@pytest.mark.slow
+def test_generate_also_samples_the_control_and_evaluate_measures_it(continuing, run, instruct):
+    code, out, err = instruct("generate", run.folder)
+    assert code == 0, err
+    assert "control   mle-matched-emo: mle at temperature " in out
+    texts = {name: read_continuations(run.continuations / f"{name}.json") for name in ("mle", "emo", "mle-matched-emo")}
+    control = read_metrics(run).texts["mle-matched-emo"].matched
+    step = run.manifest()["steps"]["continuations/mle-matched-emo"]
+    assert step["results"]["temperature"] == control.temperature
+    assert [row.id for row in texts["mle-matched-emo"]] == [row.id for row in texts["mle"]]
+    code, _, err = instruct("evaluate", run.folder, "--evaluation.texts.metrics", "[perplexity, entropy]")
+    assert code == 0, err
+    found = read_metrics(run).texts
+    assert found["mle"].perplexity.texts == 2
+    assert found["mle"].perplexity.bytes == len(" and stormy night.") + len(" and quiet morning."), "of the references"
+    assert found["emo"].entropy.entropy == control.system_entropy
+
+
+@pytest.mark.slow
+def test_a_control_that_was_sampled_at_another_temperature_is_not_measured(continuing, run, instruct, tiny_model):
+    assert instruct("generate", run.folder)[0] == 0
+    before = read_metrics(run)
+    Path("held_out.txt").write_text("Quite another text, 1 2 3 4 5 6 7 8 9.\n")
+    flags = ["--evaluation.texts.held_out.files", "held_out.txt"]
+    flags += ["--evaluation.texts.reference_model", f"{{name: {tiny_model}, dtype: float32}}"]
+    code, _, err = instruct("evaluate", run.folder, *flags)
+    assert code == 2
+    assert "continuations/mle-matched-emo.json: was sampled at temperature " in err
+    assert "; first run `instruct generate runs/mine` with the same flags" in err
+    assert read_metrics(run).texts["mle-matched-emo"] == before.texts["mle-matched-emo"]
+    assert instruct("generate", run.folder, *flags)[0] == 0
+    code, _, err = instruct("evaluate", run.folder, *flags)
+    assert code == 0, err
+
+
+def test_systems_that_decode_greedily_have_no_control(continuing, run, instruct):
+    code, out, err = instruct("generate", run.folder, "--continuations.generation.temperature", "0")
+    assert code == 0, err
+    assert "note: no matched-temperature control: the systems decode greedily" in out
+    assert not (run.continuations / "mle-matched-emo.json").exists()
+    assert read_metrics(run).texts["emo"].no_control == "the systems decode greedily"

@@ -1,0 +1,187 @@
+"""`instruct evaluate` and metrics.json: what is measured, merged, and not measured again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.generation.continuations import Continuation, as_json
+from instruct.measuring.metrics import merge_metrics, metrics_path, read_metrics, read_values
+from instruct.measuring.texts.model import Perplexity, SystemTexts
+from instruct.run.directory import RunDirectory
+
+FIGURES = Perplexity(perplexity=2.0, word_perplexity=None, byte_perplexity=1.5, texts=1, tokens=2, words=0, bytes=3)
+
+
+@pytest.fixture
+def trained(tiny_experiment, tmp_path, make_adapter) -> RunDirectory:
+    """A run with an adapter that was not trained here, and the base."""
+    from instruct.config import make_config
+
+    Path("held_out.txt").write_text("A first text.\n\nAnd a second one, with more words.\n")
+    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    config = make_config(content, [], "test")
+    run = RunDirectory("runs/mine")
+    run.start(config.model_dump(mode="json"))
+    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
+    return run
+
+
+def test_evaluate_measures_every_system_on_held_out_text(trained, instruct):
+    code, out, err = instruct("evaluate", trained.folder, "--evaluation.texts.held_out.files", "held_out.txt")
+    assert code == 0, err
+    found = read_metrics(trained).texts
+    assert list(found) == ["base", "emo"]
+    assert found["base"].perplexity != found["emo"].perplexity
+    assert f"emo: perplexity {found['emo'].perplexity.perplexity:.2f} (2 texts, " in out
+    assert f"metrics: {metrics_path(trained)}" in out
+    values = read_values(trained, "perplexity", "emo")
+    assert values["id"] == ["held_out.txt:1", "held_out.txt:3"]
+    assert sum(values["tokens"]) == found["emo"].perplexity.tokens
+
+
+def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained, instruct):
+    def minutes() -> dict[str, str]:
+        steps = trained.manifest()["steps"]
+        return {name: step["started"] + str(step["attempts"]) for name, step in steps.items()}
+
+    flags = ["--evaluation.texts.held_out.files", "held_out.txt"]
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    first, before = minutes(), metrics_path(trained).read_bytes()
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert (minutes(), metrics_path(trained).read_bytes()) == (first, before)
+    metrics_path(trained).unlink()
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert metrics_path(trained).read_bytes() == before
+    Path("held_out.txt").write_text("Another text.\n")
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    assert read_metrics(trained).texts["emo"].perplexity.texts == 1
+
+
+def test_a_changed_setting_of_a_finished_evaluation_is_measured_again_and_recorded(tiny_experiment, instruct):
+    Path("first.txt").write_text("A first text.\n")
+    Path("other.txt").write_text("Another text.\nAnd one more.\n")
+    content = {**tiny_experiment, "name": "mine", "systems": {"base": {"objective": "none"}}, "comparisons": []}
+    for name, count in (("first", 1), ("other", 2)):
+        content["evaluation"] = {"texts": {"held_out": {"files": f"{name}.txt"}}}
+        Path("config.yaml").write_text(yaml.safe_dump(content))
+        code, out, err = instruct("evaluate", "config.yaml")
+        assert code == 0, err
+        run = RunDirectory("runs/mine")
+        assert read_metrics(run).texts["base"].perplexity.texts == count
+        made_with = run.manifest()["steps"]["evaluate/perplexity/base"]["config"]
+        assert made_with["held_out"]["files"] == [f"{name}.txt"]
+        assert run.config()["evaluation"]["texts"] == made_with
+    assert 'changed   evaluation.texts.held_out.files.0 was "first.txt" and is "other.txt" now' in out
+
+
+def test_a_run_with_nothing_to_evaluate_is_refused(trained, instruct):
+    code, _, err = instruct("evaluate", trained.folder)
+    assert code == 2
+    assert "nothing to evaluate; name held-out text with --evaluation.texts.held_out.files FILE" in err
+
+
+@pytest.mark.slow
+def test_a_run_evaluates_what_its_config_asks_for(tiny_experiment, instruct):
+    Path("held_out.txt").write_text("A first text.\n")
+    content = {**tiny_experiment, "evaluation": {"texts": {"held_out": {"files": "held_out.txt"}}}, "judges": []}
+    Path("config.yaml").write_text(yaml.safe_dump(content))
+    code, out, err = instruct("run", "config.yaml", "--until", "evaluate")
+    assert code == 0, err
+    assert "emo: perplexity " in out
+
+
+def test_parts_are_merged_and_kept(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    merge_metrics(run, "texts", "emo", SystemTexts(perplexity=FIGURES))
+    merge_metrics(run, "texts", "mle", SystemTexts(perplexity=FIGURES))
+    merge_metrics(run, "texts", "emo", SystemTexts())
+    assert read_metrics(run).texts == {name: SystemTexts(perplexity=FIGURES) for name in ("emo", "mle")}
+
+
+def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
+    run = RunDirectory(tmp_path)
+    metrics_path(run).write_text(json.dumps({"texts": {"emo": {"perplexity": {"texts": 1}}}}))
+    with pytest.raises(InputError, match=r"metrics.json: texts.emo.perplexity.perplexity: Field required; delete "):
+        read_metrics(run)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"perplexity/emo.json: \(top level\): Invalid JSON.*; delete the file and run `instruct evaluate "),
+        ("[1]", r"perplexity/emo.json: \(top level\): Input should be an object"),
+        ('{"nats": [1.0]}', r"perplexity/emo.json: id: Field required"),
+        ('{"id": ["a"], "nats": [1.0, 2.0]}', r"perplexity/emo.json: .*the columns have different lengths"),
+        ('{"id": ["a"], "nats": [1.0]}', r"perplexity/emo.json: .*nats and tokens require each other"),
+        ('{"id": ["a"], "nats": [1e9], "tokens": [1]}', r"perplexity/emo.json: .*1000000000.0 nats of 1.0 tokens"),
+        ('{"id": ["a"], "nats": ["x"], "tokens": [1]}', r"perplexity/emo.json: nats.0: Input should be a valid number"),
+        ('{"id": ["a"]}', r"perplexity/emo.json: label: Field required; delete the file and run `instruct evaluate "),
+    ],
+)
+def test_a_damaged_file_of_values_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "metrics" / "perplexity" / "emo.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_values(RunDirectory(tmp_path), "perplexity", "emo", ("label",))
+
+
+@pytest.fixture
+def continued(trained) -> RunDirectory:
+    """`trained` with continuations of both systems, the base's half empty."""
+    rows = [Continuation(f"a:{n // 2}", "One two", f" three {n}", " four", 0, n % 2, 3, "length") for n in range(4)]
+    for name, found in (("emo", rows), ("base", [replace(row, continuation="") for row in rows[:2]] + rows[2:])):
+        write_atomically(trained.folder / "continuations" / f"{name}.json", as_json(found))
+    return trained
+
+
+def test_evaluate_measures_continuations_and_distances_by_a_reference_model(continued, instruct, tiny_experiment):
+    name = tiny_experiment["model"]["name"]
+    flags = ["--evaluation.texts.reference_model", f"{{name: {name}, dtype: float32}}"]
+    code, out, err = instruct("evaluate", continued.folder, *flags)
+    assert code == 0, err
+    found = read_metrics(continued).texts
+    assert found["base"].oracle_perplexity.empty == 2
+    assert found["base"].perplexity is None, "there is no human text"
+    assert found["base"].oracle_perplexity.human == found["emo"].oracle_perplexity.human > 1
+    assert found["emo"].oracle_perplexity.by_seed.keys() == {"0", "1"}
+    assert f"emo: oracle perplexity {found['emo'].oracle_perplexity.perplexity:.2f}" in out
+    values = read_values(continued, "oracle_perplexity", "emo")
+    assert [values[name] for name in ("id", "seed", "sample")] == [["a:0", "a:0", "a:1", "a:1"], [0, 1, 0, 1], [0] * 4]
+    code, out, err = instruct("evaluate", continued.folder, *flags, "--evaluation.texts.held_out.files", "held_out.txt")
+    assert code == 0, err
+    found = read_metrics(continued).texts
+    assert found["base"].distances.total_variation == pytest.approx(0, abs=1e-6)
+    assert found["emo"].distances.total_variation > 0.01
+    assert found["emo"].entropy.temperature == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "needs"),
+    [
+        ("entropy", "entropy needs human text; set evaluation.texts.held_out"),
+        ("distances", "distances needs a reference model; set evaluation.texts.reference_model"),
+        ("oracle_perplexity", "oracle_perplexity needs a reference model; set evaluation.texts.reference_model"),
+        ("mauve", "mauve needs at least 200 prefixes, not 2; running text gives more if cut into windows"),
+    ],
+)
+def test_a_metric_that_lacks_something_is_refused_with_the_remedy(continued, instruct, metric, needs):
+    code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.metrics", f"[{metric}]")
+    assert code == 2
+    assert err.endswith(f"evaluation.texts.metrics: {needs}\n")
+
+
+def test_a_prefix_longer_than_the_reference_model_s_context_is_refused(continued, instruct, make_model, tmp_path):
+    reference = make_model(tmp_path / "reference")
+    row = Continuation("long", "x" * 600, " more", None, 0, 0, 1, "length")
+    write_atomically(continued.folder / "continuations" / "emo.json", as_json([row]))
+    code, _, err = instruct("evaluate", continued.folder, "--evaluation.texts.reference_model", reference)
+    assert code == 2
+    assert "prefix 'long' has 600 tokens, and 512 are read at a time; shorten the prefixes" in err

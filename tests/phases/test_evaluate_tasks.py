@@ -1,0 +1,153 @@
+"""`instruct evaluate --tasks`: every system answers every task, once, and a user's own card needs no Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from sklearn.metrics import f1_score
+
+from instruct.config import make_config
+from instruct.measuring.metrics import read_metrics, read_values
+from instruct.measuring.tasks.answering import load_task, macro_f1
+from instruct.measuring.tasks.options import TaskOptions
+from instruct.run.directory import RunDirectory
+
+CARD = {
+    "name": "mood",
+    "labels": ["bad", "good"],
+    "template": "{text} It is {label}.",
+    "shots": 2,
+    "metric": "macro_f1",
+    "variants": {"short": {"template": "{text} {label}"}},
+    "source": {"splits": {"train": ["train.csv"], "test": ["test.csv"]}},
+    "licence": "MIT",
+}
+TRAIN = [("a fine day", 1), ("a grim day", 0), ("fine food", 1), ("grim food", 0)]
+TEST = [("a grim hour", 0), ("fine food", 1), ("grim weather", 0), ("fine words", 1), ("fine, fine", 0)]
+
+
+def write_task(folder: Path, **changes: object) -> None:
+    Path("data/tasks").mkdir(parents=True, exist_ok=True)
+    Path("data/tasks/mood.yaml").write_text(yaml.safe_dump({**CARD, **changes}))
+    for name, rows in (("train", TRAIN), ("test", TEST)):
+        (folder / f"{name}.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
+
+
+@pytest.fixture
+def trained(tiny_experiment, make_adapter, tmp_path) -> RunDirectory:
+    """A run with an adapter that was not trained here, the base, and a task in the current folder."""
+    write_task(tmp_path)
+    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    run = RunDirectory("runs/mine")
+    run.start(make_config(content, [], "test").model_dump(mode="json"))
+    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
+    return run
+
+
+def test_every_system_answers_the_task(trained, instruct):
+    code, out, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
+    assert code == 0, err
+    found = read_metrics(trained).tasks
+    assert list(found) == ["base", "emo"]
+    for system, results in found.items():
+        result, columns = results.root["mood"], read_values(trained, "tasks/mood", system)
+        gold = ["good" if label else "bad" for _, label in TEST]
+        assert columns["label"] == gold
+        assert columns["shots"] == [2] * 5
+        assert (result.rows, result.of, result.shots) == (5, 5, 2)
+        assert result.right == sum(one == other for one, other in zip(gold, columns["answer"], strict=True))
+        assert result.accuracy == 20 * result.right
+        assert result.interval[0] < result.accuracy < result.interval[1] or result.right in (0, 5)
+        assert result.macro_f1 == pytest.approx(
+            100 * f1_score(gold, columns["answer"], average="macro", labels=CARD["labels"], zero_division=0)
+        )
+        assert result.answers == {label: columns["answer"].count(label) for label in CARD["labels"]}
+        assert result.in_training == 1  # "fine food"
+        assert columns["vote"] == ["bad", "good", "bad", "good", "good"]
+        assert result.floor == 80
+        assert result.most_frequent == 60
+        assert f"{system}: mood {result.accuracy:.1f} % of 5 rows" in out
+        assert "retrieval alone 80.0" in out
+
+
+def test_what_was_answered_is_not_answered_again_unless_the_task_changes(trained, instruct, tmp_path):
+    def started() -> dict[str, tuple[str, int]]:
+        return {name: (step["started"], step["attempts"]) for name, step in trained.manifest()["steps"].items()}
+
+    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
+    assert instruct(*flags)[0] == 0
+    first, written = started(), (trained.folder / "metrics.json").read_bytes()
+    assert list(first) == ["evaluate/tasks/mood/base", "evaluate/tasks/mood/emo"]
+    assert instruct(*flags)[0] == 0
+    assert (started(), (trained.folder / "metrics.json").read_bytes()) == (first, written)
+    before = load_task("mood", TaskOptions(cards=["mood"], folder=".")).identity
+    write_task(tmp_path, template="{text} That is {label}.")
+    assert load_task("mood", TaskOptions(cards=["mood"], folder=".")).identity != before
+    assert instruct(*flags)[0] == 0
+    steps = trained.manifest()["steps"]
+    assert all(step["inputs"]["task"] != before for step in steps.values())
+
+
+def test_other_settings_are_other_results(trained, instruct):
+    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
+    assert instruct(*flags)[0] == 0
+    more = ["--evaluation.tasks.rule", "sum", "--evaluation.tasks.shots", "0", "--evaluation.tasks.variant", "short"]
+    assert instruct(*flags, *more)[0] == 0
+    found = read_metrics(trained).tasks["base"].root
+    assert list(found) == ["mood", "mood-short-sum-0shots"]
+    result = found["mood-short-sum-0shots"]
+    assert (result.shots, result.rule, result.variant, result.floor) == (0, "sum", "short", None)
+
+
+def test_a_limit_draws_the_same_rows_for_every_system(trained, instruct):
+    flags = ["--tasks", "mood", "--evaluation.tasks.folder", ".", "--evaluation.tasks.limit", "3"]
+    assert instruct("evaluate", trained.folder, *flags)[0] == 0
+    columns = [read_values(trained, "tasks/mood", system) for system in ("base", "emo")]
+    assert columns[0]["id"] == columns[1]["id"]
+    assert columns[0]["id"] != [0, 1, 2]  # not the first ones: many files are sorted by label
+    result = read_metrics(trained).tasks["base"].root["mood"]
+    assert (result.rows, result.of) == (3, 5)
+
+
+def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instruct, tiny_experiment, tmp_path):
+    settings = Path(tiny_experiment["model"]["name"]) / "config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "max_position_embeddings": 60}))
+    write_task(tmp_path)
+    with Path("train.csv").open("a") as file:
+        file.write(f'"grim {"word " * 8}",0\n')
+    code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
+    assert code == 0, err
+    result = read_metrics(trained).tasks["base"].root["mood"]
+    shots = read_values(trained, "tasks/mood", "base")["shots"]
+    assert result.shortened == sum(count < 2 for count in shots) > 0
+    assert result.dropped == sum(2 - count for count in shots)
+    with Path("test.csv").open("a") as file:
+        file.write(f'"{"word " * 20}",0\n')
+    code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
+    assert code == 2
+    assert "test.csv, row 6: is " in err.splitlines()[-1]
+
+
+def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
+    for flags, message in [
+        (["--tasks", "moood"], "unknown data/tasks card 'moood' (nearest: mood); see `instruct list tasks`"),
+        (["--tasks", "mood"], "task mood: its rows are files; set --evaluation.tasks.folder"),
+        (["--tasks", "mood,mood"], "cards: a task is given twice; remove one"),
+        (["--evaluation.tasks.limit", "3"], "names no task; set cards or lm_eval"),
+        ([], "nothing to evaluate"),
+    ]:
+        code, _, err = instruct("evaluate", trained.folder, *flags)
+        assert code == 2
+        assert message in err
+        assert err.count("\n") == 1
+    assert not trained.manifest()["steps"]
+
+
+def test_macro_f1_is_scikit_learns():
+    gold, given = ["a", "b", "b", "c", "a"], ["a", "b", "a", "a", "c"]
+    labels = ["a", "b", "c", "d"]
+    expected = 100 * f1_score(gold, given, average="macro", labels=labels, zero_division=0)
+    assert macro_f1(gold, given, labels) == pytest.approx(expected)

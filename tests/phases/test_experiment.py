@@ -1,0 +1,165 @@
+"""The phases of an experiment, in this process on a tiny model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from instruct.base.errors import InputError
+from instruct.config import ExperimentConfig, make_config
+from instruct.phases.experiment import answer_prompts, open_run, record_overlap, run_experiment
+from instruct.reporting.provenance import config_summary
+from instruct.run.directory import RunDirectory
+from instruct.training import rows as training_rows
+from instruct.training.rows import load_training_rows
+
+
+@pytest.fixture
+def config(tmp_path, tiny_model_folder, monkeypatch) -> ExperimentConfig:
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps({"instruction": f"Say {n}.", "input": "", "output": f"It is {n}."}) for n in range(4)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    return make_config(
+        {
+            "name": "tiny",
+            "model": {"name": str(tiny_model_folder), "dtype": "float32"},
+            "data": {"files": ["rows.jsonl"], "template": "chat"},
+            "lora": {"r": 2},
+            "train": {"max_steps": 1, "per_device_train_batch_size": 2},
+            "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+            "answers": {"limit": 2, "generation": {"engine": "transformers", "max_new_tokens": 2}},
+        },
+        [],
+        "test",
+    )
+
+
+def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config, monkeypatch, capsys):
+    calls = []
+    encode_rows = training_rows.encode_rows
+    monkeypatch.setattr(training_rows, "encode_rows", lambda *args: calls.append(1) or encode_rows(*args))
+    run_experiment(config)
+    assert calls == [1]
+    assert "judge     none" in capsys.readouterr().out
+
+    run = RunDirectory("runs/tiny")
+    steps = run.manifest()["steps"]
+    assert list(steps) == ["overlap", "train/mle", "train/emo", "answers"]
+    found = steps["overlap"]["results"]
+    assert (found["prompts"], found["rows"], found["exact"], found["shared"]) == (2, 4, 0, 0)
+    trained = steps["train/emo"]["config"]
+    assert trained["model"]["name"] == config.model.name
+    assert trained["data"] == config.data.model_dump(mode="json")
+    assert trained["system"]["variant"] == "official"
+    assert trained["template"] == "chat"
+    assert trained["train"] | config.train == trained["train"]
+    assert (trained["train"]["max_length"], trained["train"]["learning_rate"]) == (512, 2e-4)  # this package's defaults
+    answered = steps["answers"]["config"]
+    assert (answered["eval_set"], answered["prompts"], answered["template"]) == ("starter_eval", 2, "chat")
+    assert answered["generation"] == config.answers.generation.model_dump(mode="json")
+    assert answered["baseline"]
+
+    run_experiment(config)  # nothing is done again
+    assert run.manifest()["steps"] == steps
+
+    # What a verb overrides is recorded with the step; the run's own config stays as it was.
+    options = config.answers.generation.model_copy(update={"max_new_tokens": 3})
+    changed = config.answers.model_copy(update={"limit": 1, "generation": options})
+    answer_prompts(config.model_copy(update={"answers": changed}), run)
+    answered = run.manifest()["steps"]["answers"]["config"]
+    assert (answered["prompts"], answered["generation"]["max_new_tokens"]) == (1, 3)
+    assert run.config()["answers"]["limit"] == 2
+
+
+def test_phases_run_one_by_one(config, capsys):
+    run_experiment(config, last="train")
+    run = RunDirectory("runs/tiny")
+    trained = list(run.manifest()["steps"])
+    assert {"train/mle", "train/emo"} <= {*trained} <= {"overlap", "train/mle", "train/emo"}
+    run_experiment(config, first="answer", last="answer")
+    assert list(run.manifest()["steps"]) == [*trained, "answers"]
+    with pytest.raises(InputError, match="--from judge comes after --until answer; the phases are train, answer"):
+        run_experiment(config, first="judge", last="answer")
+
+
+def test_answers_that_are_replaced_are_kept(config, capsys, tmp_path):
+    run_experiment(config, last="answer")
+    run = RunDirectory("runs/tiny")
+    before = {path.stem: path.read_bytes() for path in run.outputs.glob("*.json")}
+    (tmp_path / "mine.txt").write_text("Say hi.\nName a color.\n")
+    other = config.model_copy(deep=True)
+    other.answers.files = ["mine.txt"]
+    capsys.readouterr()
+    answer_prompts(other, run)
+    assert capsys.readouterr().out.count("kept      runs/tiny/outputs/earlier/") == 3
+    kept = {path.stem.rpartition("-")[0]: path.read_bytes() for path in (run.outputs / "earlier").iterdir()}
+    assert kept == before
+    assert not (run.outputs / "baseline.json").exists()  # these prompts have none
+    assert config_summary(run.config(), run.manifest())["answered"] == (
+        "mine (2 prompts), at most 2 tokens, temperature 0.0, template chat"
+    )
+    rows = json.loads((run.outputs / "emo.json").read_text())
+    assert {row["dataset"] for row in rows} == {"mine"}
+
+
+def test_a_phase_whose_predecessor_is_missing_is_refused(config):
+    with pytest.raises(InputError, match="runs/tiny: no such run; drop --from to run the earlier phases"):
+        run_experiment(config, first="judge")
+    with pytest.raises(InputError, match="no trained weights; train first"):
+        run_experiment(config, first="answer")
+
+
+def test_a_dry_run_writes_nothing(config, tmp_path, capsys):
+    run_experiment(config, dry_run=True)
+    printed = capsys.readouterr().out
+    for line in ("run       runs/tiny", "data      rows.jsonl: 4 kept; template chat", "train     mle, emo: estimated"):
+        assert line in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_the_plan_reports_a_changed_data_set(config, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(
+        "{name: mine, purpose: train, format: alpaca, licence: none, rows: 5, source: {files: [rows.jsonl]}}"
+    )
+    config.data = config.data.model_copy(update={"card": "mine.yaml", "files": None})
+    run_experiment(config, dry_run=True)
+    assert "note      card mine expects 5 rows, its source has 4: the data set has changed" in capsys.readouterr().out
+
+
+def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(config, tmp_path, capsys):
+    (tmp_path / "prompts.jsonl").write_text(
+        json.dumps({"instruction": "say  2!", "output": "2"})
+        + "\n"
+        + json.dumps({"instruction": "Say 9.", "output": "9"})
+    )
+    config.answers = config.answers.model_copy(update={"files": ["prompts.jsonl"]})
+    run = open_run(config)
+    record_overlap(config, run, load_training_rows(config).rows)
+    said = (
+        "overlap   1 of 2 evaluation prompts (50.0 %) are in the training data word for word, 0 (0.0 %) share 13 words"
+    )
+    assert said in capsys.readouterr().out
+    step = run.manifest()["steps"]["overlap"]
+    assert step["results"]["found"] == {"1": "rows.jsonl:3"}
+
+    config.answers = config.answers.model_copy(update={"files": ["missing.jsonl"]})
+    record_overlap(config, run, load_training_rows(config).rows)  # training goes on without the prompts
+    assert "overlap   not counted: missing.jsonl: no such file" in capsys.readouterr().out
+    assert run.manifest()["steps"]["overlap"] == step
+
+
+def test_a_run_from_before_an_option_existed_resumes(config):
+    folder = open_run(config).folder
+    earlier = json.loads(json.dumps(RunDirectory(folder).config()))
+    for system in earlier["systems"].values():
+        del system["energy_weight"], system["energy_dim"]
+    (folder / "config.yaml").write_text(json.dumps(earlier))
+    open_run(config)
+    with RunDirectory(folder).step("train/mle", {}):
+        pass
+    config.systems["mle"].energy_weight = 3.0
+    with pytest.raises(
+        InputError, match=r"systems\.mle\.energy_weight was 10.0 and is 3.0 now, but train/mle is finished"
+    ):
+        open_run(config)
