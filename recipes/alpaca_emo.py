@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from instruct.base.errors import run_guarded
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 

@@ -16,7 +16,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 TASKS = ("tweet_emotion", "sst2", "trec", "subj", "cr", "rt", "ag_news", "mmlu")

@@ -12,7 +12,7 @@ import sys
 
 from alpaca_emo import main
 
-from instruct.base.errors import run_guarded
+from instruct.base.output import run_guarded
 
 if __name__ == "__main__":
     sys.exit(run_guarded(lambda: main("evol_emo", __doc__)))

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 CORPORA = ("wikitext2", "wikitext103", "webtext", "ptb", "writing_prompts", "ag_news")

@@ -24,7 +24,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from continual import BASES, PAPER
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 from instruct.measuring.tasks.model import TaskResults
 

@@ -24,7 +24,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
 SEEDS = "[1, 2, 3]"

@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from instruct.base.errors import run_guarded
+from instruct.base.output import run_guarded
 
 
 def main() -> None:

@@ -69,6 +69,15 @@ def instruct(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
     return call
 
 
+@pytest.fixture
+def printed(capsys) -> Iterator[pytest.CaptureFixture[str]]:
+    """`capsys` of library functions whose log is printed, as by a command."""
+    from instruct.base.output import printed_log
+
+    with printed_log():
+        yield capsys
+
+
 @pytest.fixture(scope="session")
 def smollm2() -> str:
     """The folder of the embedded SmolLM2-135M-Instruct."""

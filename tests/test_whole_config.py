@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from instruct.base.errors import InputError, InputErrors, run_guarded
+from instruct.base.errors import InputError, InputErrors
+from instruct.base.output import run_guarded
 from instruct.config import make_config
 from instruct.phases.preflight import check_experiment
 

@@ -1,9 +1,7 @@
-"""The project's errors, and how a command ends with them: one line on stderr and an exit code."""
+"""The project's errors, each with the exit code of a command that it ends, and words for messages."""
 
 import contextlib
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 
 class InstructError(Exception):
@@ -59,44 +57,6 @@ class GateError(InstructError):
     """A figure in the report is below `--fail-under`; the report was written anyway. Exit code 4."""
 
     exit_code = 4
-
-
-def run_guarded(work: Callable[[], None]) -> int:
-    """Run `work`, turning an error that the user can act on into one line on stderr.
-
-    Returns:
-        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
-        4 a report is below `--fail-under`, 130 interrupted.
-    """
-    # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if os.environ.get("RANK", "0") != "0":  # of several training processes only the main one prints
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    try:
-        work()
-    except InstructError as error:
-        for problem in error.problems if isinstance(error, InputErrors) else [error]:
-            print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        if error.filename is None:  # not about a file that the user could correct
-            raise
-        reason = one_line(error.strerror, 100)
-        print(
-            f"instruct: {one_line(error.filename, 300)}: {reason}; correct the path, or its permissions",
-            file=sys.stderr,
-        )
-        return 2
-    except KeyboardInterrupt:
-        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
-        return 130
-    return 0
 
 
 def counted(number: int, noun: str) -> str:

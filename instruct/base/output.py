@@ -1,19 +1,21 @@
-"""What a verb prints: text for people, one JSON document (`--json`), or the result alone (`--quiet`)."""
+"""The package's one logger, and what a command prints: text, one JSON document (`--json`) or a line (`--quiet`)."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from instruct.base.errors import InstructError
+from instruct.base.errors import InputErrors, InstructError, one_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
 
@@ -33,36 +35,81 @@ class Result(NamedTuple):
     failure: InstructError | None = None
 
 
-@contextlib.contextmanager
-def progress_kept_apart(json: bool, quiet: bool) -> Iterator[None]:
-    """Keep what is printed meanwhile off stdout if a document is to be printed there, and off the terminal if `quiet`.
+_LOG = logging.getLogger("instruct")
 
-    What libraries and child processes write to the file descriptor of stdout is kept off it, too.
+
+def say(line: str) -> None:
+    """Log what is being done: a command prints it, Python is quiet unless its logging shows level INFO."""
+    _LOG.info(line)
+
+
+def warn(line: str) -> None:
+    """Log what the user should know about a result."""
+    _LOG.warning(line)
+
+
+class _Lines(logging.Handler):
+    """Prints the package's log: a command's progress on stdout, or on stderr if a document goes to stdout."""
+
+    def __init__(self, json: bool, quiet: bool) -> None:
+        super().__init__()
+        self.json, self.quiet = json, quiet
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.quiet:
+            aside = self.json or record.levelno >= logging.WARNING
+            print(wrapped(record.getMessage()), file=sys.stderr if aside else sys.stdout, flush=True)
+
+
+@contextlib.contextmanager
+def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
+    """Print the package's log meanwhile, as a command does.
+
+    With `json` or `quiet`, what libraries and child processes write to stdout is kept off it; with `quiet`, what they
+    write to stderr, too. Of several training processes only the main one prints.
     """
-    if not (json or quiet):
+    handler = _Lines(json, quiet or os.environ.get("RANK", "0") != "0")
+    state = _LOG.level, _LOG.propagate, _LOG.handlers
+    _LOG.propagate, _LOG.handlers = False, [handler]
+    _LOG.setLevel(logging.INFO)
+    try:
+        with contextlib.ExitStack() as stack:
+            if quiet:
+                aside = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(_redirected(sys.__stdout__, aside.fileno()))
+                stack.enter_context(_redirected(sys.__stderr__, aside.fileno()))
+            elif json and sys.__stderr__ is not None:
+                stack.enter_context(_redirected(sys.__stdout__, 2))
+            yield
+    finally:
+        level, _LOG.propagate, _LOG.handlers = state
+        _LOG.setLevel(level)
+
+
+@contextlib.contextmanager
+def _redirected(stream: TextIO | None, target: int) -> Iterator[None]:
+    """Let the file descriptor of stdout or stderr lead to another one; one that Python does not own is left alone."""
+    if stream is None or stream not in (sys.stdout, sys.stderr):
         yield
         return
-    with contextlib.ExitStack() as stack:
-        aside: TextIO = sys.stderr
-        if quiet:
-            aside = stack.enter_context(open(os.devnull, "w"))
-            stack.enter_context(contextlib.redirect_stderr(aside))
-        if sys.__stdout__ is not None and sys.stdout is sys.__stdout__:
-            stack.enter_context(_descriptor_redirected(sys.__stdout__.fileno(), aside.fileno()))
-        stack.enter_context(contextlib.redirect_stdout(aside))
-        yield
-
-
-@contextlib.contextmanager
-def _descriptor_redirected(descriptor: int, target: int) -> Iterator[None]:
-    sys.stdout.flush()
-    kept = os.dup(descriptor)
-    os.dup2(target, descriptor)
+    stream.flush()
+    kept = os.dup(stream.fileno())
+    os.dup2(target, stream.fileno())
     try:
         yield
     finally:
-        os.dup2(kept, descriptor)
+        stream.flush()
+        os.dup2(kept, stream.fileno())
         os.close(kept)
+
+
+def console() -> Console:
+    """A rich console that prints where the log is printed, for tables and colors."""
+    from rich.console import Console
+
+    handler = next((handler for handler in _LOG.handlers if isinstance(handler, _Lines)), None)
+    # A pipe gets each line as it is; a terminal wraps it.
+    return Console(soft_wrap=True, stderr=bool(handler and handler.json), quiet=bool(handler and handler.quiet))
 
 
 def progress_bar() -> Progress:
@@ -72,7 +119,8 @@ def progress_bar() -> Progress:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
-    return Progress(*columns, console=Console(stderr=True, force_jupyter=False))
+    quiet = any(isinstance(handler, _Lines) and handler.quiet for handler in _LOG.handlers)
+    return Progress(*columns, console=Console(stderr=True, force_jupyter=False, quiet=quiet))
 
 
 def show(result: Result, json: bool, quiet: bool) -> None:
@@ -92,11 +140,6 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def say(line: str) -> None:
-    """Print a line as work goes on, broken to fit the terminal."""
-    print(wrapped(line), flush=True)
-
-
 def wrapped(text: str) -> str:
     """Text whose lines fit the terminal: longer ones are broken between words, and indented from their second line."""
     width = terminal_width()
@@ -106,7 +149,51 @@ def wrapped(text: str) -> str:
     for line in text.split("\n"):
         named = re.match(r"\w+ {2,}", line)  # a line of a plan: a name, and what follows in a column of its own
         indent = " " * (named.end() if named else len(line) - len(line.lstrip()) + 2)
-        lines += textwrap.wrap(
-            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-        ) if len(line) > width else [line]  # fmt: skip
+        if len(line) > width:
+            lines += textwrap.wrap(
+                line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+        else:
+            lines.append(line)
     return "\n".join(lines)
+
+
+def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bool = False) -> int:
+    """Run `work` as a command: print its log and its result, and end with one line on stderr where the user can act.
+
+    Returns:
+        The process's exit code: 0 done, 1 the work failed, 2 the call was wrong, 3 a budget or failures stopped it,
+        4 a report is below `--fail-under`, 130 interrupted.
+    """
+    # No telemetry that the user did not ask for, and no library chatter around the lines that matter.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        with printed_log(json, quiet):
+            result = work()
+        if result is not None:
+            show(result, json, quiet)
+            if result.failure:
+                raise result.failure
+    except InstructError as error:
+        for problem in error.problems if isinstance(error, InputErrors) else [error]:
+            print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        if error.filename is None:  # not about a file that the user could correct
+            raise
+        reason = one_line(error.strerror, 100)
+        print(
+            f"instruct: {one_line(error.filename, 300)}: {reason}; correct the path, or its permissions",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
+        return 130
+    return 0

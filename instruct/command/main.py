@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import GateError, InputError, InstructError, counted, one_line, run_guarded
-from instruct.base.output import Result, progress_kept_apart, show
+from instruct.base.errors import GateError, InputError, InstructError, counted, one_line
+from instruct.base.output import Result, run_guarded, say, warn
 from instruct.command.arguments import make_parser, name_override, split_overrides
 from instruct.command.completion import complete
 
@@ -49,7 +49,7 @@ def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> lis
     if len(left) == len(comparisons):
         return []
     dropped = ", ".join(" against ".join(pair) for pair in comparisons if pair not in left)
-    print(f"note: comparisons left out, because {objective} is the only system: {dropped}", file=sys.stderr)
+    warn(f"note: comparisons left out, because {objective} is the only system: {dropped}")
     return ["--comparisons", json.dumps(left)]
 
 
@@ -129,7 +129,7 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> Result:
         evaluated = evaluation_set(config.answers).prompts if config.answers else []
         prompts = [prompt.instruction for prompt in evaluated]
     except InputError as error:  # the rest of the preview does not need them
-        print(f"note: overlap with the evaluation prompts not counted: {error}")
+        say(f"note: overlap with the evaluation prompts not counted: {error}")
         prompts = []
     found = print_preview(config, shown=arguments.rows, prompts=prompts)
     return Result(found, found.step.words())
@@ -468,7 +468,7 @@ def _run(path: str | None, needs: str) -> RunDirectory:
 
     if path is None:
         run = newest_run(needs)
-        print(f"run: {run.folder} (the newest)")
+        say(f"run: {run.folder} (the newest)")
         return run
     run = RunDirectory(path)
     run.manifest()
@@ -534,18 +534,14 @@ def main() -> int:
     rest, overrides = split_overrides(sys.argv[1:])
     arguments = parser.parse_args(rest)
 
-    def work() -> None:
+    def work() -> Result:
         if arguments.verb not in ("run", "train") and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise InputError(
                 "only `run` and `train` work on several processes; run this verb without `accelerate launch`"
             )
-        with progress_kept_apart(arguments.json, arguments.quiet):
-            result = VERBS[arguments.verb](arguments, overrides)
-        show(result, arguments.json, arguments.quiet)
-        if result.failure:
-            raise result.failure
+        return VERBS[arguments.verb](arguments, overrides)
 
-    return run_guarded(work)
+    return run_guarded(work, arguments.json, arguments.quiet)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.models import cache_folder, whole_folder
+from instruct.base.output import warn
 from instruct.engines.memory import GIB
 from instruct.engines.weights import TEXTS, model_identity
 
@@ -45,10 +45,7 @@ def safetensors_folder(subject: str, model: str, revision: str | None) -> Path:
     source = Path(model) if local else _downloaded(subject, model, str(commit))
     files = sorted(source.glob(PICKLES))
     _check_disk(folder, sum(path.stat().st_size for path in files))
-    print(
-        f"instruct: {one_line(model, 100)}: its pickled weights are converted to safetensors, once: {folder}",
-        file=sys.stderr,
-    )
+    warn(f"instruct: {one_line(model, 100)}: its pickled weights are converted to safetensors, once: {folder}")
     hashes = {path.name: sha256_of(path) for path in files}
     if not local:
         _check_hashes(subject, model, str(commit), hashes)

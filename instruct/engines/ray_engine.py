@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 import pickle
-import sys
 import threading
 import time
 import warnings
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.output import warn
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Reply, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.ray_cluster import Pool, connect, pool_of
@@ -279,7 +279,7 @@ class _Watch:
                 quiet, seen = QUIET_S, self._last
             if (waited := time.monotonic() - seen) >= quiet:
                 quiet *= 2
-                _say(f"nothing finished for {waited:.0f} s: {self._doings() or 'no worker has begun'}")
+                warn(f"cluster   nothing finished for {waited:.0f} s: {self._doings() or 'no worker has begun'}")
 
     def _doings(self) -> str:
         workers, _ = self._read()
@@ -329,8 +329,4 @@ class _Watch:
                 f"({self._replies[name] / max(self._seconds[name], 1e-9):.1f}/s)"
                 for name in sorted(self._done)
             )
-            _say(f"replies of each worker: {each}")
-
-
-def _say(text: str) -> None:
-    print(f"cluster   {text}", file=sys.stderr, flush=True)
+            warn(f"cluster   replies of each worker: {each}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import cache_folder, model_path, whole_folder
+from instruct.base.output import warn
 from instruct.engines.weights import is_adapter, model_identity
 
 
@@ -54,7 +54,7 @@ def merged_folder(subject: str, adapter: Path) -> Path:
             f"{subject}: {adapter} is no reward model (its adapter's task is {one_line(config.task_type, 40)}); choose "
             "one that was trained for sequence classification (SEQ_CLS)"
         )
-    print(f"instruct: {one_line(adapter, 100)}: merged with its base model, once: {folder}", file=sys.stderr)
+    warn(f"instruct: {one_line(adapter, 100)}: merged with its base model, once: {folder}")
     network, tokenizer = _merged(subject, adapter, config)
     with whole_folder(folder) as making:
         network.save_pretrained(making)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from instruct.analysis.outcomes import IDENTICAL
 from instruct.base.errors import InputError, StoppedError, counted, one_line
 from instruct.base.files import network_file_system, sha256_of
-from instruct.base.output import progress_bar
+from instruct.base.output import progress_bar, say
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
 from instruct.judging.asking import Judge
@@ -101,7 +101,7 @@ def judge_answers(
         if reparse or judge.replay or not run.is_done(step, inputs) or (retry_failed and failed):
             tasks.append(Task(step, inputs, candidate, baseline))
         elif failed:
-            print(f"{step}: {counted(failed, 'request')} failed; --retry-failed asks them again")
+            say(f"{step}: {counted(failed, 'request')} failed; --retry-failed asks them again")
     if tasks:
         judge_tasks(run, judge, tasks, yes=yes, retry_failed=retry_failed, reparse=reparse)
 
@@ -169,7 +169,7 @@ def judge_tasks(
                 if reparse:
                     now = store.judgments(plan.comparison)
                     changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
-                    print(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
+                    say(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
                 if counts.stopped:
                     raise StoppedError(counts.stopped)
 

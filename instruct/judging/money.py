@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instruct.base.cards import packaged_folder, read_yaml, validated
 from instruct.base.errors import InputError
+from instruct.base.output import say
 from instruct.engines.base import Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.engines.server import PAID_ATTEMPTS
@@ -162,7 +163,7 @@ def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes:
         raise InputError(
             f"--budget-usd: the judge's price at this endpoint is unknown; add it to ./{TABLE}, or use --yes alone"
         )
-    print(estimate.words())
+    say(estimate.words())
     if yes or budget_usd is not None:
         return
     if price is None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from instruct.base.errors import InputErrors, one_line
+from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory, differences
@@ -126,7 +127,7 @@ def start_or_continue(run: RunDirectory, config: ExperimentConfig) -> None:
     content = config.model_dump(mode="json")
     if (run.folder / "config.yaml").is_file():
         for change in config_changes(run, config):
-            print(f"changed   {change.words()}")
+            say(f"changed   {change.words()}")
         run.write_config(content)
     run.start(content)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
+from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.prefixes import PrefixSet
 from instruct.generation.continuations import continue_texts
@@ -66,7 +67,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
             found |= {**vars(stats[name]), "sha256": sha256_of(paths[name])}
     for name, each in stats.items():
         if each.empty:
-            print(f"note      {name}: {each.empty:,} of {each.n:,} continuations are empty", flush=True)
+            say(f"note      {name}: {each.empty:,} of {each.n:,} continuations are empty")
     return paths
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instruct.base.errors import InputError
+from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.engines.forward import open_model
 from instruct.measuring.metrics import merge_metrics, metric_step, read_metrics
@@ -71,7 +72,7 @@ def match_temperatures(
         for name in compared:
             merge_metrics(run, "texts", name, SystemTexts(no_control=problem))
         if compared:
-            print(f"note: no matched-temperature control: {problem}", flush=True)
+            say(f"note: no matched-temperature control: {problem}")
         return {}
     pairs = controls_of(config)
     measure_on_human_text(config, run, human, ["entropy"], compared)
@@ -143,9 +144,8 @@ def _controls(
     recorded = run.manifest()["steps"][step]["results"]
     controls = {name: Matched.model_validate(recorded[name]) for name in map(control_name, targets)}
     for name, control in controls.items():
-        print(
+        say(
             f"control   {name}: {mle} at temperature {control.temperature:.3f} has an entropy of {control.entropy:.3f} "
-            f"nats, {control.system} one of {control.system_entropy:.3f}",
-            flush=True,
+            f"nats, {control.system} one of {control.system_entropy:.3f}"
         )
     return controls

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from instruct.base.errors import InputError
+from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.measuring.metrics import Metrics, metrics_path, read_metrics
 from instruct.measuring.texts.held_out import HeldOut
@@ -69,7 +70,7 @@ def _wanted(
         if metric in lacking:
             raise InputError(f"evaluation.texts.metrics: {metric} needs {lacking[metric]}")
     if "mauve" in lacking and "rouge" not in lacking and not options.metrics:
-        print(f"note: no MAUVE: it needs {lacking['mauve']}", flush=True)
+        say(f"note: no MAUVE: it needs {lacking['mauve']}")
     return options.metrics or [metric for metric in (*ON_HUMAN_TEXT, *OF_CONTINUATIONS) if metric not in lacking]
 
 

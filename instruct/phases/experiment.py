@@ -70,25 +70,25 @@ def run_experiment(
     if "train" in phases:
         upload(config, run)
     if PartialState().num_processes > 1:
-        print(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
+        say(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return None
     if "answer" in phases:
         generate(config, run)
     if "evaluate" in phases and config.evaluation:
         from instruct.phases.evaluate import evaluate_run, metrics_text
 
-        print(metrics_text(evaluate_run(config, run), run))
+        say(metrics_text(evaluate_run(config, run), run))
     if "judge" in phases and judges:
         with only_judging_process(run):
             for judge in judges:
                 judge_answers(run, judge, judge.options.comparisons or config.comparisons)
     elif "judge" in phases and config.answers is None:
         if config.continuations:
-            print(f"continued {run.continuations}")
+            say(f"continued {run.continuations}")
         if not config.evaluation:
             return None
     elif "judge" in phases:
-        print(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+        say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
         if not config.evaluation:
             return None
     if "report" not in phases:
@@ -169,7 +169,7 @@ def upload(config: ExperimentConfig, run: RunDirectory) -> None:
     names = configured_repositories(config)
     if names and PartialState().is_main_process:
         for repository in push_systems(run, names, config.train.get("hub_private_repo")):
-            print(f"uploaded  {repository}", flush=True)
+            say(f"uploaded  {repository}")
 
 
 def run_folder(config: ExperimentConfig) -> Path:
@@ -210,7 +210,7 @@ def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) ->
     try:
         evaluation = evaluation_set(config.answers)
     except InputError as error:  # training does not need the prompts
-        print(f"overlap   not counted: {error}")
+        say(f"overlap   not counted: {error}")
         return
     inputs = {"data": rows.sha256, "prompts": evaluation.sha256}
     if not run.is_done("overlap", inputs):
@@ -308,7 +308,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         if path.is_file() and sha256_of(kept) == sha256_of(path):
             kept.unlink()
         else:
-            print(f"kept      {kept}: the earlier answers of {name}")
+            say(f"kept      {kept}: the earlier answers of {name}")
     with suppress(OSError):  # it is not empty, or not there
         (run.outputs / "earlier").rmdir()
 
@@ -349,6 +349,6 @@ def print_written(report: Report, folder: Path) -> None:
     from instruct.reporting.render.terminal import render_summary
 
     path = RunDirectory(folder).report / "report.md"
-    print(render_summary(report))
-    print(f"report: {path}")
-    print(f"page: {path.with_suffix('.html')}")
+    say(render_summary(report))
+    say(f"report: {path}")
+    say(f"page: {path.with_suffix('.html')}")

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from instruct.base import output
 from instruct.base.errors import InputError, counted
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
@@ -87,7 +88,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     Raises:
         InputError: the length truncates too many answers, or the first step has no finite loss or no gradient.
     """
-    console = Console(soft_wrap=True)  # a pipe gets each line as it is; a terminal wraps it
+    console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
     form = "plain text" if rows.plain_text else f"template {data.template}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from instruct.base.cards import Options, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import cache_folder
+from instruct.base.output import warn
 from instruct.data.sources import RawRow, read_file
 
 Label = Literal["first", "second", "tie"]
@@ -188,7 +188,7 @@ def _find(card: HumanSetCard, file: str) -> Path:
 
 
 def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:
-    print(f"downloading {url} ({card.licence})", file=sys.stderr)
+    warn(f"downloading {url} ({card.licence})")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with urllib.request.urlopen(url, timeout=60) as reply:

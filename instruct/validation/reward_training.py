@@ -9,6 +9,7 @@ from pathlib import Path
 
 from instruct.base.errors import InputError
 from instruct.base.models import model_path
+from instruct.base.output import say
 from instruct.judging.presentations import ChatTemplate
 from instruct.validation.human_sets import HumanPair
 
@@ -81,7 +82,7 @@ def train_reward_model(
             ),
         )  # fmt: skip
         if left := len(rows) - len(trainer.train_dataset):
-            print(f"{left} of {len(rows)} pairs have a text of more than {training.max_length} tokens and are left out")
+            say(f"{left} of {len(rows)} pairs have a text of more than {training.max_length} tokens and are left out")
         trainer.train()
         merged = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     merged.to(torch.bfloat16).save_pretrained(folder)

@@ -13,6 +13,7 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL
+from instruct.base.output import say
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.score_heads import Reading, StatesEngine
 from instruct.judging.cards import load_judge_card
@@ -66,7 +67,7 @@ def train_judge(training: JudgeTraining) -> Path:
     sets = {against: load_human_set(against) for against in training.against}  # a wrong name is refused at once
     licence = training.licence or _licence(training.labels)
     train, held_out = (human, None) if sets else split_by_instruction(human, training.seed)
-    print(
+    say(
         f"training on {len(train.pairs)} pairs of {human.name}"
         + (f", {len(held_out.pairs)} held out" if held_out else "")
     )
@@ -82,7 +83,7 @@ def train_judge(training: JudgeTraining) -> Path:
         sets = {str(_write_pairs(folder / f"{HELD_OUT}.jsonl", held_out.pairs)): held_out}
     for against in sets:
         _, _, text, stopped = validate(JudgeOptions(card=str(folder), engine="transformers"), against, write_card=True)
-        print(text)
+        say(text)
         if stopped:
             raise stopped
     return folder

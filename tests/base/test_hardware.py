@@ -104,7 +104,7 @@ def test_the_memory_table_is_the_estimate_for_every_config_that_needs_a_gpu(tmp_
 
 @pytest.mark.parametrize("name", GPU_CONFIGS)
 def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
-    tmp_path, tiny_model_folder, monkeypatch, capsys, name
+    tmp_path, tiny_model_folder, monkeypatch, printed, name
 ):
     gpus, size = named_hardware(name)
     AutoTokenizer.from_pretrained(tiny_model_folder).save_pretrained(tmp_path / "model")
@@ -124,7 +124,7 @@ def test_every_gpu_config_passes_preflight_with_the_hardware_it_names(
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: name)
     counts = check_training(config, tmp_path / "run").counts
     assert counts["kept"] + counts.get("held_out", 0) == 24
-    assert f"of {0.95 * size * 1e9 / GIB:.1f} GiB memory" in capsys.readouterr().out
+    assert f"of {0.95 * size * 1e9 / GIB:.1f} GiB memory" in printed.readouterr().out
     if name.startswith("paper/") and not config.lora:
         batch = config.train["per_device_train_batch_size"] * config.train["gradient_accumulation_steps"]
         assert batch * gpus == 128

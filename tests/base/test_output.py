@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import GateError
-from instruct.base.output import Result, progress_kept_apart, show
+from instruct.base.output import Result, printed_log, say, show, warn
 
 LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
 
@@ -28,8 +28,8 @@ def two_files(tmp_path, monkeypatch) -> list[str]:
 @pytest.mark.parametrize(
     ("json_form", "quiet", "stdout", "stderr"),
     [
-        (False, False, "python\ndescriptor\nchild\ntext\n", "warning\n"),
-        (True, False, '{\n  "figure": null\n}\n', "python\nwarning\ndescriptor\nchild\n"),
+        (False, False, "python\ndescriptor\nchild\nsaid\ntext\n", "warning\nwarned\n"),
+        (True, False, '{\n  "figure": null\n}\n', "python\nwarning\ndescriptor\nchild\nsaid\nwarned\n"),
         (False, True, "line\n", ""),
         (True, True, '{\n  "figure": null\n}\n', ""),
     ],
@@ -38,10 +38,12 @@ def test_only_the_result_reaches_stdout(json_form, quiet, stdout, stderr):
     """Whatever a library or a child process prints."""
     script = f"""
 import sys
-from instruct.base.output import Result, progress_kept_apart, show
-with progress_kept_apart({json_form}, {quiet}):
+from instruct.base.output import Result, printed_log, say, show, warn
+with printed_log({json_form}, {quiet}):
     {LOUD.replace("'python'", "'python', flush=True")}
     print('warning', file=sys.stderr)
+    say('said')
+    warn('warned')
 show(Result({{'figure': float('nan')}}, 'line', 'text'), {json_form}, {quiet})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -51,14 +53,30 @@ show(Result({{'figure': float('nan')}}, 'line', 'text'), {json_form}, {quiet})
 
 def test_an_error_of_a_quiet_call_is_not_swallowed(capsys):
     def work() -> None:
-        with progress_kept_apart(False, True):
-            print("progress")
+        with printed_log(quiet=True):
+            say("progress")
+            warn("a warning")
             raise GateError("below")
 
     with pytest.raises(GateError):
         work()
     print("after", file=sys.stderr)
     assert capsys.readouterr() == ("", "after\n")
+
+
+def test_python_is_quiet_unless_its_logging_is_not(capsys, caplog):
+    say("progress")
+    assert (capsys.readouterr(), caplog.messages) == (("", ""), [])
+    with caplog.at_level("INFO", logger="instruct"):
+        say("progress")
+    assert caplog.messages == ["progress"]
+
+
+def test_only_the_main_process_of_a_training_prints(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    with printed_log():
+        say("progress")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_verb_without_a_result_prints_nothing(capsys):
@@ -137,6 +155,6 @@ def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folde
     assert [part["trained_on"] for part in found["rows"][0]["parts"]] == [False, True]
     assert "Hello." in found["rows"][0]["parts"][1]["text"]
     assert found["step"]["objective"] == "mle"
-    code, stdout, stderr = instruct(*call, "-q")
-    assert (code, stderr) == (0, "")
-    assert stdout.startswith("one step (mle): loss ")
+    quiet = subprocess.run([sys.executable, "-m", "instruct", *call, "-q"], capture_output=True, text=True)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert quiet.stdout.startswith("one step (mle): loss ")

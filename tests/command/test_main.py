@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from instruct.base.errors import run_guarded
+from instruct.base.output import run_guarded
 from instruct.command.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers

@@ -71,11 +71,11 @@ def converted(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
-def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, capsys):
+def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_folder, tmp_path, printed):
     model = str(pickled_model_folder)
     folder = safetensors_folder("judge x", model, None)
     assert folder.is_relative_to(tmp_path / "cache")
-    assert f"converted to safetensors, once: {folder}" in capsys.readouterr().err.replace("\n", "")
+    assert f"converted to safetensors, once: {folder}" in printed.readouterr().err.replace("\n", "")
     original, made = load_file(tiny_model_folder / "model.safetensors"), converted(folder)
     assert made.keys() == original.keys()
     assert all(torch.equal(made[name], original[name]) and made[name].dtype == original[name].dtype for name in made)
@@ -84,7 +84,7 @@ def test_a_pickle_becomes_safetensors_once(pickled_model_folder, tiny_model_fold
         "model": model, "revision": None, "checked_against_the_hub": False, "sha256": {"pytorch_model.bin": digest},
     }  # fmt: skip
     assert safetensors_folder("judge x", model, None) == folder
-    assert capsys.readouterr().err == ""
+    assert printed.readouterr().err == ""
     # Different weights in the same folder are a different model.
     torch.save({name: tensor + 1 for name, tensor in original.items()}, pickled_model_folder / "pytorch_model.bin")
     assert safetensors_folder("judge x", model, None) != folder

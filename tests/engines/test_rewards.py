@@ -157,19 +157,19 @@ def adapter(base: Path, folder: Path, **lora: Any) -> Path:
 
 @pytest.mark.parametrize("lora", [{}, {"task_type": None, "modules_to_save": ["score"]}])
 def test_an_adapter_is_merged_once_and_scores_as_it_does_with_its_base(
-    lora, tiny_model_folder, tmp_path, monkeypatch, capsys
+    lora, tiny_model_folder, tmp_path, monkeypatch, printed
 ):
     monkeypatch.setenv("INSTRUCT_CACHE", str(tmp_path / "cache"))
     folder = adapter(tiny_model_folder, tmp_path / "adapter", **lora)
     engine = RewardEngine(options(folder))
     name = engine.identity["model"]
     assert scores(engine) == pytest.approx(own_logits(tmp_path / "adapter_whole"), abs=2e-5)
-    assert "merged with its base model, once" in capsys.readouterr().err
+    assert "merged with its base model, once" in printed.readouterr().err
     again = RewardEngine(options(folder))
     again.check()
     assert scores(again) == scores(RewardEngine(options(folder)))
     assert again.identity["model"] == name
-    assert "merged" not in capsys.readouterr().err
+    assert "merged" not in printed.readouterr().err
     other = tmp_path / "other"
     shutil.copytree(folder, other)
     settings = json.loads((other / "adapter_config.json").read_text())

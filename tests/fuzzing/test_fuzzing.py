@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from odd_files import files, written
 from readers import READERS, Reader
 
-from instruct.base.errors import run_guarded
+from instruct.base.output import run_guarded
 
 
 @pytest.mark.parametrize(

@@ -224,19 +224,19 @@ ASKED = estimate_of(["Which is better?"] * 100, max_tokens=10, price=CENT, concu
         (None, None, True, None),
     ],
 )
-def test_a_paid_judge_needs_a_budget_or_yes(capsys, price, budget, yes, line):
+def test_a_paid_judge_needs_a_budget_or_yes(printed, price, budget, yes, line):
     if line is None:
         gate(ASKED, price, budget, yes)
     else:
         with pytest.raises(InputError) as caught:
             gate(ASKED, price, budget, yes)
         assert line in str(caught.value)
-    assert ("estimate: 100 requests" in capsys.readouterr().out) == (line is None or budget is None)
+    assert ("estimate: 100 requests" in printed.readouterr().out) == (line is None or budget is None)
 
 
-def test_no_budget_is_needed_when_nothing_is_left_to_ask(capsys):
+def test_no_budget_is_needed_when_nothing_is_left_to_ask(printed):
     gate(estimate_of([], max_tokens=10, price=CENT, concurrency=8), CENT, None, False)
-    assert capsys.readouterr().out == ""
+    assert printed.readouterr().out == ""
 
 
 def test_the_estimate_mentions_an_unknown_price():

@@ -86,15 +86,15 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
         ("judge/autoj/emo_vs_mle", {"judges": []}),
     ],
 )
-def test_other_changes_are_adopted_and_reported(run, finished, changes, capsys):
+def test_other_changes_are_adopted_and_reported(run, finished, changes, printed):
     finish(run, *filter(None, [finished]))
     changed = config(**changes)
     reported = [f"changed   {change.words()}" for change in config_changes(run, changed)]
     start_or_continue(run, changed)
     assert run.config() == changed.model_dump(mode="json")
-    assert capsys.readouterr().out.splitlines() == reported
+    assert printed.readouterr().out.splitlines() == reported
     start_or_continue(run, changed)
-    assert capsys.readouterr().out == ""
+    assert printed.readouterr().out == ""
 
 
 TEXTS = {"held_out": {"files": ["a.txt"]}, "max_length": 64}

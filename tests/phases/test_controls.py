@@ -86,11 +86,11 @@ def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
         (["--evaluation.texts.held_out", "null"], "there is no human text to measure entropies on; set evaluation."),
     ],
 )
-def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, capsys):
+def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, printed):
     changed = make_config(config.model_dump(mode="json"), flags, "test")
     assert match_temperatures(changed, run, human_text(changed)) == {}
     assert read_metrics(run).texts["emo"].no_control.startswith(reason)
-    assert f"note: no matched-temperature control: {reason}" in capsys.readouterr().out
+    assert f"note: no matched-temperature control: {reason}" in printed.readouterr().out
 
 
 @pytest.mark.slow

@@ -35,13 +35,13 @@ def config(tmp_path, tiny_model_folder, monkeypatch) -> ExperimentConfig:
     )
 
 
-def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config, monkeypatch, capsys):
+def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config, monkeypatch, printed):
     calls = []
     encode_rows = training_rows.encode_rows
     monkeypatch.setattr(training_rows, "encode_rows", lambda *args: calls.append(1) or encode_rows(*args))
     run_experiment(config)
     assert calls == [1]
-    assert "judge     none" in capsys.readouterr().out
+    assert "judge     none" in printed.readouterr().out
 
     run = RunDirectory("runs/tiny")
     steps = run.manifest()["steps"]
@@ -72,7 +72,7 @@ def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config
     assert run.config()["answers"]["limit"] == 2
 
 
-def test_phases_run_one_by_one(config, capsys):
+def test_phases_run_one_by_one(config, printed):
     run_experiment(config, last="train")
     run = RunDirectory("runs/tiny")
     trained = list(run.manifest()["steps"])
@@ -83,16 +83,16 @@ def test_phases_run_one_by_one(config, capsys):
         run_experiment(config, first="judge", last="answer")
 
 
-def test_answers_that_are_replaced_are_kept(config, capsys, tmp_path):
+def test_answers_that_are_replaced_are_kept(config, printed, tmp_path):
     run_experiment(config, last="answer")
     run = RunDirectory("runs/tiny")
     before = {path.stem: path.read_bytes() for path in run.outputs.glob("*.json")}
     (tmp_path / "mine.txt").write_text("Say hi.\nName a color.\n")
     other = config.model_copy(deep=True)
     other.answers.files = ["mine.txt"]
-    capsys.readouterr()
+    printed.readouterr()
     answer_prompts(other, run)
-    assert capsys.readouterr().out.count("kept      runs/tiny/outputs/earlier/") == 3
+    assert printed.readouterr().out.count("kept      runs/tiny/outputs/earlier/") == 3
     kept = {path.stem.rpartition("-")[0]: path.read_bytes() for path in (run.outputs / "earlier").iterdir()}
     assert kept == before
     assert not (run.outputs / "baseline.json").exists()  # these prompts have none
@@ -110,24 +110,24 @@ def test_a_phase_whose_predecessor_is_missing_is_refused(config):
         run_experiment(config, first="answer")
 
 
-def test_a_dry_run_writes_nothing(config, tmp_path, capsys):
+def test_a_dry_run_writes_nothing(config, tmp_path, printed):
     run_experiment(config, dry_run=True)
-    printed = capsys.readouterr().out
+    printed = printed.readouterr().out
     for line in ("run       runs/tiny", "data      rows.jsonl: 4 kept; template chat", "train     mle, emo: estimated"):
         assert line in printed
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-def test_the_plan_reports_a_changed_data_set(config, tmp_path, capsys):
+def test_the_plan_reports_a_changed_data_set(config, tmp_path, printed):
     (tmp_path / "mine.yaml").write_text(
         "{name: mine, purpose: train, format: alpaca, licence: none, rows: 5, source: {files: [rows.jsonl]}}"
     )
     config.data = config.data.model_copy(update={"card": "mine.yaml", "files": None})
     run_experiment(config, dry_run=True)
-    assert "note      card mine expects 5 rows, its source has 4: the data set has changed" in capsys.readouterr().out
+    assert "note      card mine expects 5 rows, its source has 4: the data set has changed" in printed.readouterr().out
 
 
-def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(config, tmp_path, capsys):
+def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(config, tmp_path, printed):
     (tmp_path / "prompts.jsonl").write_text(
         json.dumps({"instruction": "say  2!", "output": "2"})
         + "\n"
@@ -139,13 +139,13 @@ def test_evaluation_prompts_in_the_training_data_are_recorded_before_training(co
     said = (
         "overlap   1 of 2 evaluation prompts (50.0 %) are in the training data word for word, 0 (0.0 %) share 13 words"
     )
-    assert said in capsys.readouterr().out
+    assert said in printed.readouterr().out
     step = run.manifest()["steps"]["overlap"]
     assert step["results"]["found"] == {"1": "rows.jsonl:3"}
 
     config.answers = config.answers.model_copy(update={"files": ["missing.jsonl"]})
     record_overlap(config, run, load_training_rows(config).rows)  # training goes on without the prompts
-    assert "overlap   not counted: missing.jsonl: no such file" in capsys.readouterr().out
+    assert "overlap   not counted: missing.jsonl: no such file" in printed.readouterr().out
     assert run.manifest()["steps"]["overlap"] == step
 
 

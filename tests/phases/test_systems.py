@@ -21,13 +21,13 @@ def answers(path: str) -> list[str]:
     return [row["output"] for row in json.loads(Path(path).read_text())]
 
 
-def test_a_run_compares_the_untrained_base_with_what_it_trained(tiny_experiment, capsys):
+def test_a_run_compares_the_untrained_base_with_what_it_trained(tiny_experiment, printed):
     tiny_experiment["systems"] |= BASE
     tiny_experiment["train"] |= {"learning_rate": 1.0, "max_steps": 4}  # the answers change
     tiny_experiment["comparisons"] = [["emo", "base"], ["base", "baseline"]]
     config = make_config(tiny_experiment, [], "test")
     run_experiment(config)
-    assert "train     emo: estimated" in capsys.readouterr().out
+    assert "train     emo: estimated" in printed.readouterr().out
 
     run = RunDirectory("runs/mine")
     steps = run.manifest()["steps"]
@@ -127,14 +127,14 @@ def test_seeds_that_cannot_be_used_are_refused(tiny_experiment, changes, line):
 
 
 @pytest.mark.slow
-def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(tiny_experiment, capsys):
+def test_a_run_with_seeds_trains_answers_and_reports_each_seed_and_their_spread(tiny_experiment, printed):
     from safetensors.torch import load_file
 
     content = tiny_experiment | SEEDS
     content["train"] |= {"max_steps": 2, "learning_rate": 0.5, "warmup_steps": 0, "per_device_train_batch_size": 1}
     config = make_config(content, [], "test")
     run_experiment(config)
-    assert "2 training seeds" in capsys.readouterr().out
+    assert "2 training seeds" in printed.readouterr().out
     run = RunDirectory("runs/mine")
     one, two = (load_file(run.adapters / f"emo-seed{seed}" / "adapter_model.safetensors") for seed in (1, 2))
     assert any(not one[name].equal(two[name]) for name in one)

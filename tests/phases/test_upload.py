@@ -174,9 +174,9 @@ def config(tiny_experiment):
     return tiny_experiment
 
 
-def test_push_to_hub_uploads_after_training_and_again_with_the_evaluation(hub, config, tmp_path, capsys):
+def test_push_to_hub_uploads_after_training_and_again_with_the_evaluation(hub, config, tmp_path, printed):
     run_experiment(make_config(config, [], "test"))
-    out = capsys.readouterr().out
+    out = printed.readouterr().out
     assert out.count("uploaded  lab/mine") == 2
     (first, _, trained), (second, _, evaluated) = hub.commits
     assert first == second == "lab/mine"
@@ -205,7 +205,7 @@ def test_push_to_hub_without_write_access_is_refused_before_training(hub, config
     assert not hub.commits
 
 
-def test_a_dry_run_creates_no_repository(hub, config, capsys):
+def test_a_dry_run_creates_no_repository(hub, config, printed):
     run_experiment(make_config(config, [], "test"), dry_run=True)
     assert hub.requests == ["/api/whoami-v2"]
-    assert "upload    lab/mine" in capsys.readouterr().out
+    assert "upload    lab/mine" in printed.readouterr().out

@@ -102,7 +102,7 @@ def test_a_systems_defaults_are_those_of_the_trainer():
 
 
 def test_a_non_finite_loss_ends_the_command_with_one_line(tmp_path, tiny_model_folder, rows, capsys):
-    from instruct.base.errors import run_guarded
+    from instruct.base.output import run_guarded
 
     config = tiny_config(tiny_model_folder, rows, lora=None)
     config.train |= {"learning_rate": 1e30, "warmup_steps": 0, "max_grad_norm": 0.0}

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instruct.base.errors import InputError, run_guarded
+from instruct.base.errors import InputError
+from instruct.base.output import run_guarded
 from instruct.engines.score_heads import Reading
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
@@ -119,7 +120,7 @@ def training(model: Path, **more: Any) -> JudgeTraining:
     return JudgeTraining("mine.jsonl", "mine", str(model), licence="our own", layers=(1, 2), **more)
 
 
-def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work, tiny_model_folder, capsys):
+def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work, tiny_model_folder, printed):
     folder = train_judge(training(tiny_model_folder))
     card = load_judge_card(str(folder))
     assert (card.protocol, card.licence, card.context_length) == ("reward", "our own", 512)
@@ -136,7 +137,7 @@ def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work
     lines = [json.loads(line) for line in (folder / "agreement" / "mine.jsonl").read_text().splitlines()]
     assert lines[0]["card"] == card.sha256()
     assert len(lines) == 33
-    assert "training on 32 pairs of mine, 8 held out" in capsys.readouterr().out
+    assert "training on 32 pairs of mine, 8 held out" in printed.readouterr().out
     assert (folder / "head.safetensors").stat().st_size < 4096
     with pytest.raises(InputError, match=r"judges/mine: exists or is no folder name; choose another --name"):
         train_judge(training(tiny_model_folder))
@@ -173,12 +174,12 @@ def test_no_instruction_is_on_both_sides_of_the_split(work):
         (["--labels", "mine.jsonl", "--licence", "l", "--name", "../x"], "exists or is no folder name"),
     ],
 )
-def test_the_recipe_refuses_in_one_line_and_writes_nothing(work, monkeypatch, capsys, flags, message):
+def test_the_recipe_refuses_in_one_line_and_writes_nothing(work, monkeypatch, printed, flags, message):
     spec = importlib.util.spec_from_file_location("train_judge_recipe", ROOT / "recipes" / "train_judge.py")
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
     monkeypatch.setattr(sys, "argv", ["train_judge.py", "--name", "mine", *flags])
     assert run_guarded(recipe.main) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = printed.readouterr().err.splitlines()
     assert message in line
     assert not (work / "judges").exists()
