@@ -13,9 +13,68 @@ with its agreement in the card; `instruct judge RUN --judge NAME` asks it.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from instruct.base.output import run_guarded
+import numpy as np
+import yaml
+from train_judge_head import LAYERS, read_features, train_head
+
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
+from instruct.base.models import EMBEDDED_MODEL, model_path
+from instruct.base.output import run_guarded, say
+from instruct.engines.base import Decoding, EngineOptions
+from instruct.engines.pickles import unreadable
+from instruct.engines.score_heads import Reading, StatesEngine
+from instruct.judging.cards import load_judge_card
+from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import ChatTemplate
+from instruct.validation.agreement import measure_agreement
+from instruct.validation.card_figures import card_figures, write_human_agreement
+from instruct.validation.human_cards import FILE_TYPES, load_human_card
+from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
+from instruct.validation.validate import validate
+
+
+@dataclass(frozen=True)
+class RewardTraining:
+    """Hyperparameters of `trl.RewardTrainer`; `rank` is LoRA's. A pair with a longer text is left out."""
+
+    epochs: float = 1.0
+    learning_rate: float = 1e-4
+    batch_size: int = 8
+    max_length: int = 2048
+    rank: int = 16
+
+
+@dataclass(frozen=True)
+class JudgeTraining:
+    """What to train a judge from.
+
+    Attributes:
+        labels: a known set of human labels, a card (.yaml), or a file of labelled pairs.
+        name: of the judge; it is written to judges/NAME.
+        model: the language model whose states are scored, or the model to fine-tune.
+        against: sets to measure the judge on; () holds out a fifth of the labels' instructions.
+        licence: of the judge; None: that of the set's card.
+        whole_model: fine-tune the model as a reward model (LoRA) in place of training a head.
+        seed: of the held-out instructions, and of fine-tuning.
+        layers: candidates for the layer that a head reads.
+    """
+
+    labels: str
+    name: str
+    model: str = EMBEDDED_MODEL
+    against: tuple[str, ...] = ()
+    licence: str | None = None
+    whole_model: RewardTraining | None = None
+    seed: int = 0
+    layers: tuple[int, ...] = LAYERS
 
 
 def main() -> None:
@@ -23,7 +82,7 @@ def main() -> None:
     add = parser.add_argument
     add("--labels", required=True, metavar="SET", help="a set of human labels, by name, card or file")
     add("--name", required=True, help="the judge's name: it is written to judges/NAME")
-    add("--model", help="the language model (default: the bundled SmolLM2-135M)")
+    add("--model", default=EMBEDDED_MODEL, help="the language model (default: the bundled SmolLM2-135M)")
     add("--against", action="append", default=[], metavar="SET", help="a set to measure the judge on (repeatable)")
     add("--licence", help="the judge's license (default: that of the set's card)")
     add("--seed", type=int, default=0, help="of the held-out instructions and of fine-tuning (default: 0)")
@@ -32,25 +91,209 @@ def main() -> None:
     add("--learning-rate", type=float, default=1e-4, help="of --whole-model (default: 1e-4)")
     add("--batch-size", type=int, default=8, help="pairs per step of --whole-model (default: 8)")
     add("--max-length", type=int, default=2048, help="tokens in a text of --whole-model (default: 2048)")
-    given = parser.parse_args()
-
-    from instruct.base.models import EMBEDDED_MODEL
-    from instruct.validation.reward_training import RewardTraining
-    from instruct.validation.train_judge import JudgeTraining, train_judge
-
-    whole = RewardTraining(given.epochs, given.learning_rate, given.batch_size, given.max_length)
+    flags = parser.parse_args()
+    whole = RewardTraining(flags.epochs, flags.learning_rate, flags.batch_size, flags.max_length)
     folder = train_judge(
         JudgeTraining(
-            given.labels,
-            given.name,
-            given.model or EMBEDDED_MODEL,
-            tuple(given.against),
-            given.licence,
-            whole if given.whole_model else None,
-            given.seed,
+            flags.labels,
+            flags.name,
+            flags.model,
+            tuple(flags.against),
+            flags.licence,
+            whole if flags.whole_model else None,
+            flags.seed,
         )
     )
     print(f"wrote {folder}")
+
+
+def train_judge(training: JudgeTraining) -> Path:
+    """Train, write judges/NAME, measure, and put the agreement into its card; prints what it does.
+
+    Raises:
+        InputError: unusable labels or model, or a folder that exists.
+    """
+    folder = Path("judges") / training.name
+    if Path(training.name).name != training.name or folder.exists():
+        raise InputError(f"{folder}: exists or is no folder name; choose another --name")
+    human = load_human_set(training.labels)
+    sets = {against: load_human_set(against) for against in training.against}  # a wrong name is refused at once
+    licence = training.licence or _licence(training.labels)
+    train, held_out = (human, None) if sets else split_by_instruction(human, training.seed)
+    left_out = f", {len(held_out.pairs)} held out" if held_out else ""
+    say(f"training on {len(train.pairs)} pairs of {human.name}{left_out}")
+    about = {"name": training.name, "description": "", "licence": licence}
+    if training.whole_model:
+        about |= {"description": f"a reward model of {training.model}, trained on human labels ({human.name})"}
+        folder.mkdir(parents=True)
+        model = train_reward_model(training.model, train.pairs, folder / "model", training.whole_model, training.seed)
+        _write_card(folder, {**about, "model": str(model.resolve()), "context_length": training.whole_model.max_length})
+    else:
+        _train_head(training, folder, train, about)
+    if held_out:
+        sets = {str(_write_pairs(folder / "held_out.jsonl", held_out.pairs)): held_out}
+    for against in sets:
+        _, _, text, stopped = validate(JudgeOptions(card=str(folder), engine="transformers"), against, write_card=True)
+        say(text)
+        if stopped:
+            raise stopped
+    return folder
+
+
+def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tuple[HumanSet, HumanSet]:
+    """The set without and with a seeded share of its instructions.
+
+    Raises:
+        InputError: fewer than five different instructions.
+    """
+    instructions = list(dict.fromkeys((pair.instruction, pair.input) for pair in human.pairs))
+    if len(instructions) < 5:
+        raise InputError(
+            f"{human.path}: has {len(instructions)} different instructions; holding some out needs at least 5, or name "
+            "another set with --against"
+        )
+    order = np.random.default_rng(seed).permutation(len(instructions))
+    out = {instructions[place] for place in order[: max(1, round(share * len(instructions)))]}
+    parts = ([p for p in human.pairs if ((p.instruction, p.input) in out) == held] for held in (False, True))
+    train, held_out = (replace(human, pairs=pairs) for pairs in parts)
+    return train, held_out
+
+
+def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: dict[str, str]) -> None:
+    """Write a trained head, its card, and the verdicts of cross-validation on the training set."""
+    options = EngineOptions(f"judge {training.name}", training.model, Decoding(), 8192, reward=True)
+    reading = Reading(training.layers)
+    engine = StatesEngine(options, reading)
+    try:
+        trained = train_head(read_features(engine, train.pairs), reading)
+    finally:
+        engine.close()
+    folder.mkdir(parents=True)
+    trained.head.save(folder / "head.safetensors")
+    card = about | {
+        "description": f"a linear head on the states of {training.model}, trained on human labels ({train.name})",
+        "model": training.model,
+        "head": "head.safetensors",
+        "context_length": 512,
+        "verdict": {"tie_margin": round(trained.tie_margin, 6)},
+        "notes": (
+            f"Reads the states after block {trained.choice.layer} (C = {trained.choice.c:g}): of a prompt the "
+            f"first and last {reading.prompt_tokens // 2} tokens, of an answer the first "
+            f"{reading.answer_tokens}. The length counts as a whole."
+        ),
+    }
+    _write_card(folder, card)
+    _write_training_agreement(folder, train, trained.verdicts)
+
+
+def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]) -> None:
+    """What the training set says: each verdict is by a head that did not see the pair's instruction."""
+    card = load_judge_card(str(folder))
+    agreement = measure_agreement(train, verdicts, positions_known=False)
+    made = {"judge": card.name, "model": card.model, "card": card.sha256(), "set_sha256": train.sha256, "tie_margin": 0}
+    rows = [{"pair": place, "order": "first", "verdict": verdict} for place, verdict in enumerate(verdicts)]
+    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in [made, *rows])
+    write_atomically(folder / "agreement" / f"{train.name}.jsonl", lines)
+    figures = card_figures(agreement, card) | {"verdicts": "cross-validated on the training set"}
+    write_human_agreement(folder / "judge.yaml", train.name, figures)
+
+
+def train_reward_model(
+    model: str, pairs: Sequence[HumanPair], folder: Path, training: RewardTraining, seed: int = 0
+) -> Path:
+    """The folder with the fine-tuned model, its adapter merged. Ties are not trained on.
+
+    Raises:
+        InputError: no pair has a winner, the model cannot be loaded, or its tokenizer has no chat template.
+    """
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from trl import RewardConfig, RewardTrainer
+
+    rows = [_preference(pair) for pair in pairs if pair.label != "tie"]
+    if not rows:
+        raise InputError("the labels have no pair with a winner; a reward model needs some")
+    cuda = torch.cuda.is_available()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model_path(model))
+        torch.manual_seed(seed)
+        network = AutoModelForSequenceClassification.from_pretrained(
+            model_path(model), num_labels=1, dtype=torch.float32
+        )
+    except (OSError, ValueError) as error:
+        raise unreadable(model, error) from error
+    if not tokenizer.chat_template:
+        raise InputError(f"{model}: the tokenizer has no chat template; choose a chat model")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    network.config.pad_token_id = tokenizer.pad_token_id
+    lora = LoraConfig(
+        task_type="SEQ_CLS", r=training.rank, lora_alpha=2 * training.rank, target_modules="all-linear",
+        modules_to_save=["score"],
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = RewardConfig(
+            output_dir=scratch,
+            num_train_epochs=training.epochs,
+            learning_rate=training.learning_rate,
+            per_device_train_batch_size=training.batch_size,
+            max_length=training.max_length,
+            seed=seed,
+            bf16=cuda and torch.cuda.is_bf16_supported(),
+            use_cpu=not cuda,
+            report_to="none",
+            save_strategy="no",
+            logging_steps=10,
+        )
+        trainer = RewardTrainer(
+            network, arguments, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, peft_config=lora
+        )
+        if left := len(rows) - len(trainer.train_dataset):
+            say(f"{left} of {len(rows)} pairs have a text of more than {training.max_length} tokens and are left out")
+        trainer.train()
+        merged = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
+    merged.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
+    """TRL's explicit-prompt preference row, in the chat form in which the judge is asked."""
+    row = {"instruction": pair.instruction, "input": pair.input}
+    first, second = ChatTemplate().render_all(row, pair.first, pair.second)
+    better, worse = (first, second) if pair.label == "first" else (second, first)
+    return {"prompt": better[:1], "chosen": better[1:], "rejected": worse[1:]}  # type: ignore[dict-item]
+
+
+def _write_card(folder: Path, fields: dict[str, object]) -> None:
+    order = ("name", "description", "model", "head", "protocol", "verdict", "order_policy", "leading_policy")
+    fields = {**fields, "protocol": "reward", "order_policy": "one", "leading_policy": "single"}
+    listed = {name: fields[name] for name in (*order, *fields) if name in fields}
+    text = yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=120)
+    write_atomically(folder / "judge.yaml", text)
+
+
+def _write_pairs(path: Path, pairs: Iterable[HumanPair]) -> Path:
+    rows = [
+        {
+            "instruction": pair.instruction,
+            "input": pair.input,
+            "response1": pair.first,
+            "response2": pair.second,
+            "label": pair.label,
+        }
+        for pair in pairs
+    ]
+    write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path
+
+
+def _licence(labels: str) -> str:
+    if Path(labels).suffix.lower() in FILE_TYPES:
+        raise InputError(f"{labels}: states no license; say with --licence under which terms the judge may be used")
+    return load_human_card(labels).licence
 
 
 if __name__ == "__main__":

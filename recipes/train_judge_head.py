@@ -1,4 +1,4 @@
-"""Trains a score head on human labels; everything is chosen by cross-validation inside the labels.
+"""The fit of train_judge.py's score head: everything is chosen by cross-validation inside the labels.
 
 The score of an answer is linear in its features, and a pair is decided by the difference of the scores: a logistic
 regression on the difference of the features without an intercept, so that neither position is preferred.
@@ -124,7 +124,7 @@ def train_head(data: LabeledFeatures, reading: Reading) -> TrainedHead:
 def verdicts_of(differences: np.ndarray, margin: float) -> list[str]:
     """The verdicts of score differences: below the margin, or 0, a tie."""
     return [
-        "tie" if each == 0 or abs(each) < margin else "first" if each > 0 else "second" for each in differences.tolist()
+        "tie" if gap == 0 or abs(gap) < margin else "first" if gap > 0 else "second" for gap in differences.tolist()
     ]
 
 

@@ -1,8 +1,7 @@
-"""Training a judge: what is chosen inside the labels, no position, held-out labels, real TRL, determinism, refusals."""
+"""recipes/train_judge.py: choices inside the labels, no position, held-out labels, TRL, determinism, refusals."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from train_judge import JudgeTraining, RewardTraining, main, split_by_instruction, train_judge
+from train_judge_head import LabeledFeatures, best_margin, train_head, verdicts_of
 
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
 from instruct.engines.score_heads import Reading
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
-from instruct.validation.head_training import LabeledFeatures, best_margin, train_head, verdicts_of
 from instruct.validation.human_sets import load_human_set
-from instruct.validation.reward_training import RewardTraining
-from instruct.validation.train_judge import JudgeTraining, split_by_instruction, train_judge
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def features(pairs: int = 300, noise: float = 0.5, seed: int = 0) -> LabeledFeatures:
@@ -63,7 +59,7 @@ def test_labels_without_information_are_at_chance_in_cross_validation():
 def test_exchanged_answers_give_the_exchanged_head():
     data = features()
     exchanged = LabeledFeatures(data.layers, data.second, data.first, -data.sign, data.groups)
-    one, other = (train_head(each, Reading((5, 9))) for each in (data, exchanged))
+    one, other = (train_head(labels, Reading((5, 9))) for labels in (data, exchanged))
     assert one.head.weights == pytest.approx(other.head.weights, abs=1e-5)
     opposite = {"first": "second", "second": "first", "tie": "tie"}
     assert one.verdicts == [opposite[verdict] for verdict in other.verdicts]
@@ -175,11 +171,8 @@ def test_no_instruction_is_on_both_sides_of_the_split(work):
     ],
 )
 def test_the_recipe_refuses_in_one_line_and_writes_nothing(work, monkeypatch, printed, flags, message):
-    spec = importlib.util.spec_from_file_location("train_judge_recipe", ROOT / "recipes" / "train_judge.py")
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
     monkeypatch.setattr(sys, "argv", ["train_judge.py", "--name", "mine", *flags])
-    assert run_guarded(recipe.main) == 2
+    assert run_guarded(main) == 2
     (line,) = printed.readouterr().err.splitlines()
     assert message in line
     assert not (work / "judges").exists()
