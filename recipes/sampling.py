@@ -23,7 +23,8 @@ def sampled_continuations(name: str, model: ModelOptions, continuations: dict[st
     """
     from instruct.config import make_config
     from instruct.generation.continuations import read_continuations
-    from instruct.phases.experiment import generate, open_run
+    from instruct.phases.answer import generate
+    from instruct.phases.experiment import open_run
 
     content = {
         "name": name,

@@ -136,18 +136,18 @@ def preview(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 
 def train(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from instruct.phases.experiment import open_run, record_overlap, run_folder, upload
+    from instruct.phases.experiment import open_run, run_folder
     from instruct.phases.preflight import check_experiment
-    from instruct.training.train import first_trained, train_system
+    from instruct.phases.train import train_systems
+    from instruct.phases.upload import upload
+    from instruct.training.train import first_trained
 
     config = _config(arguments, overrides)
     first_trained(config)  # refuses a config that trains nothing
     data, _ = check_experiment(config, run_folder(config), ["train"])
     assert data
     run = open_run(config)
-    record_overlap(config, run, data.rows)
-    for name in config.trained:
-        train_system(config, name, run, data)
+    train_systems(config, run, data)
     upload(config, run)
     return _files({name: run.adapters / name for name in config.trained})
 
@@ -158,7 +158,7 @@ def _files(found: dict[str, Path]) -> Result:
 
 
 def generate(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from instruct.phases.experiment import generate as generate_texts
+    from instruct.phases.answer import generate as generate_texts
 
     overrides = overrides + _cluster_override(arguments)
     config, run = _run_of_systems(arguments.run, overrides)
@@ -223,7 +223,8 @@ def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.judging.asking import Judge
-    from instruct.phases.experiment import judge_and_report, print_written
+    from instruct.phases.judge import judge_and_report
+    from instruct.phases.report import print_written
 
     _no_overrides(overrides)
     difficulty = _difficulty(arguments)
@@ -323,7 +324,7 @@ def _judge_options(
 
 
 def report(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    from instruct.phases.experiment import print_report, print_written
+    from instruct.phases.report import print_report, print_written
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
 

@@ -17,13 +17,13 @@ from instruct.data.evaluation import load_answers
 from instruct.engines.base import Completion, Engine, Failure, Reply, Request
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
-from instruct.judging.lock import only_judging_process
 from instruct.judging.money import Budget, estimate_of, gate, most_usd
 from instruct.judging.presentations import Answers, Plan, Presentation, plan_comparison
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, only_process
 
 
 class Task(NamedTuple):
@@ -143,7 +143,7 @@ def judge_tasks(
             f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
             "local disk of the machine that runs this command"
         )
-    with only_judging_process(run), judge.open() as engine:
+    with only_process(run, VERDICTS), judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, asks=not (reparse or judge.replay), yes=yes)
         ran_with = {

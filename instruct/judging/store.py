@@ -123,7 +123,7 @@ class JudgmentStore:
     """`judgments.sqlite`: completions, the verdicts read from them, and what they cost.
 
     WAL with synchronous=FULL: neither a killed process nor a power cut loses what was committed. Reports may read while
-    one process judges; that it is one is up to `instruct.judging.lock`. A store of version 2 is migrated.
+    one process judges; that it is one is up to `instruct.run.lock`. A store of version 2 is migrated.
 
     Raises:
         InputError: the file is not a store, or has another version.

@@ -61,7 +61,7 @@ def compare_answers(
     from instruct.judging.answer_files import run_of_answers
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
-    from instruct.phases.experiment import judge_and_report
+    from instruct.phases.judge import judge_and_report
 
     given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     given |= {"concurrency": concurrency, "budget_usd": budget_usd, "stop_when": stop_when}

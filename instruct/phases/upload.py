@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.output import say
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -118,6 +119,21 @@ def push_systems(run: RunDirectory, names: dict[str, str], private: bool | None 
                 f"hub: {repository}: the upload failed ({_reason(error)}); repeat it: instruct push {run.folder}"
             ) from None
     return found
+
+
+def upload(config: ExperimentConfig, run: RunDirectory) -> None:
+    """Upload every trained system to the Hub if `train.push_to_hub` says so.
+
+    Raises:
+        InputError: no write access.
+        InstructError: an upload failed.
+    """
+    from accelerate import PartialState
+
+    names = configured_repositories(config)
+    if names and PartialState().is_main_process:
+        for repository in push_systems(run, names, config.train.get("hub_private_repo")):
+            say(f"uploaded  {repository}")
 
 
 def _evaluated_cards(run: RunDirectory) -> dict[str, str]:

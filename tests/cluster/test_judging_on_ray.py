@@ -17,9 +17,9 @@ from instruct.config import ExperimentConfig
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.judging.asking import Judge
 from instruct.judging.judge import judge_answers
-from instruct.judging.lock import only_judging_process
 from instruct.judging.options import JudgeOptions
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, only_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 
@@ -88,7 +88,7 @@ def test_killed_judging_resumes_and_asks_no_key_twice(
     with driven(given, tmp_path / "driver.log") as driver:
         wait(lambda: driver.poll() is not None or bool(completions(run)), 240)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
-        with pytest.raises(InputError, match="is judging this run"), only_judging_process(run):
+        with pytest.raises(InputError, match="is judging this run"), only_process(run, VERDICTS):
             pass
     wait(lambda: is_gone(batch_log), 60)
     kept, lines = completions(run), len(batch_log.read_text().splitlines())

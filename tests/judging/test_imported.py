@@ -7,9 +7,9 @@ import json
 import pytest
 
 from instruct.judging.comparison import Comparison
-from instruct.judging.lock import only_judging_process
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, only_process
 
 NAMES = ("--candidate", "ours", "--baseline", "theirs")
 COMPARISON = Comparison("alpaca_eval_gpt4", "ours", "theirs")
@@ -115,7 +115,7 @@ def test_an_export_of_this_project_is_imported_and_judging_goes_on(instruct, tmp
 
 def test_a_process_holds_the_lock_once_for_all_its_judges(tmp_path):
     run = RunDirectory(tmp_path)
-    with only_judging_process(run):
-        with only_judging_process(run):
+    with only_process(run, VERDICTS):
+        with only_process(run, VERDICTS):
             pass
-        assert (tmp_path / ".judging.lock").read_text().startswith("process ")
+        assert (tmp_path / ".verdicts.lock").read_text().startswith("process ")

@@ -16,8 +16,8 @@ import pytest
 from instruct.base.errors import InstructError
 from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
-from instruct.judging.lock import only_judging_process
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, only_process
 
 CONCURRENCY = 8
 
@@ -113,10 +113,10 @@ def start(command: list[str]) -> subprocess.Popen[str]:
 
 
 def test_a_lock_that_cannot_be_opened_is_one_line(tmp_path):
-    (tmp_path / ".judging.lock").mkdir()  # like a read-only directory, also for root
+    (tmp_path / ".verdicts.lock").mkdir()  # like a read-only directory, also for root
     with (
-        pytest.raises(InstructError, match=r"\.judging\.lock: cannot be opened \(.*\); make .* writable$"),
-        only_judging_process(RunDirectory(tmp_path)),
+        pytest.raises(InstructError, match=r"\.verdicts\.lock: cannot be opened \(.*\); make .* writable$"),
+        only_process(RunDirectory(tmp_path), VERDICTS),
     ):
         pass
 
@@ -130,7 +130,7 @@ def test_a_second_process_on_the_same_run_is_refused(fake_server, make_run, comm
     second = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
     assert second.returncode == 2
     (line,) = second.stderr.splitlines()
-    assert line.startswith(f"instruct: {run.folder / '.judging.lock'}: process {first.pid} on ")
+    assert line.startswith(f"instruct: {run.folder / '.verdicts.lock'}: process {first.pid} on ")
     assert "is judging this run; wait until it ends, or stop it, and run the command again" in line
     assert first.poll() is None
     reported = subprocess.run(
@@ -152,7 +152,7 @@ def test_the_lock_of_a_killed_process_is_released(fake_server, make_run, command
     url, requests = fake_server(delay=0.2)
     run = make_run("killed", 40)
     run_and_kill(command(run, url), lambda: len(requests()) > CONCURRENCY, 60)
-    assert (run.folder / ".judging.lock").read_text().startswith("process ")
+    assert (run.folder / ".verdicts.lock").read_text().startswith("process ")
     done = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert stored_prompts(run) == 40

@@ -8,7 +8,9 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.config import ExperimentConfig, make_config
-from instruct.phases.experiment import answer_prompts, open_run, record_overlap, run_experiment
+from instruct.phases.answer import answer_prompts
+from instruct.phases.experiment import open_run, run_experiment
+from instruct.phases.train import record_overlap
 from instruct.reporting.provenance import config_summary
 from instruct.run.directory import RunDirectory
 from instruct.training import rows as training_rows

@@ -8,7 +8,7 @@ import pytest
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
-from instruct.phases.experiment import answer_template
+from instruct.phases.answer import answer_template
 from instruct.reporting.provenance import config_summary
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows

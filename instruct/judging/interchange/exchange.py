@@ -22,6 +22,7 @@ from instruct.judging.interchange.json_lines import contents_of_lines, read_line
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore, completion_key
 from instruct.run.directory import RunDirectory, whole_run
+from instruct.run.lock import VERDICTS, only_process
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
         for name, rows in contents.answers.items():
             _check_answers(run, name, rows)
         step = file.comparison.step("import", run.manifest()) if file else f"import/{path.name}"
-        with JudgmentStore(run.store) as store:
+        with only_process(run, VERDICTS), JudgmentStore(run.store) as store:
             check_same(path, store, contents.judgments)  # before the step is begun
             with run.step(step, {"file": sha256_of(path)}, **about) as results:
                 contents.store_in(path, store)

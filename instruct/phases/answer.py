@@ -1,0 +1,133 @@
+"""The answer phase: every system answers prompts, continues prefixes, or both."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from instruct.base.errors import InputError
+from instruct.base.files import sha256_of, write_atomically
+from instruct.base.output import say
+from instruct.config import ExperimentConfig
+from instruct.data.cards import Template
+from instruct.data.options import template_of
+from instruct.phases.systems import system_folders, weights_identity
+from instruct.run.directory import RunDirectory
+
+
+def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
+    """Every system of the run answers prompts, continues prefixes, or both, as the config says.
+
+    Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
+
+    Returns:
+        The file of each system's answers, or of its continuations; both if the config asks for both.
+
+    Raises:
+        InputError: a system is not trained yet, or the prompts or prefixes cannot be read.
+    """
+    files: dict[str, Path] = {}
+    if config.answers:
+        answer_prompts(config, run)
+        files |= {name: run.outputs / f"{name}.json" for name in config.systems}
+    if config.continuations:
+        from instruct.phases.continuations import continue_prefixes
+        from instruct.phases.controls import with_controls
+
+        found = continue_prefixes(config, run, with_controls(config, run))
+        files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
+    return files
+
+
+def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
+    """Every system of the run answers the evaluation set, if the config has one; one engine serves all adapters.
+
+    Raises:
+        InputError: a system is not trained yet.
+    """
+    from instruct.generation.answers import generate_answers
+    from instruct.generation.prompts import evaluation_set
+
+    options = config.answers
+    if options is None:
+        return
+    systems = system_folders(config, run)
+    engine = options.generation.engine
+    weights = {name: weights_identity(config, folder, engine) for name, folder in systems.items()}
+    evaluation = evaluation_set(options)
+    template = answer_template(config)
+    answers = options.model_dump(mode="json")
+    inputs: dict[str, Any] = {
+        "weights": weights,
+        "prompts": evaluation.sha256,
+        "answers": options.made_from(),
+        "template": template,
+    }
+    if config.model.dtype != "bfloat16" or config.model.quantization:
+        inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
+    outputs = {name: run.outputs / f"{name}.json" for name in systems}
+    if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
+        return
+    baseline = run.outputs / "baseline.json"
+    earlier = _keep_answers({**outputs, "baseline": baseline})
+    baseline.unlink(missing_ok=True)  # it answers the earlier prompts
+    if evaluation.baseline:
+        text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
+        write_atomically(baseline, text + "\n")
+    ran_with = {
+        **answers,
+        "eval_set": evaluation.name,
+        "prompts": len(evaluation.prompts),
+        "baseline": evaluation.baseline_name,
+        "template": template,
+        "model": config.model.model_dump(mode="json"),
+    }
+    if config.cluster is not None:
+        ran_with["cluster"] = config.cluster.model_dump(mode="json")
+    with run.step("answers", inputs, config=ran_with) as results:
+        stats = generate_answers(
+            config.model,
+            systems,
+            evaluation.prompts,
+            template,
+            options.generation,
+            run.outputs,
+            config.cluster,
+        )
+        for name, path in outputs.items():
+            about = vars(stats[name]) | {"sha256": sha256_of(path)}
+            if not about["workers"]:  # nothing was asked on a cluster
+                del about["workers"]
+            results[name] = about
+    for name, kept in earlier.items():
+        path = run.outputs / f"{name}.json"
+        if path.is_file() and sha256_of(kept) == sha256_of(path):
+            kept.unlink()
+        else:
+            say(f"kept      {kept}: the earlier answers of {name}")
+    with suppress(OSError):  # it is not empty, or not there
+        (run.outputs / "earlier").rmdir()
+
+
+def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:
+    """Copies of the answers that exist, as outputs/earlier/NAME-HASH.json: others are about to replace them."""
+    kept = {}
+    for name, path in outputs.items():
+        if path.is_file():
+            kept[name] = path.parent / "earlier" / f"{name}-{sha256_of(path)[:8]}.json"
+            write_atomically(kept[name], path.read_bytes())
+    return kept
+
+
+def answer_template(config: ExperimentConfig) -> Template:
+    """The template of the prompts: the one that the systems were trained with, unless the config names another."""
+    if config.answers and config.answers.template:
+        return config.answers.template
+    templates = dict.fromkeys(template_of(source) for source in config.data.parts)
+    if len(templates) > 1:
+        raise InputError(
+            f"data.mixture: its data sets have different templates ({', '.join(templates)}); set answers.template"
+        )
+    return next(iter(templates))

@@ -1,0 +1,57 @@
+"""The train phase: every system but the base becomes an adapter; one process at a time trains a system."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from instruct.base.errors import InputError
+from instruct.base.output import say
+from instruct.config import ExperimentConfig
+from instruct.data.rows import RowSet
+from instruct.run.directory import RunDirectory
+from instruct.run.lock import adapter_of, only_process
+
+if TYPE_CHECKING:
+    from instruct.training.rows import TrainingRows
+
+
+def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
+    """Train every system that is not trained yet, after counting the overlap with the evaluation prompts.
+
+    Of the processes of `accelerate launch`, the main one holds a system's lock for all.
+
+    Raises:
+        InputError: another process trains a system of this run.
+    """
+    from accelerate import PartialState
+
+    from instruct.training.train import train_system
+
+    record_overlap(config, run, data.rows)
+    main = PartialState().is_main_process
+    for name in config.trained:
+        with only_process(run, adapter_of(name)) if main else contextlib.nullcontext():
+            train_system(config, name, run, data)
+
+
+def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:
+    """Record and print how many prompts of the evaluation set are in the training data, unless that is recorded."""
+    from accelerate import PartialState
+
+    from instruct.data.overlap import find_overlap, overlap_text
+    from instruct.generation.prompts import evaluation_set
+
+    if not PartialState().is_main_process or config.answers is None:
+        return
+    try:
+        evaluation = evaluation_set(config.answers)
+    except InputError as error:  # training does not need the prompts
+        say(f"overlap   not counted: {error}")
+        return
+    inputs = {"data": rows.sha256, "prompts": evaluation.sha256}
+    if not run.is_done("overlap", inputs):
+        with run.step("overlap", inputs) as results:
+            results |= asdict(find_overlap([prompt.instruction for prompt in evaluation.prompts], rows))
+    say(f"overlap   {overlap_text(run.manifest()['steps']['overlap']['results'])}")
