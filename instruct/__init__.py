@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from instruct.base.models import model_path
     from instruct.objectives import linear_objective_loss
     from instruct.phases.compare_answers import compare_answers
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
     from instruct.training.emo_config import EMOConfig
     from instruct.training.emo_trainer import EMOTrainer
 
@@ -18,7 +18,7 @@ __all__ = ["EMOConfig", "EMOTrainer", "Report", "compare_answers", "linear_objec
 _HOMES = {
     "EMOConfig": "instruct.training.emo_config",
     "EMOTrainer": "instruct.training.emo_trainer",
-    "Report": "instruct.reporting.model",
+    "Report": "instruct.reporting.report",
     "compare_answers": "instruct.phases.compare_answers",
     "linear_objective_loss": "instruct.objectives",
     "model_path": "instruct.base.models",

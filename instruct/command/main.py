@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from instruct.judging.asking import Judge
     from instruct.judging.options import JudgeOptions
     from instruct.reporting.length_control import Difficulty
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
     from instruct.run.directory import RunDirectory
 
 

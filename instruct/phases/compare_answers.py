@@ -12,7 +12,7 @@ from instruct.base.errors import InputError
 
 if TYPE_CHECKING:
     from instruct.judging.answer_files import GivenAnswers
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
 
 
 def compare_answers(

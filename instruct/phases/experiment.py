@@ -16,7 +16,7 @@ from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 
 if TYPE_CHECKING:
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
 
 
 def run_experiment(

@@ -12,7 +12,7 @@ from instruct.run.lock import VERDICTS, only_process
 if TYPE_CHECKING:
     from instruct.judging.asking import Judge
     from instruct.reporting.length_control import Difficulty
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
 
 
 def judge_and_report(

@@ -10,7 +10,7 @@ from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
     from instruct.reporting.length_control import Difficulty
-    from instruct.reporting.model import Report
+    from instruct.reporting.report import Report
 
 
 def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:

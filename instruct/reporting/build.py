@@ -29,7 +29,7 @@ from instruct.reporting.model import (
     Judge,
     LengthControl,
     Panel,
-    Report,
+    ReportData,
     System,
     Unjudged,
 )
@@ -43,9 +43,9 @@ from instruct.reporting.texts import text_report
 
 @dataclass(frozen=True)
 class BuiltReport:
-    """A report, and the pair outcomes it was computed from, in the order of the report's comparisons."""
+    """The data of a report, and the pair outcomes it was computed from, in the order of the report's comparisons."""
 
-    report: Report
+    data: ReportData
     outcomes: list[Outcomes]
 
 
@@ -70,7 +70,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     if difficulty:
         _check_difficulty_used(difficulty, judges.values())
     seeds = seeds_of(config)
-    report = Report(
+    data = ReportData(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
         created=manifest["created"],
@@ -92,10 +92,10 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         versions=manifest["versions"],
         sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
-    report.figures = figures(report)
+    data.figures = figures(data)
     # A judge's comparisons stand together in the report.
     order = {name: number for number, name in enumerate(judges)}
-    return BuiltReport(report, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
+    return BuiltReport(data, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
 
 
 def _comparison(

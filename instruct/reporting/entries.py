@@ -36,7 +36,7 @@ def entries_of(run: RunDirectory, label: str) -> list[Entry]:
     """The comparisons of a run, which is called `label`."""
     contents = read_run(run.folder)
     built = build(contents)
-    comparisons = [(judge, each) for judge in built.report.judges for each in judge.comparisons]
+    comparisons = [(judge, each) for judge in built.data.judges for each in judge.comparisons]
     found = []
     for (judge, each), outcomes in zip(comparisons, built.outcomes, strict=True):
         baseline = contents.answers.get(each.baseline)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import Comparison, Judge, Report
+from instruct.reporting.model import Comparison, Judge, ReportData
 
 # The win rate under the leading policy, or the lower end of its interval, in percent.
 Metric = Literal["win_rate", "win_rate_low"]
@@ -14,7 +14,7 @@ METRICS: tuple[str, ...] = get_args(Metric)
 
 
 def check_gate(
-    report: Report,
+    report: ReportData,
     fail_under: float,
     metric: str = "win_rate",
     *,
@@ -83,7 +83,7 @@ def check_threshold(fail_under: float) -> None:
         )
 
 
-def _comparisons(report: Report) -> Iterator[tuple[Judge, Comparison]]:
+def _comparisons(report: ReportData) -> Iterator[tuple[Judge, Comparison]]:
     for judge in report.judges:
         for comparison in judge.comparisons:
             yield judge, comparison

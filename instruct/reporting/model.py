@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError, model_validator
+from pydantic import ConfigDict, model_validator
 
 from instruct.analysis.results import (
     Interval,
@@ -31,8 +31,6 @@ from instruct.analysis.results import (
 )
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
-from instruct.base.errors import InputError, one_line
-from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import HumanAgreement
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
@@ -304,12 +302,14 @@ class Figure(Record):
     svg: str
 
 
-class Report(Record):
+class ReportData(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
     `usd`: what all replies in the judgement store cost, in US dollars. `overlap` is None if nobody counted it for these
     prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none.
     """
+
+    model_config = ConfigDict(title="Report")
 
     schema_version: int
     run: str
@@ -332,85 +332,10 @@ class Report(Record):
     versions: dict[str, str]
     sha256: dict[str, str]
 
-    @classmethod
-    def read(cls, path: str | Path) -> Report:
-        """The report in a run directory, or in a report.json.
-
-        Raises:
-            InputError: there is none, or another version wrote it.
-        """
-        path = Path(path).expanduser()
-        file = path / "report" / "report.json" if path.is_dir() else path
-        again = "write it again: instruct report RUN"
-        try:
-            report = cls.model_validate_json(file.read_bytes(), strict=True)
-            json.dumps(report.model_dump(), allow_nan=False)
-        except FileNotFoundError:
-            raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
-            problem = f"{place}: {one_line(first['msg'], 120)}"
-            raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
-        except ValueError:
-            raise InputError(f"{file}: has a number that is not finite; {again}") from None
-        if report.schema_version != SCHEMA_VERSION:
-            raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
-        return report
-
-    def write(self, path: str | Path) -> None:
-        """Write the report as FILE.json, FILE.md or FILE.html, whole or not at all.
-
-        A run's own report.html also has the figures and the pairs to read, which a report does not hold.
-
-        Raises:
-            InputError: another extension, or a place that cannot be written.
-        """
-        path = Path(path).expanduser()
-        renderers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
-        if path.suffix.lower() not in renderers:
-            raise InputError(f"{path}: the extension must be .json, .md or .html; rename the file")
-        write_atomically(path, renderers[path.suffix.lower()]())
-
-    def to_json(self) -> str:
-        """The text of report.json."""
-        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
-
-    def to_markdown(self) -> str:
-        """The text of report.md."""
-        from instruct.reporting.render.markdown import render_markdown
-
-        return render_markdown(self)
-
-    def to_html(self) -> str:
-        """The report as a page of its own, without the run's figures and pairs."""
-        from instruct.reporting.render.page import render_page
-
-        return render_page(self, {}, None)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""
-        from instruct.reporting.exports.tables import figures_table
-
-        table = figures_table(self)
-        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
-
-    def headlines(self) -> list[str]:
-        """Who won, by how much and how certainly: a sentence per judge and comparison."""
-        from instruct.reporting.text import escape_terminal, headline
-
-        return [headline(judge, each, escape_terminal) for judge in self.judges for each in judge.comparisons]
-
-    def __str__(self) -> str:
-        """The summary that the command prints."""
-        from instruct.reporting.render.terminal import render_summary
-
-        return render_summary(self)
-
 
 def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
-    schema = Report.model_json_schema()
+    schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
     schema["required"] = list(schema["properties"])  # all are written; those with a default are absent from old reports
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,20 +1,101 @@
-"""`instruct report`: read the run once, build the report, write it."""
+"""`instruct.Report`, the data of report.json that can be shown; and `instruct report`: read the run, build, write."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
+from pydantic import ValidationError
+
+from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.build import build
 from instruct.reporting.exports import write_exports
+from instruct.reporting.exports.tables import figures_table
 from instruct.reporting.figures import draw_figures
 from instruct.reporting.length_control import Difficulty, keep_difficulty
-from instruct.reporting.model import Report
+from instruct.reporting.model import SCHEMA_VERSION, ReportData
 from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.render.page import write_page
+from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
+from instruct.reporting.render.terminal import render_summary
+from instruct.reporting.text import escape_terminal, headline
+
+
+class Report(ReportData):
+    """A report, for programs to read and to show: the data of report.json, and what renders them."""
+
+    @classmethod
+    def of(cls, data: ReportData) -> Self:
+        """The report of these data."""
+        return cls.model_construct(**dict(data))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The report in a run directory, or in a report.json.
+
+        Raises:
+            InputError: there is none, or another version wrote it.
+        """
+        path = Path(path).expanduser()
+        file = path / "report" / "report.json" if path.is_dir() else path
+        again = "write it again: instruct report RUN"
+        try:
+            report = cls.model_validate_json(file.read_bytes(), strict=True)
+            json.dumps(report.model_dump(), allow_nan=False)
+        except FileNotFoundError:
+            raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
+            problem = f"{place}: {one_line(first['msg'], 120)}"
+            raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
+        except ValueError:
+            raise InputError(f"{file}: has a number that is not finite; {again}") from None
+        if report.schema_version != SCHEMA_VERSION:
+            raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
+        return report
+
+    def write(self, path: str | Path) -> None:
+        """Write the report as FILE.json, FILE.md or FILE.html, whole or not at all.
+
+        A run's own report.html also has the figures and the pairs to read, which a report does not hold.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        path = Path(path).expanduser()
+        renderers = {".json": self.to_json, ".md": self.to_markdown, ".html": self.to_html}
+        if path.suffix.lower() not in renderers:
+            raise InputError(f"{path}: the extension must be .json, .md or .html; rename the file")
+        write_atomically(path, renderers[path.suffix.lower()]())
+
+    def to_json(self) -> str:
+        """The text of report.json."""
+        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """The text of report.md."""
+        return render_markdown(self)
+
+    def to_html(self) -> str:
+        """The report as a page of its own, without the run's figures and pairs."""
+        return render_page(self, {}, None)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""
+        table = figures_table(self)
+        return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+    def headlines(self) -> list[str]:
+        """Who won, by how much and how certainly: a sentence per judge and comparison."""
+        return [headline(judge, each, escape_terminal) for judge in self.judges for each in judge.comparisons]
+
+    def __str__(self) -> str:
+        """The summary that the command prints."""
+        return render_summary(self)
 
 
 class WrittenReport(NamedTuple):
@@ -37,7 +118,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     contents = read_run(run_folder)
     run = contents.run
     built = build(contents, difficulty)
-    report = built.report
+    report = Report.of(built.data)
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", report.to_json())
     write_exports(run, report)
@@ -51,4 +132,4 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
 
 def build_report(run_folder: str | Path, difficulty: Difficulty | None = None) -> Report:
     """The report of a run, without writing it; raises as write_report."""
-    return build(read_run(run_folder), difficulty).report
+    return Report.of(build(read_run(run_folder), difficulty).data)

@@ -8,7 +8,7 @@ from typing import Any
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes
-from instruct.reporting.model import Comparison, Judge, Report
+from instruct.reporting.model import Comparison, Judge, ReportData
 from instruct.training.options import seed_name, without_seed
 
 
@@ -75,7 +75,7 @@ def _rounded(interval: list[float] | None) -> list[float] | None:
     return None if interval is None else [round(end, 6) for end in interval]
 
 
-def spread_with(report: Report, judge: Judge, comparison: Comparison) -> SeedSpread | None:
+def spread_with(report: ReportData, judge: Judge, comparison: Comparison) -> SeedSpread | None:
     """The spread that a comparison is one seed of; None if it was made with one seed."""
     for each in report.seeds:
         if judge.name == each.judge and any(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from instruct.data.overlap import overlap_text
 from instruct.reporting.health import REPEATED_RULE
-from instruct.reporting.model import Comparison, Panel, Report, TallyFigures
+from instruct.reporting.model import Comparison, Panel, ReportData, TallyFigures
 from instruct.reporting.text import POLICIES, number, probability, span
 
 # Text, a count, a figure, an interval, or nothing.
@@ -312,12 +312,12 @@ def panel_tables(panel: Panel) -> list[Table]:
     ]
 
 
-def report_tables(report: Report) -> list[Table]:
+def report_tables(report: ReportData) -> list[Table]:
     """What belongs to no single comparison; tables without rows are left out."""
     return [table for table in (_seeds(report), _paired(report), _systems(report), _trainings(report)) if table.rows]
 
 
-def _seeds(report: Report) -> Table:
+def _seeds(report: ReportData) -> Table:
     rows: list[Sequence[Value]] = [
         [each.judge, each.policy, each.candidate, each.baseline, ", ".join(map(str, each.seeds)),
          ", ".join(map(number, each.win_rates)), each.mean, each.standard_deviation, each.interval_seeds,
@@ -334,7 +334,7 @@ def _seeds(report: Report) -> Table:
     return Table("Training seeds", header, rows, left=6, note=note)
 
 
-def _paired(report: Report) -> Table:
+def _paired(report: ReportData) -> Table:
     rows: list[Sequence[Value]] = [
         [each.judge, each.policy, each.first, each.second, each.baseline, each.n, each.difference, each.interval,
          probability(each.p)]
@@ -348,7 +348,7 @@ def _paired(report: Report) -> Table:
     return Table("Systems with the same baseline", header, rows, left=5, note=note)
 
 
-def _systems(report: Report) -> Table:
+def _systems(report: ReportData) -> Table:
     """The answers and their faults; a column of unknowns is left out."""
     columns: dict[str, list[Value]] = {}
     for system in report.systems:
@@ -378,7 +378,7 @@ def _share(count: int | None, n: int) -> str | None:
     return None if count is None else f"{count} ({100 * count / n:.1f} %)"
 
 
-def _trainings(report: Report) -> Table:
+def _trainings(report: ReportData) -> Table:
     seeded = any(each.seed is not None for each in report.trainings)
     rows: list[Sequence[Value]] = [
         [each.system, each.objective, *[each.seed] * seeded, each.rows, each.truncated, _plain(each.epochs), each.steps,
@@ -394,7 +394,7 @@ def _plain(value: float | None) -> str | None:
     return None if value is None else f"{value:g}"
 
 
-def lineage_tables(report: Report) -> list[Table]:
+def lineage_tables(report: ReportData) -> list[Table]:
     """What the report was made from: the experiment, its phases, versions and hashes."""
     machine = report.machine
     gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from instruct.analysis.results import PairAgreement, SeedSpread
 from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.base.errors import counted, one_line
-from instruct.reporting.model import Comparison, Judge, Panel, Report, TallyFigures
+from instruct.reporting.model import Comparison, Judge, Panel, ReportData, TallyFigures
 
 Escape = Callable[[object], str]
 
@@ -244,7 +244,7 @@ def kappas(agreement: PairAgreement, escape: Escape) -> str:
     return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {pairs}"
 
 
-def spent(report: Report, escape: Escape) -> str | None:
+def spent(report: ReportData, escape: Escape) -> str | None:
     """What judging cost, in total and by judge; None if it cost nothing."""
     if not report.usd:
         return None
@@ -252,7 +252,7 @@ def spent(report: Report, escape: Escape) -> str | None:
     return f"Spent on judging: {report.usd:.2f} USD" + (f" ({parts})" if parts else "")
 
 
-def unjudged(report: Report, escape: Escape) -> list[str]:
+def unjudged(report: ReportData, escape: Escape) -> list[str]:
     """The comparisons that are still to be judged."""
     return [
         f"{escape(each.judge)}: {escape(each.candidate)} against {escape(each.baseline)}"

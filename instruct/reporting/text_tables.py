@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instruct.analysis.text_results import TextFigure, TextReport, TextSystem
-from instruct.reporting.model import Report
+from instruct.reporting.model import ReportData
 from instruct.reporting.tables import Table, Value
 from instruct.reporting.text import probability
 from instruct.reporting.text_figures import METRICS
@@ -11,7 +11,7 @@ from instruct.reporting.text_figures import METRICS
 _TESTED = {"permutation": "paired permutation", "jackknife": "jackknife t"}
 
 
-def text_tables(report: Report) -> list[Table]:
+def text_tables(report: ReportData) -> list[Table]:
     """The metrics of every system, the tests between them; [] without metrics of texts."""
     texts = report.texts
     return [table for table in (_metrics(texts), _tests(texts)) if table.rows] if texts else []

@@ -13,8 +13,7 @@ from reading import Reader
 from instruct.measuring.metrics import Metrics, merge_metrics, metrics_path, values_path, write_values
 from instruct.measuring.tasks.model import TaskResults
 from instruct.measuring.texts.model import SystemTexts
-from instruct.reporting.model import Report
-from instruct.reporting.report import build_report
+from instruct.reporting.report import Report, build_report
 from instruct.reporting.tasks import task_report
 from instruct.reporting.texts import text_report
 from instruct.run.directory import RunDirectory

@@ -17,7 +17,7 @@ from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
-from instruct.reporting.model import Comparison, EvaluationLog, Judge, Report, System, Training, TrainingLog
+from instruct.reporting.model import Comparison, EvaluationLog, Judge, ReportData, System, Training, TrainingLog
 from instruct.reporting.report import build_report, write_report
 
 HOSTILE = [
@@ -68,7 +68,7 @@ def training_of(name, steps, **curves):
 
 
 def report_of(*judges, systems=(), trainings=()):
-    return Report.model_construct(judges=list(judges), systems=list(systems), trainings=list(trainings))
+    return ReportData.model_construct(judges=list(judges), systems=list(systems), trainings=list(trainings))
 
 
 def texts_of(path):

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 from instruct.base.errors import InputError
 from instruct.judging.interchange.exchange import import_into_run
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.model import Report, report_schema
-from instruct.reporting.report import build_report, write_report
+from instruct.reporting.model import report_schema
+from instruct.reporting.report import Report, build_report, write_report
 
 WIN, LOSS, TIE, UNREAD = ("first", "second"), ("second", "first"), ("tie", "tie"), ("unparsed", "failed")
 

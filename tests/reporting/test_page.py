@@ -19,12 +19,11 @@ from instruct.command.main import main
 from instruct.engines.base import Completion
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.build import build
-from instruct.reporting.model import Report
 from instruct.reporting.read import read_run
 from instruct.reporting.render import page_pairs
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
-from instruct.reporting.report import build_report
+from instruct.reporting.report import Report, build_report
 
 
 class Outline(html.parser.HTMLParser):

@@ -16,10 +16,9 @@ from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
-from instruct.reporting.model import Report
 from instruct.reporting.provenance import config_summary
 from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.report import build_report, write_report
+from instruct.reporting.report import Report, build_report, write_report
 
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
 ALL_PAIRS = list(itertools.product(VERDICTS, VERDICTS))

@@ -12,7 +12,7 @@ import pytest
 from instruct.config import make_config
 from instruct.measuring.metrics import merge_metrics, write_values
 from instruct.measuring.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
-from instruct.reporting.model import Report
+from instruct.reporting.report import Report
 from instruct.reporting.task_tables import task_tables
 from instruct.run.directory import RunDirectory
 

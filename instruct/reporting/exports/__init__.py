@@ -12,12 +12,12 @@ from instruct.reporting.exports.latex import latex_tables
 from instruct.reporting.exports.leaderboard import leaderboards
 from instruct.reporting.exports.model_card import evaluated_model_cards
 from instruct.reporting.exports.tables import figures_table, win_rate_tables
-from instruct.reporting.model import Report
+from instruct.reporting.model import ReportData
 from instruct.reporting.task_tables import tasks_csv
 from instruct.run.directory import RunDirectory
 
 
-def write_exports(run: RunDirectory, report: Report) -> list[Path]:
+def write_exports(run: RunDirectory, report: ReportData) -> list[Path]:
     """Write report/exports/: figures.csv, tables.tex, leaderboard-JUDGE-vs-BASELINE.csv, model-card-SYSTEM.md; of
     a run with few-shot tasks, tasks.csv.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from instruct.reporting.model import Comparison, Report
+from instruct.reporting.model import Comparison, ReportData
 from instruct.reporting.tables import Table, Value
 
 COLUMNS = (
@@ -20,7 +20,7 @@ COLUMNS = (
 )
 
 
-def leaderboards(report: Report) -> dict[tuple[str, str], Table]:
+def leaderboards(report: ReportData) -> dict[tuple[str, str], Table]:
     """By judge and baseline, a leaderboard with a row per candidate.
 
     The columns are those of weighted_alpaca_eval_gpt4_turbo_leaderboard.csv in the package alpaca_eval

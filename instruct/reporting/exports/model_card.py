@@ -9,7 +9,7 @@ import yaml
 
 from instruct.base.errors import one_line
 from instruct.reporting.exports.tables import leading_table
-from instruct.reporting.model import Comparison, Judge, Report
+from instruct.reporting.model import Comparison, Judge, ReportData
 from instruct.reporting.render.markdown import table_lines
 from instruct.reporting.text import escape_markdown, headline, judge_warnings, trust
 from instruct.run.directory import RunDirectory
@@ -19,7 +19,7 @@ _HEADING = "## Evaluation"
 _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
+def evaluated_model_cards(run: RunDirectory, report: ReportData) -> dict[str, str]:
     """By candidate, its model card with the judges' verdicts.
 
     For a system that the run trained this is adapters/SYSTEM/README.md with the metadata and the section inserted; of
@@ -36,7 +36,7 @@ def evaluated_model_cards(run: RunDirectory, report: Report) -> dict[str, str]:
     return cards
 
 
-def model_index(report: Report, candidate: str) -> list[dict[str, Any]]:
+def model_index(report: ReportData, candidate: str) -> list[dict[str, Any]]:
     """The Hub's model-index of a candidate (huggingface.co/docs/hub/model-cards, Papers with Code's format).
 
     A metric per comparison: the win rate under the leading policy in percent, with what it
@@ -66,7 +66,7 @@ def model_index(report: Report, candidate: str) -> list[dict[str, Any]]:
     return [{"name": one_line(candidate, 100), "results": [result]}]
 
 
-def evaluation_section(report: Report, candidate: str) -> str:
+def evaluation_section(report: ReportData, candidate: str) -> str:
     """Markdown: each comparison's headline and figures; then how far the judge can be trusted."""
     lines = [_HEADING, "", f"Answers to `{evaluation_set(report).replace('`', '')}`, judged in pairs.", ""]
     judges: dict[str, Judge] = {}
@@ -81,12 +81,12 @@ def evaluation_section(report: Report, candidate: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def evaluation_set(report: Report) -> str:
+def evaluation_set(report: ReportData) -> str:
     """The name of the evaluation set that was answered; the run's name if the verdicts are from elsewhere."""
     return one_line(report.config.get("answered", report.run).partition(",")[0].partition(" (")[0], 100)
 
 
-def _with_evaluation(card: str, report: Report, candidate: str) -> str:
+def _with_evaluation(card: str, report: ReportData, candidate: str) -> str:
     """The card with its metadata and section inserted or replaced."""
     metadata, body = _parts(card)
     index = model_index(report, candidate)
@@ -109,7 +109,7 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
     return (metadata, body) if end and isinstance(metadata, dict) else ({}, "")
 
 
-def _of(report: Report, candidate: str) -> list[tuple[Judge, Comparison]]:
+def _of(report: ReportData, candidate: str) -> list[tuple[Judge, Comparison]]:
     return [
         (judge, comparison)
         for judge in report.judges

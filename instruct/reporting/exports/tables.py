@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
+from instruct.reporting.model import Comparison, Judge, ReportData, TallyFigures
 from instruct.reporting.tables import Table, Value, table_of
 from instruct.reporting.text import judge_warnings, number
 
@@ -25,7 +25,7 @@ def leading_table(comparisons: Sequence[tuple[Judge, Comparison]]) -> Table:
     return Table("Leading figures", header, rows, left=3)
 
 
-def win_rate_tables(report: Report) -> list[Table]:
+def win_rate_tables(report: ReportData) -> list[Table]:
     """For each baseline, the systems in rows and the judges in columns, win rates with standard errors in percent.
 
     The form of Tables 9 and 10 of the EMO paper (Ren et al., ICLR 2024). Each figure is that of the judge's leading
@@ -35,7 +35,7 @@ def win_rate_tables(report: Report) -> list[Table]:
     return [_win_rate_table(report, baseline) for baseline in baselines]
 
 
-def _win_rate_table(report: Report, baseline: str) -> Table:
+def _win_rate_table(report: ReportData, baseline: str) -> Table:
     found: dict[str, dict[str, str | None]] = {}
     captions: dict[str, str] = {}
     for judge in report.judges:
@@ -60,7 +60,7 @@ def _rate(figures: TallyFigures) -> str | None:
     return number(figures.win_rate) + ("" if error is None else f" ± {number(error)}")
 
 
-def figures_table(report: Report) -> Table:
+def figures_table(report: ReportData) -> Table:
     """Every figure of a report, a row per judge, comparison and policy.
 
     Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
@@ -74,7 +74,7 @@ def figures_table(report: Report) -> Table:
     return table_of("Figures", rows)
 
 
-def _figures(report: Report, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
+def _figures(report: ReportData, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
     figures = comparison.policies[policy]
     leads = policy == comparison.leading
     spans = {"interval": figures.interval, "second_interval": figures.second_interval, "bound": figures.bounds}

@@ -12,7 +12,7 @@ from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.texts import divergence_curves, precision_recall
 from instruct.reporting.figures.training import perplexity_curves, training_curves
 from instruct.reporting.figures.win_rates import win_rates
-from instruct.reporting.model import Figure, Judge, Report
+from instruct.reporting.model import Figure, Judge, ReportData
 
 _FOLDER = "figures"
 TEXT_FIGURES = ("precision_recall", "divergence_curve")
@@ -32,7 +32,7 @@ def outcome_names(judges: list[Judge]) -> dict[str, str]:
     return found
 
 
-def drawings(report: Report) -> list[Drawing]:
+def drawings(report: ReportData) -> list[Drawing]:
     """The figures of a report in reading order; `report.figures` is not read."""
     judges = report.judges
     names = outcome_names(judges)
@@ -50,7 +50,7 @@ def drawings(report: Report) -> list[Drawing]:
     return [drawing for drawing in found if drawing]
 
 
-def figures(report: Report) -> list[Figure]:
+def figures(report: ReportData) -> list[Figure]:
     """What report.json says of them."""
     return [
         Figure(
@@ -63,7 +63,7 @@ def figures(report: Report) -> list[Figure]:
     ]
 
 
-def draw_figures(report: Report, folder: Path) -> None:
+def draw_figures(report: ReportData, folder: Path) -> None:
     """Draw them into figures/ of `folder`; one that shows just this already is left as it is."""
     for drawing in drawings(report):
         drawing.save(folder / _FOLDER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
-from instruct.reporting.model import Figure, Judge, Report
+from instruct.reporting.model import Figure, Judge, ReportData
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
 from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import (
@@ -25,7 +25,7 @@ from instruct.reporting.text import (
 from instruct.reporting.text_tables import text_tables
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: ReportData) -> str:
     """report.md, with links to its figures."""
     figures = {figure.name: figure for figure in report.figures}
     names = outcome_names(report.judges)

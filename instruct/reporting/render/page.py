@@ -12,7 +12,7 @@ from instruct.analysis.results import SeedSpread
 from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 from instruct.judging.human_agreement import is_chance, kappa_text
-from instruct.reporting.model import Comparison, Judge, Report, TallyFigures
+from instruct.reporting.model import Comparison, Judge, ReportData, TallyFigures
 from instruct.reporting.render.html import escaped_json, image, render
 from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table, comparison_tables, lineage_tables, panel_tables, report_tables
@@ -81,7 +81,7 @@ class View:
     tables: list[Table]
 
 
-def write_page(run: RunDirectory, report: Report, pairs: str) -> None:
+def write_page(run: RunDirectory, report: ReportData, pairs: str) -> None:
     """Write report/report.html next to the report's other files, with its figures and pairs.
 
     Args:
@@ -90,7 +90,7 @@ def write_page(run: RunDirectory, report: Report, pairs: str) -> None:
     write_atomically(run.report / "report.html", render_page(report, page_figures(report, run.report), pairs))
 
 
-def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) -> str:
+def render_page(report: ReportData, figures: Mapping[str, Path], pairs: str | None) -> str:
     """report.html.
 
     The page's policy (Content-Security-Policy) allows its own style sheet and script by their hashes, and embedded
@@ -139,7 +139,7 @@ def render_page(report: Report, figures: Mapping[str, Path], pairs: str | None) 
     )
 
 
-def page_figures(report: Report, folder: Path) -> dict[str, Path]:
+def page_figures(report: ReportData, folder: Path) -> dict[str, Path]:
     """The report's figures by title; missing files are left out."""
     found = {each.title: folder / each.svg for each in report.figures}
     return {title: path for title, path in found.items() if path.is_file()}

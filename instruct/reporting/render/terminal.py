@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from instruct.base.errors import counted
 from instruct.base.output import terminal_width, wrapped
-from instruct.reporting.model import Judge, Report
+from instruct.reporting.model import Judge, ReportData
 from instruct.reporting.tables import Table, policy_table
 from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import (
@@ -26,7 +26,7 @@ from instruct.reporting.text import (
 from instruct.reporting.text_tables import text_tables
 
 
-def render_summary(report: Report) -> str:
+def render_summary(report: ReportData) -> str:
     """The report for a terminal: plain text without control characters, and without brackets that rich would read."""
     lines = [
         f"WARNING: {escape_terminal(judge.name)}: {escape_terminal(warning, 1000)}"
@@ -65,7 +65,7 @@ def _judge(judge: Judge) -> list[str]:
     return [*lines, *table_lines(policy_table(judge.comparisons), 28), ""]
 
 
-def _texts(report: Report) -> list[str]:
+def _texts(report: ReportData) -> list[str]:
     """The metrics of texts, and the tests that remain significant after correction."""
     lines = (
         [f"WARNING: {escape_terminal(capital(text), 1000)}" for text in report.texts.warnings] if report.texts else []
@@ -75,7 +75,7 @@ def _texts(report: Report) -> list[str]:
     return lines
 
 
-def _paired(report: Report) -> list[str]:
+def _paired(report: ReportData) -> list[str]:
     """Two systems with the same baseline, a line each."""
     lines = []
     for each in report.paired:
