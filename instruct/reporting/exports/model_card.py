@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
-import yaml
+from yaml import YAMLError
 
 from instruct.base.errors import one_line
 from instruct.reporting.exports.tables import leading_table
@@ -14,6 +14,10 @@ from instruct.reporting.render.markdown import table_lines
 from instruct.reporting.text import escape_markdown, headline, judge_warnings, trust
 from instruct.run.directory import RunDirectory
 
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+_EMPTY = "---\n\n---\n"
 _HEADING = "## Evaluation"
 # The section, up to the next of its level.
 _SECTION = re.compile(rf"^{_HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -25,29 +29,50 @@ def evaluated_model_cards(run: RunDirectory, report: ReportData) -> dict[str, st
     For a system that the run trained this is adapters/SYSTEM/README.md with the metadata and the section inserted; of
     any other, only the metadata and the section.
     """
-    candidates = dict.fromkeys(each.candidate for judge in report.judges for each in judge.comparisons)
+    candidates = dict.fromkeys(pair.candidate for judge in report.judges for pair in judge.comparisons)
+    # A candidate's name may be any text, so it is looked up among the folders.
+    trained = {path.name: path / "README.md" for path in run.adapters.iterdir()} if run.adapters.is_dir() else {}
     cards = {}
     for candidate in candidates:
-        path = run.adapters / candidate / "README.md"
-        card = (
-            path.read_text(encoding="utf-8", errors="replace") if candidate in _trained(run) and path.is_file() else ""
-        )
-        cards[candidate] = _with_evaluation(card, report, candidate)
+        path = trained.get(candidate)
+        text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+        cards[candidate] = _with_evaluation(text, report, candidate)
     return cards
 
 
-def model_index(report: ReportData, candidate: str) -> list[dict[str, Any]]:
-    """The Hub's model-index of a candidate (huggingface.co/docs/hub/model-cards, Papers with Code's format).
+def _with_evaluation(text: str, report: ReportData, candidate: str) -> str:
+    """The card with its metadata and section inserted or replaced; a card that cannot be read is left out."""
+    from huggingface_hub import ModelCard
 
-    A metric per comparison: the win rate under the leading policy in percent, with what it
-    rests on as its arguments. A comparison without a rate has none.
+    try:
+        card = ModelCard(text if text.startswith("---\n") else _EMPTY + text, ignore_metadata_errors=True)
+    except (YAMLError, ValueError):
+        card = ModelCard(_EMPTY)
+    results = _results(report, candidate)
+    if results:
+        card.data["model_name"], card.data["eval_results"] = one_line(candidate, 100), results
+    body = _SECTION.sub("", card.text).strip()
+    card.text = "\n" + (f"{body}\n\n" if body else "") + evaluation_section(report, candidate)
+    return str(card) if card.data.to_dict() else card.text.lstrip()
+
+
+def _results(report: ReportData, candidate: str) -> list[EvalResult]:
+    """The comparisons of a candidate as the Hub's evaluation results; one without a rate has none.
+
+    A result is the win rate under the leading policy in percent, with what it rests on as its arguments.
     """
-    metrics = [
-        {
-            "type": "win_rate",
-            "name": f"win rate against {one_line(comparison.baseline, 60)}, judge {one_line(judge.name, 60)}",
-            "value": round(figures.win_rate, 2),
-            "args": {
+    from huggingface_hub import EvalResult
+
+    data = evaluation_set(report)
+    return [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=data,
+            dataset_name=data,
+            metric_type="win_rate",
+            metric_name=f"win rate against {one_line(comparison.baseline, 60)}, judge {one_line(judge.name, 60)}",
+            metric_value=round(figures.win_rate, 2),
+            metric_args={
                 "judge_model": one_line(judge.model, 100),
                 "policy": comparison.leading,
                 "n": figures.n_judged,
@@ -55,15 +80,10 @@ def model_index(report: ReportData, candidate: str) -> list[dict[str, Any]]:
                 "standard_error": figures.standard_error,
                 "interval_95": figures.interval,
             },
-        }
+        )
         for judge, comparison in _of(report, candidate)
         if (figures := comparison.leading_figures).win_rate is not None
     ]
-    if not metrics:
-        return []
-    data = evaluation_set(report)
-    result = {"task": {"type": "text-generation"}, "dataset": {"name": data, "type": data}, "metrics": metrics}
-    return [{"name": one_line(candidate, 100), "results": [result]}]
 
 
 def evaluation_section(report: ReportData, candidate: str) -> str:
@@ -86,29 +106,6 @@ def evaluation_set(report: ReportData) -> str:
     return one_line(report.config.get("answered", report.run).partition(",")[0].partition(" (")[0], 100)
 
 
-def _with_evaluation(card: str, report: ReportData, candidate: str) -> str:
-    """The card with its metadata and section inserted or replaced."""
-    metadata, body = _parts(card)
-    index = model_index(report, candidate)
-    if index:
-        metadata["model-index"] = index
-    front = f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n\n" if metadata else ""
-    body = _SECTION.sub("", body).strip()
-    return front + (f"{body}\n\n" if body else "") + evaluation_section(report, candidate)
-
-
-def _parts(card: str) -> tuple[dict[str, Any], str]:
-    """A card's metadata and its text; both empty if the metadata cannot be read."""
-    if not card.startswith("---\n"):
-        return {}, card
-    head, end, body = card[4:].partition("\n---\n")
-    try:
-        metadata = yaml.safe_load(head)
-    except yaml.YAMLError:
-        return {}, ""
-    return (metadata, body) if end and isinstance(metadata, dict) else ({}, "")
-
-
 def _of(report: ReportData, candidate: str) -> list[tuple[Judge, Comparison]]:
     return [
         (judge, comparison)
@@ -116,8 +113,3 @@ def _of(report: ReportData, candidate: str) -> list[tuple[Judge, Comparison]]:
         for comparison in judge.comparisons
         if comparison.candidate == candidate
     ]
-
-
-def _trained(run: RunDirectory) -> set[str]:
-    """The folders under adapters/: a candidate's name may be any text."""
-    return {path.name for path in run.adapters.iterdir()} if run.adapters.is_dir() else set()
