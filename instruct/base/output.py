@@ -113,11 +113,11 @@ def console() -> Console:
 
 
 def progress_bar() -> Progress:
-    """A bar on stderr: description, how many of how many, the time left."""
+    """A bar on stderr: description, how many of how many, the time left. A description is shown as it is."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     # As text in a notebook, too: there, rich calls itself without end as soon as anything else writes to stderr.
     quiet = any(isinstance(handler, _Lines) and handler.quiet for handler in _LOG.handlers)
     return Progress(*columns, console=Console(stderr=True, force_jupyter=False, quiet=quiet))

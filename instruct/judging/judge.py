@@ -386,5 +386,5 @@ def _check_cost(judge: Judge, requests: Iterable[Request], yes: bool) -> None:
 @contextlib.contextmanager
 def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
     with progress_bar() as progress:
-        task = progress.add_task(f"judging ({one_line(judge, 40)})".replace("[", "("), total=total)
+        task = progress.add_task(f"judging ({one_line(judge, 40)})", total=total)
         yield lambda count: progress.advance(task, count)

@@ -34,8 +34,8 @@ def escape_markdown(text: object, limit: int = 200) -> str:
 
 
 def escape_terminal(text: object, limit: int = 300) -> str:
-    """Foreign text as one line without control characters, and without brackets that rich would read."""
-    return one_line(text, limit).replace("[", "(").replace("]", ")")
+    """Foreign text as one line without control characters; nothing that prints it reads markup."""
+    return one_line(text, limit)
 
 
 def headline(judge: Judge, comparison: Comparison, escape: Escape) -> str:

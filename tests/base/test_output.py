@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import GateError
-from instruct.base.output import Result, printed_log, say, show, warn
+from instruct.base.output import Result, printed_log, progress_bar, say, show, warn
 
 LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
 
@@ -38,7 +38,7 @@ def test_only_the_result_reaches_stdout(json_form, quiet, stdout, stderr):
     """Whatever a library or a child process prints."""
     script = f"""
 import sys
-from instruct.base.output import Result, printed_log, say, show, warn
+from instruct.base.output import Result, printed_log, progress_bar, say, show, warn
 with printed_log({json_form}, {quiet}):
     {LOUD.replace("'python'", "'python', flush=True")}
     print('warning', file=sys.stderr)
@@ -158,3 +158,9 @@ def test_preview_is_a_document(instruct, tmp_path, monkeypatch, tiny_model_folde
     quiet = subprocess.run([sys.executable, "-m", "instruct", *call, "-q"], capture_output=True, text=True)
     assert (quiet.returncode, quiet.stderr) == (0, "")
     assert quiet.stdout.startswith("one step (mle): loss ")
+
+
+def test_a_progress_bar_shows_a_name_as_it_is(capsys):
+    with progress_bar() as progress:
+        progress.add_task("judging (my[v2] of [red]one[/red])", total=2)
+    assert "judging (my[v2] of [red]one[/red])" in capsys.readouterr().err

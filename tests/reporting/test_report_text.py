@@ -76,8 +76,17 @@ def test_hostile_names_are_escaped_in_the_report(hostile_run):
 def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
     text = render_summary(build_report(hostile_run.folder))
     assert all(character.isprintable() or character == "\n" for character in text)
-    assert "[" not in text
+    assert "[31mred [0m [bold]rich[/bold]" in text
     assert "heading" not in [line.strip("# ") for line in text.splitlines()]
+
+
+def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
+    card("j")
+    judge_pairs([("first", "second")] * 7, candidate="my[v2]", baseline="[red]mle[/red]")
+    report = build_report(run.folder)
+    assert report.headlines()[0].startswith("j: my[v2] beats [red]mle[/red]: win rate 100.0 %")
+    *_, table = [line for line in str(report).splitlines() if line.startswith("my[v2] ")]
+    assert table.split()[:2] == ["my[v2]", "[red]mle[/red]"]
 
 
 @pytest.mark.parametrize(

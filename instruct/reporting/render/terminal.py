@@ -27,7 +27,7 @@ from instruct.reporting.text_tables import text_tables
 
 
 def render_summary(report: ReportData) -> str:
-    """The report for a terminal: plain text without control characters, and without brackets that rich would read."""
+    """The report for a terminal: plain text without control characters."""
     lines = [
         f"WARNING: {escape_terminal(judge.name)}: {escape_terminal(warning, 1000)}"
         for judge in report.judges
