@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import sys
 
+from study import config_for_machine
+
 from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
 
@@ -20,12 +22,10 @@ def main(gpu_config: str, description: str | None) -> None:
     """Run the experiment that the command line names: `gpu_config` by default, the demo on a machine without a GPU."""
     arguments, overrides = recipe_arguments(sys.argv[1:], description)
 
-    import torch
-
     from instruct.config import load_config
     from instruct.phases.experiment import run_experiment
 
-    config = load_config(arguments.config or (gpu_config if torch.cuda.is_available() else "demo"), overrides)
+    config = load_config(config_for_machine(arguments, gpu_config, "demo"), overrides)
     run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
 
 

@@ -17,16 +17,16 @@ printed next to the paper's figures and written to runs/NAME/oracle.md. Rerun th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from study import arguments_of, config_for_machine, markdown, paper, run_seeds
+
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
-from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
@@ -39,16 +39,14 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": 512,
 }  # fmt: skip
 COLUMNS = ("PPL_test", "PPL_oracle", "MAUVE", "ROUGE-1", "ROUGE-L", "forward CE", "reverse CE", "entropy")
-PAPER = """
-The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE over prefix and continuation, in percent; no control):
+PAPER = "The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE of prefix and continuation; no control):"
 
-| the paper's | PPL_oracle | MAUVE | ROUGE-1 | ROUGE-L |
-| --- | --: | --: | --: | --: |
-| MLE | 114.46 | 77.5 | 34.59 | 29.85 |
-| TaiLr | 95.22 | 77.4 | 34.95 | 30.09 |
-| MixCE | 79.46 | 78.4 | 35.31 | 30.26 |
-| EMO | 55.85 | 83.4 | 37.37 | 31.17 |
-"""
+
+def papers_table() -> list[str]:
+    """The paper's figures, as the lines below ours."""
+    systems = paper("table_2")["gpt2"]
+    rows = [[system, *figures.values()] for system, figures in systems.items()]
+    return ["", PAPER, "", *markdown(["the paper's", *systems["MLE"]], rows)]
 
 
 def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Path) -> dict[str, str]:
@@ -79,50 +77,27 @@ def generated_texts(config: ExperimentConfig, counts: dict[str, int], folder: Pa
     return files
 
 
-def numbers(texts: Any) -> dict[str, float | None]:
-    """What is compared of a system, by COLUMNS."""
-    found = {
-        "PPL_test": texts.perplexity and texts.perplexity.perplexity,
-        "PPL_oracle": texts.oracle_perplexity and texts.oracle_perplexity.perplexity,
-        "MAUVE": texts.mauve and texts.mauve.mauve.value,
-        "ROUGE-1": texts.rouge and texts.rouge.rouge1,
-        "ROUGE-L": texts.rouge and texts.rouge.rougeL,
-        "forward CE": texts.distances and texts.distances.forward_cross_entropy,
-        "reverse CE": texts.distances and texts.distances.reverse_cross_entropy,
-        "entropy": texts.entropy and texts.entropy.entropy,
-    }
-    return {name: None if value is None else float(value) for name, value in found.items()}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("train", "valid", "test", "tuning-steps"):
-        parser.add_argument(f"--{name}", type=int)
-    own, rest = parser.parse_known_args(sys.argv[1:])
-    given, overrides = recipe_arguments(rest, __doc__)
+    sizes = {name: {"type": int} for name in ("train", "valid", "test", "tuning_steps")}
+    given, overrides = arguments_of(__doc__, **sizes)
 
     import torch
-    from small_model import seeds_table
     from tuning import tuned_systems
 
-    from instruct.base.files import write_atomically
     from instruct.base.models import model_path
     from instruct.config import load_config
-    from instruct.measuring.metrics import read_metrics
-    from instruct.phases.experiment import run_experiment, run_folder
-    from instruct.run.directory import RunDirectory
     from instruct.training.scratch import make_small_model
 
     gpu = torch.cuda.is_available()
-    name = given.config or ("oracle" if gpu else "oracle_smollm2")
+    name = config_for_machine(given, "oracle", "oracle_smollm2")
     plain = load_config(name, [*overrides, "--seeds", "null"])
     generator = plain.text_metrics.reference_model
     if generator is None or plain.continuations is None:
         raise InputError(f"{plain.name}: has no generator; set evaluation.texts.reference_model, and continuations")
     defaults = (250_000, 5_000, 5_000) if gpu else (1_000, 100, 500)
-    sizes = dict(zip(("train", "valid", "test"), defaults, strict=True))
-    counts = {part: getattr(own, part) or size for part, size in sizes.items()}
-    steps = own.tuning_steps or (1_000 if gpu else 60)
+    parts = dict(zip(("train", "valid", "test"), defaults, strict=True))
+    counts = {part: getattr(given, part) or size for part, size in parts.items()}
+    steps = given.tuning_steps or (1_000 if gpu else 60)
     print(
         f"plan      {generator.name} writes {sum(counts.values()):,} texts; {steps} steps for each point of a grid to "
         f"tune; then {len(plain.trained)} objectives from each seed"
@@ -144,11 +119,7 @@ def main() -> None:
             system.transport_cost = model_path(generator.name)
     systems = tuned_systems(plain, RATES[plain.from_scratch], WEIGHTS, steps)
     config = load_config(name, ["--seeds", SEEDS, *overrides, *flags, "--systems", json.dumps(systems)])
-    run_experiment(config, first=given.first, last=given.last)
-    run = RunDirectory(run_folder(config))
-    table = seeds_table({system: numbers(found) for system, found in read_metrics(run).texts.items()}, COLUMNS)
-    write_atomically(run.folder / "oracle.md", table + PAPER)
-    print(f"{table}{PAPER}table: {run.folder / 'oracle.md'}")
+    run_seeds(config, given, "oracle.md", COLUMNS, papers_table())
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from study import config_for_machine, markdown, write_table
+
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
 from instruct.command.arguments import recipe_arguments
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 # Of the texts that the reference writes, as in the paper's code.
 TEXTS, LEAST_WORDS, MOST_TOKENS = 1000, 20, 500
+HEADER = ("system", "temperature", "forward CE (recall)", "reverse CE (precision)", "Jensen-Shannon", "total variation")
 PAPER = (
     "The paper's claim (Figure 2, a plot without numbers, GPT-2 against GPT-Neo-1.3B): TaiLr and MixCE balance both "
     "better than MLE, and EMO better than these. It has no control at matched entropy."
@@ -43,31 +46,24 @@ def main(arguments: Sequence[str]) -> None:
     """Train, measure, and write runs/NAME/precision_recall.md."""
     given, overrides = recipe_arguments(arguments, __doc__)
 
-    import torch
-
-    from instruct.base.files import write_atomically
     from instruct.config import load_config
     from instruct.measuring.metrics import read_metrics
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
 
-    default = "precision_recall" if torch.cuda.is_available() else "precision_recall_smollm2"
-    config = load_config(given.config or default, overrides)
+    given.config = config_for_machine(given, "precision_recall", "precision_recall_smollm2")
+    config = load_config(given.config, overrides)
     if config.text_metrics.reference_model is None:
         raise InputError(f"{config.name}: has no reference; set evaluation.texts.reference_model")
     print_plan(config)
     if config.text_metrics.held_out is None and not given.dry_run:
         files = json.dumps([str(sampled_texts(config))])
-        config = load_config(
-            given.config or default, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"]
-        )
+        config = load_config(given.config, [*overrides, "--evaluation.texts.held_out", f"{{files: {files}}}"])
     run_experiment(config, dry_run=given.dry_run, first=given.first, last=given.last)
     folder = run_folder(config)
     if given.dry_run or not (folder / "metrics.json").is_file():
         return
-    text = table(config, read_metrics(RunDirectory(folder)))
-    write_atomically(folder / "precision_recall.md", text)
-    print(text)
+    write_table(folder / "precision_recall.md", table(config, read_metrics(RunDirectory(folder))))
 
 
 def print_plan(config: ExperimentConfig) -> None:
@@ -110,27 +106,27 @@ def sampled_texts(config: ExperimentConfig) -> Path:
     return file
 
 
-def table(config: ExperimentConfig, metrics: Metrics) -> str:
-    """Our figures as Markdown, the paper's claim below them."""
-    lines = [
+def table(config: ExperimentConfig, metrics: Metrics) -> list[str]:
+    """Our figures as lines of Markdown, the paper's claim below them."""
+    rows = []
+    for name, texts in metrics.texts.items():
+        if distances := texts.distances:
+            for label, point in [(name, distances), *((f"{name}, other temperature", at) for at in distances.curve)]:
+                values = (point.forward_cross_entropy, point.reverse_cross_entropy, point.jensen_shannon)
+                cells = [f"{value:.4f}" for value in (*values, point.total_variation)]
+                rows.append([label, f"{point.temperature:.3f}", *cells])
+    missing = [f"{name}: {texts.no_control}" for name, texts in metrics.texts.items() if texts.no_control]
+    return [
         f"# Precision and recall: {config.name}",
         "",
         "Means over tokens, then over texts, in nats; lower is better. The paper asks an objective for both.",
         "",
-        "| system | temperature | forward CE (recall) | reverse CE (precision) | Jensen-Shannon | total variation |",
-        "|---|---|---|---|---|---|",
+        *markdown(HEADER, rows),
+        "",
+        *(f"**No matched-temperature control** for {reason}." for reason in missing),
+        "",
+        PAPER,
     ]
-    for name, texts in metrics.texts.items():
-        if found := texts.distances:
-            at = [(name, found), *((f"{name}, other temperature", each) for each in found.curve)]
-            lines += [
-                f"| {label} | {each.temperature:.3f} | {each.forward_cross_entropy:.4f} | "
-                f"{each.reverse_cross_entropy:.4f} | {each.jensen_shannon:.4f} | {each.total_variation:.4f} |"
-                for label, each in at
-            ]
-    missing = [f"{name}: {texts.no_control}" for name, texts in metrics.texts.items() if texts.no_control]
-    lines += ["", *(f"**No matched-temperature control** for {each}." for each in missing), "", PAPER, ""]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

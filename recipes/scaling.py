@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from continual import BASES, PAPER
+from continual import BASES
+from study import Finished, arguments_of, config_for_machine, markdown, paper, run_points
 
-from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
-from instruct.command.arguments import recipe_arguments
 from instruct.measuring.tasks.model import TaskResults
 
 # Parameters in billions, and the paper's models.
@@ -42,13 +42,13 @@ def mean_accuracy(results: TaskResults) -> tuple[float, float]:
 
 def table(found: Mapping[str, Mapping[str, tuple[float, float]]]) -> list[str]:
     """A row for each point and system: our mean, and the paper's over its eight tasks."""
-    lines = ["| point | system | mean accuracy, ours | mean accuracy, the paper's |", "| --- | --- | --: | --: |"]
+    rows = []
     for point, systems in found.items():
         for system, (mean, half) in systems.items():
-            theirs = PAPER.get(point, {}).get(system)
-            paper = "-" if theirs is None else f"{sum(theirs) / len(theirs):.1f}"
-            lines.append(f"| {point} | {system} | {mean:.1f} ± {half:.1f} | {paper} |")
-    return lines
+            theirs = paper("table_3").get(point, {}).get(system)
+            figure = "-" if theirs is None else f"{statistics.fmean(theirs.values()):.1f}"
+            rows.append([point, system, f"{mean:.1f} ± {half:.1f}", figure])
+    return markdown(("point", "system", "mean accuracy, ours", "mean accuracy, the paper's"), rows, left=2)
 
 
 def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[str, float], path: Path) -> None:
@@ -72,16 +72,12 @@ def draw(found: Mapping[str, Mapping[str, tuple[float, float]]], sizes: Mapping[
 
 
 def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[str]) -> None:
-    """Run every point of a sweep, then print and write its table and figure. A point that fails does not keep others.
+    """Run every point of a sweep, then print and write its table, and draw its figure.
 
     Raises:
         InputError: a point could not be run.
     """
-    from instruct.base.files import write_atomically
     from instruct.config import load_config
-    from instruct.measuring.metrics import read_metrics
-    from instruct.phases.experiment import run_experiments, run_folder
-    from instruct.run.directory import RunDirectory
 
     start = load_config(arguments.config, overrides)
     name = f"{start.name}_scaling_{sweep}"
@@ -100,31 +96,27 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
             flags[point] += ["--train.max_steps", str(max(1, tokens // per_step))]
             sizes[point] = tokens
     points = {point: [*overrides, *own, "--name", f"{name}_{point}"] for point, own in flags.items()}
-    done, refused = run_experiments(arguments.config, points, arguments.dry_run, arguments.first, arguments.last)
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for point, config in done.items():
-        results = read_metrics(RunDirectory(run_folder(config))).tasks
-        found[point] = {system: mean_accuracy(each) for system, each in results.items()}
-    if any(found.values()):
-        path = Path("runs") / f"{name}.md"
-        write_atomically(path, "\n".join(table(found)) + "\n")
-        draw(found, sizes, path.with_suffix(".png"))
-        print("\n".join([*table(found), f"table: {path}", f"figure: {path.with_suffix('.png')}"]))
-    if refused:
-        raise InputError("; ".join(refused))
+
+    def table_and_figure(finished: Finished) -> list[str]:
+        found = {
+            point: {system: mean_accuracy(results) for system, results in metrics.tasks.items()}
+            for point, (_, metrics) in finished.items()
+        }
+        if not any(found.values()):
+            return []
+        figure = Path("runs") / f"{name}.png"
+        draw(found, sizes, figure)
+        print(f"figure: {figure}")
+        return table(found)
+
+    run_points(name, points, arguments, table_and_figure)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--sweep", action="append", choices=("model", "data"))
-    own, rest = parser.parse_known_args(sys.argv[1:])
-    arguments, overrides = recipe_arguments(rest, __doc__)
-
-    import torch
-
-    arguments.config = arguments.config or ("continual" if torch.cuda.is_available() else "continual_smollm2")
+    arguments, overrides = arguments_of(__doc__, sweep={"action": "append", "choices": ("model", "data")})
+    arguments.config = config_for_machine(arguments, "continual", "continual_smollm2")
     small = arguments.config == "continual_smollm2"
-    for sweep in own.sweep or (["data"] if small else ["model", "data"]):
+    for sweep in arguments.sweep or (["data"] if small else ["model", "data"]):
         run(sweep, small, arguments, overrides)
 
 

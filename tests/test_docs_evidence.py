@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import continual
+import oracle
 import pytest
+import small_model
+import study
 
 from instruct.measuring.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "recipes"))
-
-import continual  # noqa: E402
-import oracle  # noqa: E402
-import small_model  # noqa: E402
 
 
 def accuracies(metrics: Metrics) -> str:
@@ -28,12 +26,16 @@ def accuracies(metrics: Metrics) -> str:
 
 
 def perplexities(metrics: Metrics) -> str:
-    return small_model.seeds_table({name: small_model.numbers(texts) for name, texts in metrics.texts.items()})
+    return seeds_table(metrics, small_model.COLUMNS)
 
 
 def distances(metrics: Metrics) -> str:
-    found = {name: oracle.numbers(texts) for name, texts in metrics.texts.items()}
-    return small_model.seeds_table(found, oracle.COLUMNS)
+    return seeds_table(metrics, oracle.COLUMNS)
+
+
+def seeds_table(metrics: Metrics, columns: tuple[str, ...]) -> str:
+    found = {name: study.numbers(texts, columns) for name, texts in metrics.texts.items()}
+    return "\n".join(study.seeds_table(found, columns)) + "\n"
 
 
 TABLES = {"continual_smollm2": accuracies, "oracle_smollm2": distances, "small_model": perplexities}

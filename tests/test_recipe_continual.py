@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import subprocess
 import sys
 from pathlib import Path
 
+import continual
 import pytest
+import study
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "recipes" / "continual.py"
 
 
-@pytest.fixture(scope="module")
-def recipe():
-    spec = importlib.util.spec_from_file_location("continual", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_our_accuracies_stand_above_the_papers(recipe):
+def test_our_accuracies_stand_above_the_papers():
     found = {"base": {"trec": 70.0, "mmlu": 30.04}, "emo_code": {"trec": 71.0}}
-    assert recipe.table(found, "llama-7b") == [
+    assert continual.table(found, "llama-7b") == [
         "| system | trec | mmlu |",
         "| --- | --: | --: |",
         "| base | 70.0 | 30.0 |",
         "| base, the paper | 77.8 | 31.4 |",
         "| emo_code | 71.0 | - |",
     ]
-    assert "paper" not in "".join(recipe.table(found, None))
+    assert "paper" not in "".join(continual.table(found, None))
 
 
-def test_the_papers_tables_are_complete(recipe):
-    assert recipe.PAPER.keys() == recipe.BASES.keys()
-    for systems in recipe.PAPER.values():
+def test_the_papers_tables_are_complete():
+    tables = study.paper("table_3")
+    assert tables.keys() == continual.BASES.keys()
+    for systems in tables.values():
         assert list(systems) == ["base", "mle", "tailr", "mixce", "emo"]
-        assert all(len(row) == len(recipe.TASKS) == 8 for row in systems.values())
+        assert all(len(row) == 8 for row in systems.values())
 
 
 def write_task(folder: Path) -> None:

@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import study
+from tuning import candidates
 
 from instruct.config import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "recipes"))
-
-import small_model  # noqa: E402
-from tuning import candidates  # noqa: E402
 
 
 def test_every_objective_is_tuned_on_the_same_learning_rates():
@@ -34,7 +32,7 @@ def test_every_objective_is_tuned_on_the_same_learning_rates():
 
 
 def test_the_table_has_means_over_seeds_and_controls_below_their_systems():
-    table = small_model.seeds_table(
+    table = study.seeds_table(
         {
             "mle-seed1": {"MAUVE": 0.5},
             "mle-seed2": {"MAUVE": 0.7},
@@ -43,7 +41,7 @@ def test_the_table_has_means_over_seeds_and_controls_below_their_systems():
         },
         ("MAUVE",),
     )
-    assert table.splitlines()[2:] == [
+    assert table[2:] == [
         "| emo | 1 | 0.600 |",
         "| mle-matched-emo | 1 | - |",
         "| mle | 2 | 0.600 ± 0.141 |",
@@ -87,7 +85,7 @@ def test_the_recipe_tunes_trains_continues_and_compares(tmp_path, tiny_model_fol
     assert config["steps"]["train/energy-seed1"]["results"]["steps"] == 2
     table = (tmp_path / "runs" / "small_model" / "seeds.md").read_text()
     assert table in first
-    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| energy", "| mle-matched-energy", "| mle"]
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| energy", "| mle-matched-energy", "| mle"]
     again = run("small_model.py", tmp_path, *flags)
     assert table in again
     assert "train_runtime" not in again  # nothing is trained twice
