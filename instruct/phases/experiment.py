@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import say
-from instruct.config import ExperimentConfig, load_config
+from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
 from instruct.phases.changes import start_or_continue
 from instruct.run.directory import RunDirectory
@@ -87,33 +86,6 @@ def run_experiment(
     report = print_report(run.folder)
     upload(config, run)  # the cards, now with the evaluation
     return report
-
-
-def run_experiments(
-    path: str | Path, points: Mapping[str, Sequence[str]], dry_run: bool, first: str, last: str
-) -> tuple[dict[str, ExperimentConfig], list[str]]:
-    """Run the experiment of a config once for each point; one that cannot be run does not keep the others from it.
-
-    Args:
-        path: of the config, or its name.
-        points: the flags of each point, its `--name` among them.
-        dry_run, first, last: as for `run_experiment`.
-
-    Returns:
-        The config of each point that was run (none of a dry run), and what is wrong with each of the others.
-    """
-    done: dict[str, ExperimentConfig] = {}
-    refused: list[str] = []
-    for point, flags in points.items():
-        try:
-            config = load_config(path, flags)
-            run_experiment(config, dry_run=dry_run, first=first, last=last)
-        except InputError as error:
-            refused.append(f"{point}: {error}")
-            continue
-        if not dry_run:
-            done[point] = config
-    return done, refused
 
 
 def run_folder(config: ExperimentConfig) -> Path:
