@@ -68,7 +68,7 @@ class ForwardEngine(CausalEngine):
 
         self.start()
         with self._adapted("" if adapter is None else str(adapter)), torch.inference_mode():
-            yield self._network.get_base_model() if self._loaded else self._network
+            yield self._network.get_base_model() if self._adapters else self._network
 
 
 @dataclass(frozen=True)

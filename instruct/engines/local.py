@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import filter as matching
 from functools import cached_property
@@ -145,6 +146,22 @@ class LocalEngine(BatchesInTurn):
         temperature = decoding.temperature if request.temperature is None else request.temperature
         return Asked(ids, limit, request.adapter, request.seed or 0, request.min_tokens, temperature)
 
+    def _in_batches(self, requests: Iterable[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
+        """The replies to `size` requests at a time; those that do not fit are not asked."""
+        waiting = iter(requests)
+        while batch := list(itertools.islice(waiting, size)):
+            asked = [self._ask(request) for request in batch]
+            fitting = [row for row in asked if isinstance(row, Asked)]
+            replies = iter(self._answered(fitting) if fitting else ())
+            yield [
+                (request, row if isinstance(row, Failure) else next(replies))
+                for request, row in zip(batch, asked, strict=True)
+            ]
+
+    def _answered(self, asked: list[Asked]) -> Iterable[Reply]:
+        """The replies to one batch, in its order."""
+        raise NotImplementedError
+
     def _completion(
         self, prompt: list[int], answer: list[int], label_logprobs: Sequence[float] | None = None
     ) -> Completion:
@@ -160,8 +177,7 @@ class LocalEngine(BatchesInTurn):
 
     def _decoded(self, ids: list[int]) -> str:
         whole = self._options.keep_special_tokens or self._options.continues
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
-        return text
+        return self._tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
 
 
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:

@@ -45,8 +45,7 @@ class _Row(NamedTuple):
     requests: bytes
 
     def unpacked(self) -> list[Request]:
-        found: list[Request] = pickle.loads(self.requests)
-        return found
+        return pickle.loads(self.requests)
 
 
 class RayEngine:
@@ -91,8 +90,7 @@ class RayEngine:
 
     @property
     def identity(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._here.identity
-        return found
+        return self._here.identity
 
     def start(self) -> str:
         """Join the cluster and survey its machines; returns the engine's version and device there."""
@@ -107,8 +105,7 @@ class RayEngine:
 
     def tokens(self, prompt: Prompt) -> int | None:
         """The prompt's length in the model's tokens, counted here."""
-        found: int | None = self._here.tokens(prompt)
-        return found
+        return self._here.tokens(prompt)
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. All requests are taken before the first is asked."""
@@ -295,8 +292,7 @@ class _Watch:
         if not ray.is_initialized():
             return {}, {}
         try:
-            found: tuple[dict[str, dict[str, Any]], dict[int, int]] = ray.get(self._board.read.remote(), timeout=10)
-            return found
+            return ray.get(self._board.read.remote(), timeout=10)
         except Exception:  # the board is only for people
             return {}, {}
 

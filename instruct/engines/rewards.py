@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import model_path
 from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
-from instruct.engines.local import LocalEngine
+from instruct.engines.network import NetworkEngine, best_device
 from instruct.engines.pickles import unreadable
 from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading
 from instruct.engines.weights import model_identity
@@ -30,7 +29,7 @@ class Text:
     start: int = 0
 
 
-class RewardEngine(LocalEngine):
+class RewardEngine(NetworkEngine):
     """A sequence-classification model with one label, or an adapter of one, in transformers; its logit is the score.
 
     Texts are sorted by length and scored in batches of up to `BATCH_TOKENS`; each batch is yielded when it is done. A
@@ -41,7 +40,6 @@ class RewardEngine(LocalEngine):
             loaded, or has no chat template.
     """
 
-    kind: Literal["vllm", "transformers"] = "transformers"
     score = "logit"  # what the score is, as a part of every key
 
     def __init__(self, options: EngineOptions) -> None:
@@ -51,7 +49,6 @@ class RewardEngine(LocalEngine):
         self._adapter = adapter_folder(options.model)
         self._context = options.context_length
         self._pad: int | None = None
-        self._network: Any = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -123,21 +120,8 @@ class RewardEngine(LocalEngine):
                 ) from None
             raise unreadable(options.model, error) from error
 
-    def start(self) -> str:
-        """Load the model if it is not loaded; returns transformers' version and the device."""
-        import transformers
-
-        if self._network is None:
-            self._prepare()
-            self._network = self._loaded()
-        return f"transformers {transformers.__version__} {self._network.device.type}"
-
     def _loaded(self) -> Any:
-        """The model on its device, ready to score."""
-        import torch
-
-        network = self._network_from_weights()
-        return network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+        return self._network_from_weights().to(best_device())
 
     def _network_from_weights(self) -> Any:
         from transformers import AutoModelForSequenceClassification
@@ -153,23 +137,8 @@ class RewardEngine(LocalEngine):
         return network
 
     def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
-        """What `auto_class` loads from the model's safetensors, without a progress bar."""
-        model, revision = self._safetensors()
-        try:
-            with quiet_loading():
-                return auto_class.from_pretrained(
-                    model, revision=revision, dtype=self._dtype(), trust_remote_code=False, use_safetensors=True, **more
-                )
-        except Exception as error:  # a torn file, an unknown architecture, ...
-            raise unreadable(self._options.model, error) from error
-
-    def _dtype(self) -> Any:
-        """The options' dtype; bfloat16 by default, or float16 on a GPU without it."""
-        import torch
-
-        dtype = self._options.dtype or "bfloat16"
-        no_bf16 = torch.cuda.is_available() and not torch.cuda.is_bf16_supported()
-        return "float16" if dtype == "bfloat16" and no_bf16 else dtype
+        with quiet_loading():
+            return super()._from_pretrained(auto_class, **more)
 
     def tokens(self, prompt: Prompt) -> int:
         """The length of a prompt and its answer in the model's tokens."""
@@ -240,17 +209,6 @@ class RewardEngine(LocalEngine):
             last = mask.sum(1) - 1
             ends = states[torch.arange(len(texts), device=device), last.to(device)]
             return [float(value) for value in self._network.score(ends.float())[:, 0].tolist()]
-
-    def close(self) -> None:
-        """Drop the model."""
-        if self._network is None:
-            return
-        import torch
-
-        self._network = None
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
 
 def batches(lengths: Sequence[int], tokens: int) -> list[slice]:

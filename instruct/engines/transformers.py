@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -35,16 +34,15 @@ class TransformersEngine(CausalEngine):
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`."""
-        waiting = iter(requests)
-        while batch := list(itertools.islice(waiting, self.batch or 1)):
-            asked = [self._ask(request) for request in batch]
-            replies: dict[int, Reply] = {i: each for i, each in enumerate(asked) if not isinstance(each, Asked)}
-            fitting = {i: each for i, each in enumerate(asked) if isinstance(each, Asked)}
-            # A row near the context's end must not be pushed past it by its neighbors.
-            for kind in sorted({_kind(each) for each in fitting.values()}):
-                rows = {i: each for i, each in fitting.items() if _kind(each) == kind}
-                replies |= dict(zip(rows, self._generate(list(rows.values())), strict=True))
-            yield [(request, replies[i]) for i, request in enumerate(batch)]
+        return self._in_batches(requests, self.batch or 1)
+
+    def _answered(self, asked: list[Asked]) -> list[Reply]:
+        replies: dict[int, Reply] = {}
+        # A row near the context's end must not be pushed past it by its neighbors.
+        for kind in sorted({_kind(row) for row in asked}):
+            rows = {place: row for place, row in enumerate(asked) if _kind(row) == kind}
+            replies |= dict(zip(rows, self._generate(list(rows.values())), strict=True))
+        return [reply for _, reply in sorted(replies.items())]
 
     def _generate(self, rows: list[Asked]) -> list[Reply]:
         """Replies to rows of one kind."""

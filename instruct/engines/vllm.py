@@ -6,7 +6,7 @@ import importlib.util
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from instruct.base.errors import InputError
 from instruct.engines.base import EngineOptions, Failure, Reply, Request
@@ -20,7 +20,45 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks
 GREEDY = "decoded greedily with the repetition penalty; its authors use {beams} beams, which vLLM has not"
 
 
-class VLLMEngine(LocalEngine):
+class InVLLM(LocalEngine):
+    """What every model in vLLM shares: its process, started when it is first needed."""
+
+    kind: Literal["vllm", "transformers"] = "vllm"
+    _client: Any = None
+
+    def start(self) -> str:
+        """Start vLLM if it is not running; returns its version and device."""
+        if self._client is None:
+            from instruct.engines.vllm_client import VLLMClient
+
+            self._prepare()
+            self._client = VLLMClient(self._arguments(), self._options.adapters)
+        return str(self._client.name)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        if importlib.util.find_spec("vllm") is None:
+            raise InputError(
+                f"{self._options.subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
+                "--engine transformers"
+            )
+
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of `vllm.LLM` that follow from the options."""
+        model, revision = self._safetensors()
+        arguments: dict[str, Any] = {"model": model, "revision": revision}
+        for name, default in (("dtype", None), ("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
+            if (value := getattr(self._options, name)) != default:
+                arguments[name] = value
+        return arguments
+
+    def close(self) -> None:
+        """End vLLM's process."""
+        if self._client is not None:
+            self._client.close()
+
+
+class VLLMEngine(InVLLM):
     """A model in vLLM on this machine, started with the first request that fits its context.
 
     With `options.batch`, requests are computed in whole batches of that size without a prefix cache: near-tied
@@ -33,8 +71,6 @@ class VLLMEngine(LocalEngine):
         InstructError: vLLM failed for another reason.
     """
 
-    kind = "vllm"
-
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         if options.quantization:
@@ -45,41 +81,19 @@ class VLLMEngine(LocalEngine):
         if (beams := options.decoding.beams) > 1:
             self.identity["beams"] = 1
             self.notes.append(GREEDY.format(beams=beams))
-        self._client: Any = None
         self._numbers = itertools.count()  # vLLM's own numbers of the prompts in its streams
 
-    def start(self) -> str:
-        """Start vLLM if it is not running; returns its version and device."""
-        if self._client is None:
-            self._prepare()
-            self._client = self._started()
-        return str(self._client.name)
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        check_installed(self._options.subject)
-
-    def _started(self) -> Any:
-        from instruct.engines.vllm_client import VLLMClient
+    def _arguments(self) -> dict[str, Any]:
         from instruct.engines.weights import lora_rank
 
         options = self._options
-        model, revision = self._safetensors()
-        arguments: dict[str, Any] = {
-            "model": model,
-            "revision": revision,
+        arguments = super()._arguments() | {
             "max_model_len": options.context_length,
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,
             # a schema is followed in the tokenizer's words
             "skip_tokenizer_init": options.response_schema is None,
         }
-        if options.dtype is not None:
-            arguments["dtype"] = options.dtype
-        if options.tensor_parallel_size != 1:
-            arguments["tensor_parallel_size"] = options.tensor_parallel_size
-        if options.gpu_memory_utilization is not None:
-            arguments["gpu_memory_utilization"] = options.gpu_memory_utilization
         if options.adapters:
             arguments |= {
                 "enable_lora": True,
@@ -87,27 +101,17 @@ class VLLMEngine(LocalEngine):
                 "max_loras": 1,
                 "max_cpu_loras": len(options.adapters),
             }
-        return VLLMClient(arguments, options.adapters)
+        return arguments
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. Each request has a seed of its own: a sample does not depend on its batch."""
-        waiting = iter(requests)
-        return self._in_batches(waiting, self.batch) if self.batch else self._in_a_stream(waiting)
+        return self._in_batches(requests, self.batch) if self.batch else self._in_a_stream(iter(requests))
 
-    def _in_batches(self, waiting: Iterator[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
-        while batch := list(itertools.islice(waiting, size)):
-            asked = [self._ask(request) for request in batch]
-            fitting = [each for each in asked if isinstance(each, Asked)]
-            replies: Iterator[Reply] = iter(())
-            if fitting:
-                self.start()
-                done = self._client.ask(self._message(fitting))
-                logprobs = done.get("logprobs") or [None] * len(fitting)
-                replies = map(self._completion, [each.ids for each in fitting], done["tokens"], logprobs)
-            yield [
-                (request, each if isinstance(each, Failure) else next(replies))
-                for request, each in zip(batch, asked, strict=True)
-            ]
+    def _answered(self, asked: list[Asked]) -> Iterable[Reply]:
+        self.start()
+        done = self._client.ask(self._message(asked))
+        logprobs = done.get("logprobs") or [None] * len(asked)
+        return map(self._completion, [row.ids for row in asked], done["tokens"], logprobs)
 
     def _in_a_stream(self, waiting: Iterator[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         running: dict[int, tuple[Request, list[int]]] = {}
@@ -159,20 +163,6 @@ class VLLMEngine(LocalEngine):
             "schema": self._options.response_schema,
             "stop_ids": self._stops,
         }
-
-    def close(self) -> None:
-        """End vLLM's process."""
-        if self._client is not None:
-            self._client.close()
-
-
-def check_installed(subject: str) -> None:
-    """Refuse to start vLLM where it is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise InputError(
-            f"{subject}: vLLM is not installed; `pip install 'emo-instruct[vllm]'`, --base-url, or "
-            "--engine transformers"
-        )
 
 
 def _served_rank(adapter: Path, rank: int) -> int:
