@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT, real_rows, write_results
-from instruct.engines.base import Completion, Decoding, EngineOptions, Reply, Request
+from instruct.base.replies import Completion, Reply
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.ray_engine import RayEngine
 from instruct.engines.start import engine_version, make_engine

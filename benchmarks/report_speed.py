@@ -38,7 +38,7 @@ MEMORY_AIM = 2.0
 def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     """Make a run whose pairs each judge has compared in both orders; returns the source of the answers."""
     from instruct.base.files import sha256_of
-    from instruct.engines.base import Completion
+    from instruct.base.replies import Completion
     from instruct.judging.comparison import Comparison
     from instruct.judging.store import Judgment, JudgmentStore
     from instruct.run.directory import RunDirectory

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from instruct.base.replies import Reply
+
 Message = dict[str, str]
 Prompt = str | list[Message] | tuple[int, ...]  # text, a chat, or token ids
 
@@ -124,34 +126,6 @@ class Request:
     seed: int | None = None
     min_tokens: int = 0
     temperature: float | None = None
-
-
-@dataclass(frozen=True)
-class Completion:
-    """A model's reply.
-
-    `label_logprobs` maps each label's text to its natural log-probability as the first token. `choice` is the server's
-    whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
-    """
-
-    text: str
-    label_logprobs: dict[str, float] | None = None
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    choice: dict[str, Any] | None = None
-    model: str | None = None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why there is no reply, and what the attempts cost in US dollars."""
-
-    reason: str
-    usd: float = 0.0
-
-
-Reply = Completion | Failure
 
 
 @dataclass(frozen=True)

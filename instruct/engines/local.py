@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, model_path
-from instruct.engines.base import BatchesInTurn, Completion, EngineOptions, Failure, Prompt, Reply, Request
+from instruct.base.replies import Completion, Failure, Reply
+from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.output import warn
-from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Reply, Request
+from instruct.base.replies import Reply
+from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.ray_cluster import Pool, connect, pool_of
 from instruct.engines.ray_worker import TRIES, Board, Worker, check_newcomer, survey

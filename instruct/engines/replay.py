@@ -14,8 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
+from instruct.base.replies import Completion, Failure, Reply
 from instruct.data.sources import RawRow, read_file
-from instruct.engines.base import BatchesInTurn, Completion, Failure, Prompt, Reply, Request
+from instruct.engines.base import BatchesInTurn, Prompt, Request
 
 
 class ReplayEngine(BatchesInTurn):

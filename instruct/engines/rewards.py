@@ -11,7 +11,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import model_path
-from instruct.engines.base import Completion, EngineOptions, Failure, Prompt, Reply, Request
+from instruct.base.replies import Completion, Failure, Reply
+from instruct.engines.base import EngineOptions, Prompt, Request
 from instruct.engines.network import NetworkEngine, best_device
 from instruct.engines.pickles import unreadable
 from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading

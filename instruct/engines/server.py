@@ -14,16 +14,8 @@ from typing import Any
 import tenacity
 
 from instruct.base.errors import InputError, InstructError, StoppedError
-from instruct.engines.base import (
-    BatchesInTurn,
-    Completion,
-    EngineOptions,
-    Failure,
-    Prompt,
-    Reply,
-    Request,
-    server_address,
-)
+from instruct.base.replies import Completion, Failure, Reply
+from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 

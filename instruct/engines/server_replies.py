@@ -11,7 +11,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from instruct.base.errors import InputError, StoppedError
-from instruct.engines.base import Completion, EngineOptions, Request
+from instruct.base.replies import Completion
+from instruct.engines.base import EngineOptions, Request
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1

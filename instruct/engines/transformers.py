@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.engines.base import EngineOptions, Reply, Request
+from instruct.base.replies import Reply
+from instruct.engines.base import EngineOptions, Request
 from instruct.engines.causal import CausalEngine
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked
 

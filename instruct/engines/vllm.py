@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError
-from instruct.engines.base import EngineOptions, Failure, Reply, Request
+from instruct.base.replies import Failure, Reply
+from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import Asked, LocalEngine
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,

@@ -14,7 +14,8 @@ from typing import Any
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import progress_bar
-from instruct.engines.base import Completion, Decoding, Engine, EngineOptions, Prompt, Reply, Request
+from instruct.base.replies import Completion, Reply
+from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity

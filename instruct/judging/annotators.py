@@ -24,7 +24,7 @@ from instruct.base.cards import nearest, read_yaml
 from instruct.base.errors import InputError, one_line
 
 if TYPE_CHECKING:
-    from instruct.engines.base import Completion
+    from instruct.base.replies import Completion
 
 # These only copy fields of the reply into columns, after the verdict.
 _HARMLESS_PROCESSORS = {"ChainOfThoughtProcessor", "JsonKeysToColumnProcessor"}

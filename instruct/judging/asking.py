@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion, Engine, EngineOptions, Prompt, Request, server_address
+from instruct.base.replies import Completion
+from instruct.engines.base import Engine, EngineOptions, Prompt, Request, server_address
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed

@@ -13,8 +13,9 @@ from instruct.analysis.outcomes import IDENTICAL
 from instruct.base.errors import InputError, StoppedError, counted, one_line
 from instruct.base.files import network_file_system, sha256_of
 from instruct.base.output import progress_bar, say
+from instruct.base.replies import Completion, Failure, Reply
 from instruct.data.evaluation import load_answers
-from instruct.engines.base import Completion, Engine, Failure, Reply, Request
+from instruct.engines.base import Engine, Request
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.money import Budget, estimate_of, gate, most_usd
@@ -297,12 +298,10 @@ class _Work:
 
     def take(self, portion: list[tuple[Request, Reply]]) -> int:
         """Commit replies, then the verdicts read from them; returns the number of presentations judged."""
-        rows: list[tuple[str, Completion | None, float]] = []
-        for request, reply in portion:
-            if isinstance(reply, Failure):
-                rows.append((request.key, None, reply.usd))
-            else:
-                rows.append((request.key, reply, self.judge.paid_usd(request, reply)))
+        rows = [
+            (request.key, reply, reply.usd if isinstance(reply, Failure) else self.judge.paid_usd(request, reply))
+            for request, reply in portion
+        ]
         self.store.add_replies(self.judge.card.name, rows)
         for key, _, usd in rows:
             self.budget.settle(key, usd)

@@ -18,7 +18,8 @@ from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
-from instruct.judging.store import JudgmentStore, completion_key
+from instruct.judging.store import JudgmentStore
+from instruct.run.replies import completion_key
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from instruct.analysis.outcomes import leading_policy, results_by_policy
 from instruct.analysis.sequential import StopRule, enough, random_order
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.asking import Judge
 from instruct.judging.presentations import Plan
 from instruct.judging.store import Judgment

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
-from instruct.engines.base import Completion, Failure, Reply
+from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations

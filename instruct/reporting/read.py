@@ -10,8 +10,8 @@ from typing import Any
 from instruct.analysis.outcomes import Margins
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
+from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
-from instruct.engines.base import Completion
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import Comparison, judged_comparisons
 from instruct.judging.human_agreement import agreement_words

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 
 from instruct.base.errors import InputError
-from instruct.engines.base import EngineOptions, Reply, Request
+from instruct.base.replies import Reply
+from instruct.engines.base import EngineOptions, Request
 from instruct.engines.ray_engine import RayEngine
 from instruct.engines.rewards import RewardEngine
 from instruct.engines.start import engine_version

@@ -15,10 +15,10 @@ import torch
 import yaml
 
 from instruct.base.output import run_guarded
+from instruct.base.replies import Completion
 from instruct.command.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
-from instruct.engines.base import Completion
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
 from instruct.judging.options import JudgeOptions

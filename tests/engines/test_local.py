@@ -9,9 +9,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
+from instruct.base.replies import Completion
 from instruct.data.evaluation import eval_prompt
 from instruct.data.tokens import encode_row
-from instruct.engines.base import Completion, Decoding, EngineOptions
+from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.local import LocalEngine
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.transformers import TransformersEngine

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion, Failure, Request
+from instruct.base.replies import Completion, Failure
+from instruct.engines.base import Request
 from instruct.engines.replay import ReplayEngine, prompt_sha256
 
 MISSING = Failure("not in the replay file")

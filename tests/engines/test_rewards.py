@@ -22,7 +22,8 @@ from transformers import (
 )
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion, Decoding, EngineOptions, Failure, Request
+from instruct.base.replies import Completion, Failure
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge

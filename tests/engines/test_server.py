@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import InputError, StoppedError
-from instruct.engines.base import Completion, Failure, Request
+from instruct.base.replies import Completion, Failure
+from instruct.engines.base import Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import Fault, read_refusal, read_reply, well_formed
 from instruct.judging.asking import engine_options

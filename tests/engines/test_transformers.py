@@ -13,7 +13,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion, Failure, Request
+from instruct.base.replies import Completion, Failure
+from instruct.engines.base import Request
 from instruct.engines.transformers import TransformersEngine
 from instruct.engines.vllm import VLLMEngine
 from instruct.judging.asking import Judge, engine_options

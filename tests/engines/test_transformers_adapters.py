@@ -11,7 +11,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion, Decoding, EngineOptions, Request
+from instruct.base.replies import Completion
+from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.transformers import TransformersEngine
 from instruct.generation.answers import prompt_seed

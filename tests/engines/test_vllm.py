@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from instruct.base.errors import InputError
+from instruct.base.replies import Completion, Failure
 from instruct.engines import vllm
-from instruct.engines.base import Completion, Failure, Request
+from instruct.engines.base import Request
 from instruct.engines.vllm import VLLMEngine
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import JudgeCard, load_judge_card

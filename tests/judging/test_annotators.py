@@ -14,7 +14,7 @@ import pytest
 from alpaca_eval.annotators import PairwiseAnnotator
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.engines.server import ServerEngine
 from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
 from instruct.judging.asking import Judge, engine_options
@@ -272,7 +272,7 @@ def test_reading_a_reply_does_not_change_logging():
     code = (
         "import logging\n"
         "from instruct.judging.annotators import annotator_preference\n"
-        "from instruct.engines.base import Completion\n"
+        "from instruct.base.replies import Completion\n"
         "assert annotator_preference('alpaca_eval_gpt4', Completion('what?')) is None\n"
         "assert logging.getLogger().level == logging.WARNING and not logging.root.manager.disable"
     )

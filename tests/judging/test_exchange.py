@@ -14,8 +14,8 @@ from alpaca_eval.metrics import get_winrate
 from instruct.analysis.outcomes import candidate_is_second, outcomes
 from instruct.analysis.statistics import tally
 from instruct.base.errors import InputError
+from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
-from instruct.engines.base import Completion
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.exchange import (
     annotation_rows,

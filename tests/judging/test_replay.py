@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.engines.transformers import TransformersEngine
 from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion, Failure
 from instruct.judging.comparison import Comparison
-from instruct.judging.store import VERSION, Judgment, JudgmentStore, completion_key
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.run.replies import VERSION, Attempts, completion_key
 
 
 def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
@@ -84,7 +85,7 @@ def test_a_batch_is_committed_atomically(tmp_path):
 FULL = """
 import resource, signal, sys
 from instruct.base.errors import InstructError
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion, Failure
 from instruct.judging.store import JudgmentStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with JudgmentStore(sys.argv[1]) as store:
@@ -117,7 +118,7 @@ def test_a_full_disk_is_one_error_and_the_store_stays_intact(tmp_path):
 
 WRITER = """
 import sys
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion, Failure
 from instruct.judging.store import JudgmentStore
 with JudgmentStore(sys.argv[1]) as store:
     for number in range(100000):
@@ -183,11 +184,37 @@ def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
         assert sum(len(store.judgments(each)) for each in store.comparisons()) == len(before["judgments"])
         assert store.spent_usd() == pytest.approx(sum(row[2] for row in before["spending"]))
     assert {table: select(path, f"SELECT * FROM {table} ORDER BY rowid") for table in tables} == before
-    assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {*tables}
+    assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
+        *tables,
+        "attempts",
+    }
     assert select(path, "PRAGMA user_version") == [(VERSION,)]
     with JudgmentStore(path) as store:  # and it works like any other store
         add(store, "new", Completion("x"))
     assert select(path, "SELECT COUNT(*) FROM completions") == [(len(before["completions"]) + 1,)]
+
+
+def test_a_store_of_version_3_counts_attempts_after_it_is_migrated(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with JudgmentStore(path) as store:
+        add(store, "a", Completion("kept"))
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript("DROP TABLE attempts; PRAGMA user_version = 3;")
+    with JudgmentStore(path) as store:
+        assert stored(store, "a") == Completion("kept")
+        store.add_replies("j", [("b", Failure("timed out"), 0.0)])
+        assert store.attempts(["a", "b"]) == {"b": Attempts(1, "timed out", False)}
+
+
+def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with JudgmentStore(path) as store:
+        store.add_replies("j", [("a", Failure("timed out"), 0.5), ("b", Failure("HTTP 400", permanent=True), 0.0)])
+        store.add_replies("j", [("a", Failure("HTTP 500"), 0.25)])
+    with JudgmentStore(path) as store:
+        known = {"a": Attempts(2, "HTTP 500", False), "b": Attempts(1, "HTTP 400", True)}
+        assert store.attempts(["a", "b", "c"]) == known
+        assert (store.completions(["a", "b"]), store.spent_usd()) == ({}, 0.75)
 
 
 def test_several_processes_can_migrate_one_store(tmp_path):
@@ -210,7 +237,7 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
     database = sqlite3.connect(other)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=r"other\.sqlite: is a judgment store of version 99, not 3"):
+    with pytest.raises(InputError, match=r"other\.sqlite: is a judgment store of version 99, not 4"):
         JudgmentStore(other)
     foreign = tmp_path / "foreign.sqlite"
     database = sqlite3.connect(foreign)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.analysis.outcomes import candidate_is_second, outcome_of, outcomes
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.judging.verdicts import (

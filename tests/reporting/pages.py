@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from instruct.base.files import write_atomically
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.report import write_report
 from instruct.run.directory import RunDirectory

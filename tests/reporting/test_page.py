@@ -15,8 +15,8 @@ import pages
 import pytest
 
 from instruct.base.files import write_atomically
+from instruct.base.replies import Completion
 from instruct.command.main import main
-from instruct.engines.base import Completion
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.build import build
 from instruct.reporting.read import read_run

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from instruct.base.files import sha256_of, write_atomically
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.store import Judgment, JudgmentStore

@@ -9,7 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
+from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
-from instruct.engines.base import Completion
 from instruct.judging.comparison import Comparison
 
 # The field of the judge's reply: its current name, and the one in the published files.

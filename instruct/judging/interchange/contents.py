@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.engines.base import Completion
+from instruct.base.replies import Completion
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import Judgment, JudgmentStore
 

@@ -13,16 +13,17 @@ from typing import Any
 from instruct.analysis.outcomes import IDENTICAL, PREFERENCES, candidate_is_second
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
+from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers
-from instruct.engines.base import Completion
 from instruct.judging.comparison import Comparison, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.contents import Contents, check_same
 from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
 from instruct.judging.presentations import Answers
-from instruct.judging.store import Judgment, JudgmentStore, completion_key
+from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
+from instruct.run.replies import completion_key
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict
 from instruct.base.cards import validated
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
+from instruct.base.replies import Completion
 from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file
-from instruct.engines.base import Completion
 from instruct.judging.interchange.contents import Contents
 from instruct.judging.store import Judgment, JudgmentStore, verdict_problem
 from instruct.judging.verdicts import Verdict

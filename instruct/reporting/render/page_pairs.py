@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instruct.analysis.outcomes import outcome_of
+from instruct.base.replies import Completion
 from instruct.data.evaluation import identity
-from instruct.engines.base import Completion
 from instruct.judging.store import Judgment
 from instruct.reporting.comparison import Outcomes
 from instruct.reporting.read import MOST_PAIRS, SystemAnswers

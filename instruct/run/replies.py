@@ -1,0 +1,254 @@
+"""Replies of models, committed as they arrive, in SQLite."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.replies import Completion, Failure, Reply
+
+VERSION = 4
+# Keys in one statement: fewer than SQLite's limit on variables.
+_CHUNK = 500
+
+_ATTEMPTS = """
+CREATE TABLE attempts (
+    key TEXT PRIMARY KEY,
+    attempts INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    permanent INTEGER NOT NULL
+) STRICT;
+"""
+_SCHEMA = f"""
+CREATE TABLE completions (
+    key TEXT PRIMARY KEY,
+    text TEXT NOT NULL,
+    label_logprobs TEXT,
+    finish_reason TEXT,
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    choice TEXT,
+    model TEXT,
+    created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) STRICT;
+CREATE TABLE spending (
+    key TEXT NOT NULL,
+    judge TEXT NOT NULL,
+    usd REAL NOT NULL,
+    created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
+) STRICT;
+{_ATTEMPTS}"""
+# From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
+_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS}
+_UNREADABLE = object()
+
+
+def completion_key(asked: dict[str, Any]) -> str:
+    """The SHA-256 of everything that could change a reply, and nothing else: prompt, model, decoding, sample."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+class Attempts(NamedTuple):
+    """How often a request failed, why the last time, and whether it was refused for good."""
+
+    failed: int
+    reason: str
+    permanent: bool
+
+
+class ReplyStore:
+    """Completions by their keys, what they cost, and requests that failed.
+
+    synchronous=FULL: neither a killed process nor a power cut loses what was committed. A store of an earlier version
+    is migrated.
+
+    Raises:
+        InputError: the file is not a store, or has another version.
+    """
+
+    kind = "store of replies"
+    instead = "give another run"
+    repair = "restore it from a copy, or judge in another run"
+    schema = _SCHEMA
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        try:
+            version = self._migrated()
+            self._db.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            self._db.close()
+            if _is_damaged(error):
+                raise InputError(f"{path}: is not a {self.kind} ({_words(error)}); {self.instead}") from None
+            raise InstructError(
+                f"{path}: cannot be opened ({_words(error)}); free disk space, or end the process that locks it"
+            ) from None
+        if version != VERSION:
+            self._db.close()
+            raise InputError(
+                f"{path}: is a {self.kind} of version {version}, not {VERSION}; use the version of emo-instruct "
+                "that wrote it"
+            )
+
+    def _migrated(self) -> int:
+        """The store's version, after creating its tables or migrating them."""
+        version, tables = self._version()
+        if version == tables == 0:
+            self._db.execute("PRAGMA journal_mode = WAL")
+        if version in _MIGRATIONS or version == tables == 0:
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._db:
+                version, tables = self._version()  # again: another process may have done it by now
+                script = ""
+                if version == tables == 0:
+                    version, script = VERSION, self.schema
+                while version in _MIGRATIONS:
+                    script += _MIGRATIONS[version]
+                    version += 1
+                for statement in script.split(";\n"):
+                    self._db.execute(statement)
+                if script:
+                    self._db.execute(f"PRAGMA user_version = {version}")
+        return version
+
+    def _version(self) -> tuple[int, int]:
+        """The version and the number of tables; in one statement, so that both are of the same moment."""
+        version, tables = self._db.execute(
+            "SELECT user_version, (SELECT COUNT(*) FROM sqlite_master) FROM pragma_user_version"
+        ).fetchone()
+        return version, tables
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
+        """The stored completions among `keys`."""
+        completions: dict[str, Completion] = {}
+        columns = "key, text, label_logprobs, finish_reason, prompt_tokens, completion_tokens, choice, model"
+        for key, text, logprobs, finish, prompt, completion, choice, model in self._by_key(
+            f"SELECT {columns} FROM completions", keys
+        ):
+            odds = self._loaded(logprobs, "label_logprobs", _are_by_label)
+            whole = self._loaded(choice, "choice", lambda value: isinstance(value, dict))
+            completions[key] = Completion(text, odds, finish, prompt, completion, whole, model)
+        return completions
+
+    def attempts(self, keys: Iterable[str]) -> dict[str, Attempts]:
+        """The attempts at those of `keys` whose requests failed, on all calls so far."""
+        rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
+        return {key: Attempts(failed, reason, bool(permanent)) for key, failed, reason, permanent in rows}
+
+    def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply | None, float]]) -> None:
+        """Commit replies in one transaction: key, reply (None: unknown) and cost in US dollars.
+
+        A completion that is stored already is kept; what the new one cost is counted all the same. A failure is one
+        more attempt at its request.
+        """
+        replies = list(replies)
+
+        def write() -> None:
+            self._db.executemany(
+                "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
+                "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(key, *_completion_row(reply)) for key, reply, _ in replies if isinstance(reply, Completion)],
+            )
+            self._db.executemany(
+                "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+                "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
+                [(key, reply.reason, reply.permanent) for key, reply, _ in replies if isinstance(reply, Failure)],
+            )
+            self._db.executemany(
+                "INSERT INTO spending (key, judge, usd) VALUES (?, ?, ?)",
+                [(key, judge, usd) for key, _, usd in replies if usd],
+            )
+
+        self._transaction(write)
+
+    def spent_usd(self, judge: str | None = None) -> float:
+        """What the replies in this store cost, in US dollars: all of them, or one judge's."""
+        where, values = ("", ()) if judge is None else (" WHERE judge = ?", (judge,))
+        return float(self._read(f"SELECT TOTAL(usd) FROM spending{where}", values)[0][0])
+
+    def _by_key(self, select: str, keys: Iterable[str]) -> list[tuple[Any, ...]]:
+        """The rows of a table that have one of `keys`."""
+        keys = list(dict.fromkeys(keys))
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            rows += self._read(f"{select} WHERE key IN ({', '.join('?' * len(chunk))})", chunk)
+        return rows
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            if _is_damaged(error):
+                raise self._damaged(_words(error)) from None
+            raise InstructError(
+                f"{self.path}: cannot be read ({_words(error)}); end the process that locks it"
+            ) from None
+
+    def _damaged(self, problem: str) -> InputError:
+        return InputError(f"{self.path}: is damaged ({problem}); {self.repair}")
+
+    def _loaded(self, text: str | None, column: str, fits: Callable[[Any], bool]) -> Any:
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = _UNREADABLE
+        if not fits(value):
+            raise self._damaged(f"{column}: is not what was stored there")
+        return value
+
+    def _transaction(self, write: Callable[[], object]) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            with self._db:  # commits, or rolls back
+                write()
+        except sqlite3.OperationalError as error:
+            raise InstructError(
+                f"{self.path}: could not be written ({error}); free disk space, or end the process that locks it; "
+                "committed replies are kept, so rerun the command to resume"
+            ) from None
+
+
+def _completion_row(reply: Completion) -> tuple[Any, ...]:
+    logprobs = None if reply.label_logprobs is None else json.dumps(reply.label_logprobs)
+    choice = None if reply.choice is None else json.dumps(reply.choice)
+    counts = reply.finish_reason, reply.prompt_tokens, reply.completion_tokens
+    return reply.text, logprobs, *counts, choice, reply.model
+
+
+def _are_by_label(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(is_number, value.values()))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value from JSON is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    """Whether the file itself is wrong, rather than busy, on a full disk or not accessible."""
+    return not isinstance(error, sqlite3.OperationalError) or (
+        getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
+    )
+
+
+def _words(error: sqlite3.Error) -> str:
+    return one_line(error, 100)
