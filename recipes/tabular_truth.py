@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from study import markdown
+
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
 
@@ -265,9 +267,8 @@ def summarized(results: dict[str, Any], data: str) -> list[dict[str, Any]]:
         controls = [row["control"] for row in rows]
         line: dict[str, Any] = {"objective": name, "control": None}
         for figure in FIGURES:
-            values = [row[figure] for row in rows]
-            line[figure] = statistics.mean(values)
-            line[f"{figure}_spread"] = max(abs(value - line[figure]) for value in values)
+            line[figure] = statistics.mean(row[figure] for row in rows)
+            line[f"{figure}_spread"] = max(abs(row[figure] - line[figure]) for row in rows)
         if all(controls):
             line["control"] = {key: statistics.mean(each[key] for each in controls) for key in controls[0]}
         lines.append(line)
@@ -284,23 +285,18 @@ def report_text(results: dict[str, Any]) -> str:
         f"of a seed from the mean. The truth has an entropy of {results['truth']['entropy']:.3f}.\n",
         "![Precision and recall](precision_recall.svg)\n",
     ]
-    for data, title in (
-        ("infinite", "## Infinite data: each objective's own optimum"),
-        (
-            "finite",
-            f"## {settings['samples']:,} samples, stopped by the cross-entropy of {settings['held_out']:,} others",
-        ),
-    ):
-        text += [f"{title}\n", f"| | {' | '.join(HEADINGS)} |", "|---|" + "---:|" * len(HEADINGS)]
+    finite = f"{settings['samples']:,} samples, stopped by the cross-entropy of {settings['held_out']:,} others"
+    for data, title in (("infinite", "Infinite data: each objective's own optimum"), ("finite", finite)):
+        rows = []
         for line in summarized(results, data):
-            values = [f"{line[each] + 0:.4f} ± {line[f'{each}_spread']:.4f}" for each in FIGURES]
-            text.append(f"| {line['objective']} | {' | '.join(values)} |")
+            cells = [f"{line[name] + 0:.4f} ± {line[f'{name}_spread']:.4f}" for name in FIGURES]
+            rows.append([line["objective"], *cells])
             if line["control"]:
-                values = [f"{max(line['control'][each], 0):.4f}" for each in FIGURES]
-                text.append(f"| MLE at temperature {line['control']['temperature']:.2f} | {' | '.join(values)} |")
+                cells = [f"{max(line['control'][name], 0):.4f}" for name in FIGURES]
+                rows.append([f"MLE at temperature {line['control']['temperature']:.2f}", *cells])
             elif line["objective"] != "MLE":
-                text.append(f"| MLE at no temperature{' |' * (len(FIGURES) + 1)}")
-        text.append("")
+                rows.append(["MLE at no temperature", *[""] * len(FIGURES)])
+        text += [f"## {title}\n", *markdown(["", *HEADINGS], rows), ""]
     return "\n".join(text)
 
 
@@ -325,26 +321,22 @@ def draw_plane(panels: Any) -> Any:
         axes.set_ylabel("reverse cross-entropy (low: precision)", fontsize=8)
         axes.set_xlim(right=panel["limit"])
         if outside:
-            axes.text(0.98, 0.98, "far right: " + "\n".join(outside), transform=axes.transAxes, ha="right", va="top",
-                      fontsize=6.5, color=FAINT)  # fmt: skip
+            corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+            axes.text(0.98, 0.98, "far right: " + "\n".join(outside), fontsize=6.5, color=FAINT, **corner)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False, fontsize=7)
     return picture
 
 
 def panels(results: dict[str, Any]) -> list[dict[str, Any]]:
     """What the figure shows, from the first seed's curve and the means over seeds."""
+    recall, precision, *_ = FIGURES
     found = []
     for data, title in (("infinite", "infinite data"), ("finite", f"{results['settings']['samples']:,} samples")):
         curve = next(row["curve"] for row in results["rows"] if row["data"] == data and row["objective"] == "MLE")
         lines = summarized(results, data)
-        found.append(
-            {
-                "title": title,
-                "curve": [[each[FIGURES[0]], each[FIGURES[1]]] for _, each in curve],
-                "points": [[line["objective"], line[FIGURES[0]], line[FIGURES[1]]] for line in lines],
-                "limit": lines[0][FIGURES[0]] + 0.25,
-            }
-        )
+        points = [[line["objective"], line[recall], line[precision]] for line in lines]
+        plane = [[values[recall], values[precision]] for _, values in curve]
+        found.append({"title": title, "curve": plane, "points": points, "limit": lines[0][recall] + 0.25})
     return found
 
 
@@ -366,8 +358,8 @@ def main() -> None:
     if not given.files and not given.card:
         raise InputError("no corpus; give --files FILE, or --card NAME")
     folder = Path("runs") / given.name
-    print(f"plan      {len(objectives())} objectives, {len(given.seeds)} seeds, on the truth and on {given.samples:,} "
-          f"pairs; {given.words} words; to {folder}")  # fmt: skip
+    pairs = f"{len(given.seeds)} seeds, on the truth and on {given.samples:,} pairs"
+    print(f"plan      {len(objectives())} objectives, {pairs}; {given.words} words; to {folder}")
     if given.dry_run:
         return
     from instruct.base.files import write_atomically
