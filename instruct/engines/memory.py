@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 from instruct.base.errors import InputError
@@ -32,6 +33,15 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def free_memory() -> None:
+    """Free what a dropped model held, before another one needs it."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def elsewhere(options: EngineOptions) -> str:

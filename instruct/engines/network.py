@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from abc import abstractmethod
 from typing import Any, Literal
 
 from instruct.engines.base import EngineOptions
 from instruct.engines.local import LocalEngine
+from instruct.engines.memory import free_memory
 from instruct.engines.pickles import unreadable
 
 
@@ -53,14 +53,9 @@ class NetworkEngine(LocalEngine):
 
     def close(self) -> None:
         """Drop the model."""
-        if self._network is None:
-            return
-        import torch
-
-        self._network = None
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if self._network is not None:
+            self._network = None
+            free_memory()
 
 
 def best_device() -> str:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.data.rows import SPLIT_SEED, RowSet
 from instruct.data.tokens import EncodedRows
@@ -138,26 +137,6 @@ def evaluation_summary(state: Any, data: TrainingRows) -> dict[str, Any]:
     for name, entry in (("first", log[0] if log else None), ("kept", kept)):
         summary[name] = entry and {key.removeprefix("eval_"): entry[key] for key in entry if key in _MEASURED}
     return summary
-
-
-def find_best_checkpoint(checkpoint: Path) -> None:
-    """Make a checkpoint name the best one where it is now, if the run was moved; the Trainer would ignore it.
-
-    Raises:
-        InputError: the best checkpoint is gone.
-    """
-    file = checkpoint / "trainer_state.json"
-    state = json.loads(file.read_text())
-    best = state.get("best_model_checkpoint")
-    if best is None or Path(best).is_dir():
-        return
-    moved = checkpoint.parent / Path(best).name
-    if not moved.is_dir():
-        raise InputError(
-            f"{moved}: the best checkpoint so far is gone; restore it, or delete {checkpoint.parent} to train from the "
-            "start"
-        )
-    write_atomically(file, json.dumps({**state, "best_model_checkpoint": str(moved)}, indent=2) + "\n")
 
 
 def read_samples(file: Path) -> list[dict[str, Any]]:

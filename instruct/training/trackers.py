@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
@@ -34,11 +35,17 @@ def check_trackers(names: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def run_of_its_own() -> Iterator[None]:
-    """Ends the run of Weights & Biases that a training began; the next system's values would go on in it."""
+def run_of_its_own(trainer: Any) -> Iterator[None]:
+    """Ends the run of Weights & Biases that a training began; the next system's values would go on in it.
+
+    It also ends the line of a progress bar that an error left open, so that the error gets its own line.
+    """
     try:
         yield
     finally:
+        for callback in trainer.callback_handler.callbacks:
+            if getattr(callback, "training_bar", None) is not None:
+                callback.training_bar.close()
         wandb = sys.modules.get("wandb")
         if getattr(wandb, "run", None) is not None:
             wandb.finish()  # type: ignore[union-attr]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import shutil
@@ -14,8 +13,10 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import model_path
 from instruct.data.tokens import EncodedRows
+from instruct.engines.memory import free_memory
 from instruct.run.directory import RunDirectory
 from instruct.training import packing
+from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
 from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainingOptions
@@ -238,28 +239,11 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     """
     from accelerate import PartialState
 
-    from instruct.training.evaluation import WriteSamples, evaluation_summary, find_best_checkpoint, samples_of
-
-    system = config.systems[name]
-    final = run.adapters / name
-    inputs: dict[str, Any] = {
-        "model": config.model.model_dump(mode="json"),
-        "data": data.rows.sha256,
-        "template": data.template,
-        "system": system.made_from(),
-        "train": config.train,
-        "lora": config.lora.model_dump(mode="json") if config.lora else None,
-    }
-    if config.from_scratch:
-        inputs["from_scratch"] = True
-    if data.eval_rows:
-        inputs["evaluation"] = data.eval_rows.sha256
-    step = f"train/{name}"
-    work = run.folder / "checkpoints" / name
+    step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
-    arguments = trainer_arguments(config, system, work, data.rows.plain_text)
+    arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
+    inputs = _inputs(config, name, data)
     train = {**train_options(config, data.rows.plain_text), **hyperparameters(arguments)}
-    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train}
     processes = PartialState()
     main = processes.is_main_process
 
@@ -269,57 +253,26 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         begun = run.manifest()["steps"].get(step)
         if begun and begun["inputs"] != inputs:
             shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
-        found = last_complete_checkpoint(work, processes.num_processes)
-        if found:
-            find_best_checkpoint(Path(found))
-        return False, found
+        checkpoint = last_complete_checkpoint(work, processes.num_processes)
+        if checkpoint:
+            find_best_checkpoint(Path(checkpoint))
+        return False, checkpoint
 
     done, checkpoint = from_main(progress)
     if done:
         return dict(run.manifest()["steps"][step]["results"])
-    nothing: dict[str, Any] = {}
-    recorded = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext(nothing)
+    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train}
+    recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     with recorded as results:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
-        arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
-        trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
-        if data.stream:
-            data.stream.restart_counts()
-        if data.eval_rows and data.eval_encoded:
-            samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
-            trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
-        try:
-            with run_of_its_own():
-                trainer.train(resume_from_checkpoint=checkpoint)
-        finally:
-            close_progress_bar(trainer)
+        trainer = _trained(config, name, run, data, arguments, checkpoint)
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)
         save_whole(trainer, making)
         if main:
-            if not config.lora:
-                round_saved_weights(making, compute_dtype(config.model))
-            evaluation = evaluation_summary(trainer.state, data) if data.eval_rows else None
-            made_of = data.made_of()
-            card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
-            write_atomically(making / "README.md", card)
-            name_base_model(config, making)
-            write_atomically(making / "training_log.json", json.dumps(trainer.state.log_history, indent=1) + "\n")
-            (making / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
+            results |= _finished(config, name, data, trainer, making, train)
             shutil.rmtree(final, ignore_errors=True)
             os.replace(making, final)
-            history = [entry for entry in trainer.state.log_history if "loss" in entry]
-            results |= {
-                **made_of,
-                "steps": trainer.state.global_step,
-                "epochs": None if data.stream else round(trainer.state.epoch or 0.0, 4),
-                "processes": processes.num_processes,
-                "first": history[0] if history else None,
-                "last": history[-1] if history else None,
-                **({"evaluation": evaluation} if evaluation else {}),
-                "sha256": {path.name: sha256_of(path) for path in sorted(final.glob("*.safetensors"))},
-            }
         del trainer
         free_memory()
     if main:
@@ -328,34 +281,65 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     return results
 
 
-def close_progress_bar(trainer: Any) -> None:
-    """End the line of a bar that an error left open, so that the error gets its own line."""
-    for callback in trainer.callback_handler.callbacks:
-        if getattr(callback, "training_bar", None) is not None:
-            callback.training_bar.close()
+def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
+    """What a training is made from: another one is outdated."""
+    inputs: dict[str, Any] = {
+        "model": config.model.model_dump(mode="json"),
+        "data": data.rows.sha256,
+        "template": data.template,
+        "system": config.systems[name].made_from(),
+        "train": config.train,
+        "lora": config.lora.model_dump(mode="json") if config.lora else None,
+    }
+    if config.from_scratch:
+        inputs["from_scratch"] = True
+    if data.eval_rows:
+        inputs["evaluation"] = data.eval_rows.sha256
+    return inputs
 
 
-def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
-    """The newest complete checkpoint that `processes` processes wrote; newer ones that are not are removed.
+def _trained(
+    config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows, arguments: Any, checkpoint: str | None
+) -> Any:
+    """The trainer, after training from the checkpoint or from the start."""
+    from instruct.training.evaluation import WriteSamples, samples_of
 
-    With a different number of processes a step takes different rows, and a sharded checkpoint cannot be read at all.
-    """
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
-    for checkpoint in checkpoints:
-        try:
-            json.loads((checkpoint / "trainer_state.json").read_text())  # the Trainer writes it last
-            if (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes:  # one process: rng_state.pth
-                return str(checkpoint)
-        except (OSError, ValueError):
-            pass
-        shutil.rmtree(checkpoint, ignore_errors=True)
-    return None
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
+    arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
+    trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
+    if data.stream:
+        data.stream.restart_counts()
+    if data.eval_rows and data.eval_encoded:
+        samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
+        trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
+    with run_of_its_own(trainer):
+        trainer.train(resume_from_checkpoint=checkpoint)
+    return trainer
 
 
-def free_memory() -> None:
-    """Free what a finished training held, before vLLM needs it."""
-    import torch
+def _finished(
+    config: TrainingOptions, name: str, data: TrainingRows, trainer: Any, folder: Path, train: dict[str, Any]
+) -> dict[str, Any]:
+    """Put the card and the log beside the saved weights; returns the step's results."""
+    from instruct.training.evaluation import evaluation_summary
 
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    if not config.lora:
+        round_saved_weights(folder, compute_dtype(config.model))
+    state, made_of = trainer.state, data.made_of()
+    evaluation = evaluation_summary(state, data) if data.eval_rows else None
+    card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
+    write_atomically(folder / "README.md", card)
+    name_base_model(config, folder)
+    write_atomically(folder / "training_log.json", json.dumps(state.log_history, indent=1) + "\n")
+    (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
+    history = [entry for entry in state.log_history if "loss" in entry]
+    return {
+        **made_of,
+        "steps": state.global_step,
+        "epochs": None if data.stream else round(state.epoch or 0.0, 4),
+        "processes": trainer.args.world_size,
+        "first": history[0] if history else None,
+        "last": history[-1] if history else None,
+        **({"evaluation": evaluation} if evaluation else {}),
+        "sha256": {path.name: sha256_of(path) for path in sorted(folder.glob("*.safetensors"))},
+    }

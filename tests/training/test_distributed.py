@@ -23,7 +23,7 @@ from peak import save_model
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
-from instruct.training.train import last_complete_checkpoint
+from instruct.training.checkpoints import last_complete_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCELERATE = ROOT / "recipes" / "configs" / "accelerate"

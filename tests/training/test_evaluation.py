@@ -23,7 +23,8 @@ from instruct import EMOConfig
 from instruct.base.errors import InputError
 from instruct.config import make_config
 from instruct.run.directory import RunDirectory
-from instruct.training.evaluation import Sample, WriteSamples, find_best_checkpoint, read_samples
+from instruct.training.checkpoints import find_best_checkpoint
+from instruct.training.evaluation import Sample, WriteSamples, read_samples
 from instruct.training.objective_names import OBJECTIVES
 from instruct.training.rows import load_training_rows
 

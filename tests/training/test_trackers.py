@@ -98,6 +98,7 @@ def test_the_run_of_weights_and_biases_ends_with_its_system(monkeypatch):
     ended = []
     wandb = SimpleNamespace(run="mine-mle", finish=lambda: ended.append("mine-mle"))
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    with pytest.raises(InputError), run_of_its_own():
+    trainer = SimpleNamespace(callback_handler=SimpleNamespace(callbacks=[]))
+    with pytest.raises(InputError), run_of_its_own(trainer):
         raise InputError("the training failed")
     assert ended == ["mine-mle"]

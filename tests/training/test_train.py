@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
+from instruct.training.checkpoints import last_complete_checkpoint
 from instruct.training.merge import merge_adapter
 from instruct.training.rows import load_tokenizer, load_training_rows
-from instruct.training.train import last_complete_checkpoint, train_system
+from instruct.training.train import train_system
 
 
 @pytest.fixture
