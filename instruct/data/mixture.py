@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
-from instruct.data.options import DataOptions
+from instruct.data.arrow import numbers, select
+from instruct.data.options import DataOptions, MixedSource
 from instruct.data.rows import RowSet
-from instruct.data.tokens import EncodedRow, EncodedRows
+from instruct.data.tokens import EncodedRows
+
+if TYPE_CHECKING:
+    import numpy
 
 DEFAULT_SEED = 42
 
@@ -25,68 +29,71 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
     Raises:
         InputError: a data set has no row to train on.
     """
+    import numpy
+    from datasets import concatenate_datasets
+
     assert options.mixture is not None
-    trainable = [these.trainable for these in encoded]
-    for source, own in zip(options.mixture, trainable, strict=True):
-        if not own:
+    sizes = [len(part.trainable) for part in encoded]
+    for source, size in zip(options.mixture, sizes, strict=True):
+        if not size:
             raise InputError(
                 f"data.mixture: {source.label} has no row with a response token; raise train.max_length or remove it"
             )
-    order = _order(options, trainable)
-    drawn: Counter[int] = Counter()
-    tokens: Counter[int] = Counter()
-    for part, row in order:
-        drawn[part] += 1
-        tokens[part] += len(trainable[part][row].input_ids)
-    parts = [
-        {
-            "data": source.label,
-            "weight": source.weight,
-            "read": rows[index].counts["read"],
-            **encoded[index].counts,
-            "drawn": drawn[index],
-            "tokens": tokens[index],
-        }
-        for index, source in enumerate(options.mixture)
-    ]
+    trainable = concatenate_datasets([part.trainable for part in encoded])
+    order = _order(options, sizes)
+    tokens = numbers(trainable, "tokens")[order]
+    part_of = numpy.searchsorted(list(itertools.accumulate(sizes)), order, side="right")
+    parts = []
+    for index, (source, own) in enumerate(zip(options.mixture, encoded, strict=True)):
+        mine = part_of == index
+        counts = {"read": rows[index].counts["read"], **own.counts}
+        parts.append(part_record(source, counts, int(mine.sum()), int(tokens[mine].sum())))
     weights = [source.weight for source in options.mixture]
     identity = [[own.sha256 for own in rows], weights, options.stopping_strategy, options.seed]
     whole = RowSet(
-        rows=[row for own in rows for row in own.rows],
-        sources=[source for own in rows for source in own.sources],
-        counts={name: sum(own.counts[name] for own in rows) for name in rows[0].counts},
+        dataset=concatenate_datasets([own.dataset for own in rows]),
+        folder=rows[0].folder,
+        counts=_sums([own.counts for own in rows]),
         sha256=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
         notes=[f"{part['data']}: {note}" for part, own in zip(parts, rows, strict=True) for note in own.notes],
-        turns={name: sum(own.turns.get(name, 0) for own in rows) for name in {n for own in rows for n in own.turns}},
+        format="text" if all(own.plain_text for own in rows) else None,
+        turns=_sums([own.turns for own in rows]),
         parts=parts,
     )
     together = EncodedRows(
-        encoded=[row for these in encoded for row in these.encoded],
-        counts={name: sum(these.counts[name] for these in encoded) for name in encoded[0].counts},
-        drawn=[trainable[part][row] for part, row in order],
+        encoded=concatenate_datasets([own.encoded for own in encoded]),
+        trainable=select(trainable, order.tolist()),
+        counts=_sums([own.counts for own in encoded]),
+        folder=encoded[0].folder,
     )
     return whole, together
 
 
-def _order(options: DataOptions, trainable: Sequence[Sequence[EncodedRow]]) -> list[tuple[int, int]]:
-    """The rows of an epoch as (data set, its trainable row)."""
-    from datasets import Dataset, concatenate_datasets, interleave_datasets
+def _order(options: DataOptions, sizes: Sequence[int]) -> numpy.ndarray:
+    """The rows of an epoch by their numbers in all data sets put together, which have these sizes."""
+    import numpy
+    from datasets import Dataset, interleave_datasets
 
-    sets = [
-        Dataset.from_dict({"part": [index] * len(rows), "row": range(len(rows))})
-        for index, rows in enumerate(trainable)
-    ]
     weights = [source.weight for source in options.mixture or []]
     if weights[0] is None:
-        mixed = concatenate_datasets(sets)
-    else:
-        mixed = interleave_datasets(
-            sets,
-            probabilities=weights,
-            seed=DEFAULT_SEED if options.seed is None else options.seed,
-            stopping_strategy=options.stopping_strategy or "first_exhausted",
-        )
-    return list(zip(mixed["part"], mixed["row"], strict=True))
+        return numpy.arange(sum(sizes))
+    ends = itertools.accumulate(sizes)
+    mixed = interleave_datasets(
+        [Dataset.from_dict({"row": range(end - size, end)}) for size, end in zip(sizes, ends, strict=True)],
+        probabilities=weights,
+        seed=DEFAULT_SEED if options.seed is None else options.seed,
+        stopping_strategy=options.stopping_strategy or "first_exhausted",
+    )
+    return numbers(mixed, "row")
+
+
+def _sums(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(own.get(name, 0) for own in counts) for name in dict.fromkeys(itertools.chain(*counts))}
+
+
+def part_record(source: MixedSource, counts: Mapping[str, int], drawn: int, tokens: int) -> dict[str, Any]:
+    """What a data set has (its rows `read` and by status) and contributes, one of `RowSet.parts`."""
+    return {"data": source.label, "weight": source.weight, **counts, "drawn": drawn, "tokens": tokens}
 
 
 def part_line(part: Mapping[str, Any]) -> str:

@@ -80,7 +80,7 @@ def find_overlap(prompts: Sequence[str], rows: RowSet) -> Overlap:
             shared |= shared_here
             for number in (*matches, *shared_here):
                 found.setdefault(number, place)
-    return Overlap(len(prompts), len(rows.rows), len(exact), len(shared), short, dict(sorted(found.items())))
+    return Overlap(len(prompts), len(rows.dataset), len(exact), len(shared), short, dict(sorted(found.items())))
 
 
 def overlap_text(overlap: Mapping[str, Any]) -> str:

@@ -7,20 +7,42 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, counted, one_line
+from instruct.data.arrow import RowFolder, batches, select
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
 from instruct.data.formats import KEYS, detect_format, to_row
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
 
+if TYPE_CHECKING:
+    from datasets import Dataset, Features
+
 # Of the rows that data.eval_fraction holds out.
 SPLIT_SEED = 42
+
+
+class Rows(Sequence[dict[str, Any]]):
+    """The rows of a data set's column of JSON texts, parsed when they are needed."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        texts = self._dataset[index]["row"]
+        return json.loads(texts) if isinstance(texts, str) else [json.loads(text) for text in texts]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in batches(self._dataset):
+            yield from map(json.loads, batch["row"])
 
 
 @dataclass(frozen=True)
@@ -28,21 +50,21 @@ class RowSet:
     """Rows that have something to learn.
 
     Attributes:
-        rows: `{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; `{"messages"}` if several
-            answers of a chat are trained on; or all of them `{"text"}`.
-        sources: "file:row" of each row; rows are counted from 1, in JSONL by line.
+        dataset: on disk; each row as JSON text and its place. Columns of their own would give every message and tool
+            the keys of all others.
+        folder: that holds the data set's files.
         counts: `read` = `kept` + `empty` (left out because the response or the text is empty, blank, null or
             missing) + `held_out` (by `split_rows`; otherwise absent).
         sha256: of the rows; independent of the file that they came from.
         notes: warnings for the user, one line each.
-        format: of the source's rows.
+        format: of the source's rows; None of a mixture, unless all of it is `text`.
         turns: of chats, the number of answers, and of turns that are not trained on, see `chat_row`.
         parts: of a mixture, what each data set has and contributes: its counts, the rows `drawn` from it in an epoch
             and their `tokens`.
     """
 
-    rows: list[dict[str, Any]]
-    sources: list[str]
+    dataset: Dataset
+    folder: RowFolder
     counts: dict[str, int]
     sha256: str
     notes: list[str] = field(default_factory=list)
@@ -51,9 +73,21 @@ class RowSet:
     parts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def rows(self) -> Rows:
+        """`{"prompt", "completion"}`, both text or both lists of `{"role", "content"}`; `{"messages"}` if several
+        answers of a chat are trained on; or all of them `{"text"}`."""
+        return Rows(self.dataset)
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The place of each row, "file:row"; rows are counted from 1, in JSONL by line."""
+        places: Sequence[str] = self.dataset["place"]
+        return places
+
+    @property
     def plain_text(self) -> bool:
         """Whether all rows are texts without prompts, of which every token is trained on."""
-        return bool(self.rows) and all("text" in row for row in self.rows)
+        return self.format == "text"
 
 
 def load_rows(
@@ -67,6 +101,7 @@ def load_rows(
     train_on: TrainOn = "assistant_turns",
     format: Format | None = None,
     section: str = "data",
+    folder: RowFolder | None = None,
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
@@ -80,34 +115,57 @@ def load_rows(
         train_on: `last_turn` makes the answers before the last one part of the prompt.
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on.
         section: of the config, for errors.
+        folder: for the rows' files (default: a temporary one).
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
             names the file, the row, the field and the remedy.
     """
-    rows: list[dict[str, Any]] = []
-    sources: list[str] = []
     turns: Counter[str] = Counter()
-    read = 0
-    origin = ""
+    counts = {"read": 0, "kept": 0, "empty": 0}
+    digest = hashlib.sha256()
+    first: RawRow | None = None
+    detected: Format | None = format
     how = {"files": files, "template": template, "documents": documents, "encoding": encoding, "train_on": train_on}
-    for raw, found, row in iterate_rows(card, **how, format=format, turns=turns, section=section):  # type: ignore[arg-type]
-        if limit is not None and len(rows) == limit:
-            break
-        read += 1
-        origin, format = origin or raw.origin, found
-        if row is not None:
-            rows.append(row)
-            sources.append(f"{raw.origin}:{raw.row}")
-    if not rows:
-        what = "texts are blank" if format == "text" else "responses are empty"
-        raise InputError(f"{origin}: all {read} {what}; fill them in or give other files")
-    counts = {"read": read, "kept": len(rows), "empty": read - len(rows)}
+
+    def kept() -> Iterator[dict[str, str]]:
+        nonlocal first, detected
+        for raw, own, row in iterate_rows(card, **how, format=format, turns=turns, section=section):  # type: ignore[arg-type]
+            if counts["kept"] == limit:
+                return
+            first, detected = first or raw, own
+            counts["read"] += 1
+            counts["empty" if row is None else "kept"] += 1
+            if row is not None:
+                digest.update(_identity(row))
+                yield stored(raw, row)
+        if not counts["kept"]:
+            what = "texts are blank" if detected == "text" else "responses are empty"
+            origin = first.origin if first else ""
+            raise InputError(f"{origin}: all {counts['read']} {what}; fill them in or give other files")
+
+    folder = folder or RowFolder()
+    dataset = folder.store(kept, stored_features())
     notes = []
-    if card and not files and limit is None and card.rows not in (None, read):
-        notes.append(f"card {card.name} expects {card.rows} rows, its source has {read}: the data set has changed")
+    if card and not files and limit is None and card.rows not in (None, counts["read"]):
+        notes.append(
+            f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
+        )
     notes += turn_notes(turns, train_on)
-    return RowSet(rows, sources, counts, _sha256(rows), notes, format, dict(turns))
+    return RowSet(dataset, folder, counts, digest.hexdigest(), notes, detected, dict(turns))
+
+
+def stored_features() -> Features:
+    """The columns of a RowSet's data set."""
+    from datasets import Features, Value
+
+    return Features({"row": Value("large_string"), "place": Value("string")})
+
+
+def stored(raw: RawRow, row: dict[str, Any] | None) -> dict[str, str]:
+    """A row as it is stored, with its place; the text of None, which has nothing to learn, is empty."""
+    place = f"{raw.origin}:{raw.row}".encode(errors="backslashreplace").decode()
+    return {"row": "" if row is None else json.dumps(row), "place": place}
 
 
 def iterate_rows(
@@ -178,28 +236,28 @@ def split_rows(rows: RowSet, fraction: float) -> tuple[RowSet, RowSet]:
     Raises:
         InputError: no row would be left to train on.
     """
-    count = len(rows.rows)
+    count = len(rows.dataset)
     held_out = math.ceil(fraction * count)
     if held_out == count:
         raise InputError(f"data.eval_fraction {fraction}: leaves none of {count} rows to train on; lower it")
     chosen = set(random.Random(SPLIT_SEED).sample(range(count), held_out))
     train = _selected(rows, [index for index in range(count) if index not in chosen])
     return (
-        replace(train, counts={**rows.counts, "kept": len(train.rows), "held_out": held_out}),
+        replace(train, counts={**rows.counts, "kept": count - held_out, "held_out": held_out}),
         replace(_selected(rows, sorted(chosen)), counts={"read": held_out, "kept": held_out, "empty": 0}, notes=[]),
     )
 
 
 def _selected(rows: RowSet, indices: list[int]) -> RowSet:
-    chosen = [rows.rows[index] for index in indices]
-    return replace(rows, rows=chosen, sources=[rows.sources[index] for index in indices], sha256=_sha256(chosen))
-
-
-def _sha256(rows: list[dict[str, Any]]) -> str:
+    chosen = replace(rows, dataset=select(rows.dataset, indices))
     digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False).encode())
-    return digest.hexdigest()
+    for row in chosen.rows:
+        digest.update(_identity(row))
+    return replace(chosen, sha256=digest.hexdigest())
+
+
+def _identity(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, sort_keys=True, ensure_ascii=False).encode()
 
 
 def raw_rows(

@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import load_dataset_card
 from instruct.data.chats import TrainOn
-from instruct.data.mixture import DEFAULT_SEED
+from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
-from instruct.data.rows import RowSet, iterate_rows
-from instruct.data.tokens import encode_rows
+from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
+from instruct.data.tokens import TRAINED, encoded_features, row_encoder
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -30,6 +30,7 @@ SAMPLE = 1000
 BUFFER = 10_000
 # Rows that are encoded together. They are counted then, so a count may be ahead of the training by as many.
 _BATCH = 64
+_COUNTED = ("read", "kept", "truncated", "empty", "fully_masked")
 _END = 2**20
 
 
@@ -51,43 +52,26 @@ class RowStream:
 
     def dataset(self, seed: int) -> IterableDataset:
         """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`."""
-        from datasets import Features, IterableDataset, List, Value, interleave_datasets
+        from datasets import IterableDataset, interleave_datasets
 
-        encoded = Features({"input_ids": List(Value("int32")), "labels": List(Value("int64"))})
         parts = []
         for source, counts in zip(self._options.parts, self._counts, strict=True):
             rows = IterableDataset.from_generator(
-                _endless,
-                features=Features({"row": Value("string"), "place": Value("string")}),
-                gen_kwargs={"source": source, "train_on": self._train_on},
+                _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
-            shuffled = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER)
-            encode = self._encoder(counts)
-            parts.append(
-                shuffled.map(encode, batched=True, batch_size=_BATCH, remove_columns=["row", "place"], features=encoded)
+            encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
+                row_encoder(self._tokenizer, self._max_length, self._train_on, counts, TRAINED),
+                batched=True,
+                batch_size=_BATCH,
+                remove_columns=rows.column_names,
+                features=encoded_features(),
             )
+            parts.append(encoded.select_columns(["input_ids", "labels"]))
         if len(parts) == 1:
             return parts[0]
         weights = [source.weight for source in self._options.mixture or []]
         mixing_seed = DEFAULT_SEED if self._options.seed is None else self._options.seed
         return interleave_datasets(parts, probabilities=weights, seed=mixing_seed)
-
-    def _encoder(self, counts: Counter[str]) -> Callable[[dict[str, list[str]]], dict[str, list[list[int]]]]:
-        # A function in a function: `datasets` copies everything else, and the counts with it.
-        def encode(batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
-            found = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
-            empty = len(batch["row"]) - len(found)
-            rows = RowSet([row for row, _ in found], [place for _, place in found], {"empty": empty}, sha256="")
-            encoded = encode_rows(self._tokenizer, rows, self._max_length, self._train_on)
-            trainable = encoded.trainable
-            counts.update(encoded.counts)
-            counts.update(read=len(batch["row"]), tokens=sum(len(row.input_ids) for row in trainable))
-            return {
-                "input_ids": [row.input_ids for row in trainable],
-                "labels": [row.labels for row in trainable],
-            }
-
-        return encode
 
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
@@ -97,8 +81,7 @@ class RowStream:
     @property
     def counts(self) -> dict[str, int]:
         """The number of rows read, and of those encoded by status, since the last restart."""
-        names = ("read", "kept", "truncated", "empty", "fully_masked")
-        return {name: sum(counts[name] for counts in self._counts) for name in names}
+        return {name: sum(counts[name] for counts in self._counts) for name in _COUNTED}
 
     @property
     def tokens(self) -> int:
@@ -108,15 +91,13 @@ class RowStream:
     @property
     def parts(self) -> list[dict[str, Any]]:
         """Of a mixture, what each data set contributed, as `RowSet.parts`."""
-        names = ("read", "kept", "truncated", "empty", "fully_masked")
         return [
-            {
-                "data": source.label,
-                "weight": source.weight,
-                **{name: counts[name] for name in names},
-                "drawn": counts["kept"] + counts["truncated"],
-                "tokens": counts["tokens"],
-            }
+            part_record(
+                source,
+                {name: counts[name] for name in _COUNTED},
+                drawn=sum(counts[status] for status in TRAINED),
+                tokens=counts["tokens"],
+            )
             for source, counts in zip(self._options.mixture or [], self._counts, strict=False)
         ]
 
@@ -140,7 +121,7 @@ def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str
             if kept == source.limit:
                 break
             kept += row is not None
-            yield {"row": "" if row is None else json.dumps(row), "place": f"{raw.origin}:{raw.row}"}
+            yield stored(raw, row)
 
 
 def _local_files(source: SourceOptions) -> list[Path]:

@@ -8,22 +8,25 @@ every token is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instruct.base.errors import InputError
+from instruct.data.arrow import RowFolder, batches, numbers, select
 from instruct.data.chats import ChatTemplate, TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.rows import RowSet
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, Features
     from transformers import PreTrainedTokenizerBase
 
 Status = Literal["kept", "truncated", "empty", "fully_masked"]
 PERCENTILES = (50, 90, 95, 99, 100)
-_BATCH = 1000
+TRAINED: tuple[Status, ...] = ("kept", "truncated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +77,23 @@ class EncodedRows:
     """All rows of a RowSet, encoded.
 
     Attributes:
-        encoded: one for each row of the RowSet, in its order, including those that are not trained on.
+        encoded: on disk, a row for each row of the RowSet, in its order, including those that are not trained on:
+            `place`, `input_ids`, `labels`, and of EncodedRow `length`, `completion_length` and `status`; `tokens` and
+            `loss_tokens` count its tokens after truncation and those of them that are trained on.
+        trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
         counts: the number of rows by status; `empty` includes those that the RowSet left out. Only `kept` and
             `truncated` rows are trained on.
-        drawn: of a mixture, the rows of an epoch, in order; some may repeat or be left out.
+        folder: that holds the data set's files.
     """
 
-    encoded: list[EncodedRow]
+    encoded: Dataset
+    trainable: Dataset
     counts: dict[str, int]
-    drawn: list[EncodedRow] | None = None
-
-    @property
-    def trainable(self) -> list[EncodedRow]:
-        """The rows with a response token, in order; of a mixture, those of an epoch."""
-        if self.drawn is not None:
-            return self.drawn
-        return [row for row in self.encoded if row.status in ("kept", "truncated")]
+    folder: RowFolder
 
     def dataset(self) -> Dataset:
-        """A `datasets.Dataset` of `trainable` with the columns `input_ids` and `labels`, lists of integers."""
-        from datasets import Dataset
-
-        rows = self.trainable
-        return Dataset.from_dict({"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]})
+        """`trainable` with the columns `input_ids` and `labels` alone, lists of integers."""
+        return self.trainable.select_columns(["input_ids", "labels"])
 
 
 def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
@@ -139,14 +136,69 @@ def encode_rows(
     Raises:
         InputError: as `encode_row`, with the row's place; or a plain text is longer than `max_length`.
     """
-    if rowset.plain_text:
-        encoded = list(_encode_texts(tokenizer, rowset, max_length))
-    else:
-        encoded = list(_encode(tokenizer, rowset.rows, rowset.sources, max_length, train_on))
-    counts = {"kept": 0, "truncated": 0, "empty": rowset.counts["empty"], "fully_masked": 0}
-    for row in encoded:
-        counts[row.status] += 1
-    return EncodedRows(encoded, counts)
+    counts: Counter[str] = Counter(empty=rowset.counts["empty"])
+    encode = row_encoder(tokenizer, max_length, train_on, counts)
+    encoded = rowset.folder.map(rowset.dataset, encode, encoded_features())
+    trainable = encoded
+    if sum(counts[status] for status in TRAINED) < len(encoded):
+        trainable = select(encoded, [index for index, status in enumerate(_statuses(encoded)) if status in TRAINED])
+    return EncodedRows(encoded, trainable, {status: counts[status] for status in get_args(Status)}, rowset.folder)
+
+
+def encoded_features() -> Features:
+    """The columns of encoded rows."""
+    from datasets import Features, List, Value
+
+    ids, number, text = List(Value("int32")), Value("int32"), Value("string")
+    counted = ("length", "completion_length", "tokens", "loss_tokens")
+    return Features({"place": text, "input_ids": ids, "labels": ids, "status": text, **dict.fromkeys(counted, number)})
+
+
+def row_encoder(
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int | None,
+    train_on: TrainOn,
+    counts: Counter[str],
+    statuses: Sequence[Status] = get_args(Status),
+) -> Callable[[dict[str, list[str]]], dict[str, list[Any]]]:
+    """A function of a batch of a RowSet's data set, for `datasets.map`.
+
+    Args:
+        counts: counts the rows by status, those `read`, and the `tokens` of those that are trained on.
+        statuses: the rows to return.
+    """
+
+    # A function in a function: `datasets` copies everything else, and the counts with it.
+    def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+        filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
+        rows, places = [row for row, _ in filled], [place for _, place in filled]
+        encoded = list(_encode(tokenizer, rows, places, max_length, train_on))
+        counts.update(row.status for row in encoded)
+        counts.update(
+            read=len(batch["row"]),
+            empty=len(batch["row"]) - len(rows),
+            tokens=sum(len(row.input_ids) for row in encoded if row.status in TRAINED),
+        )
+        chosen = [
+            (row, row.labels, place) for row, place in zip(encoded, places, strict=True) if row.status in statuses
+        ]
+        return {
+            "place": [place for _, _, place in chosen],
+            "input_ids": [row.input_ids for row, _, _ in chosen],
+            "labels": [labels for _, labels, _ in chosen],
+            "status": [row.status for row, _, _ in chosen],
+            "length": [row.length for row, _, _ in chosen],
+            "completion_length": [row.completion_length for row, _, _ in chosen],
+            "tokens": [len(row.input_ids) for row, _, _ in chosen],
+            "loss_tokens": [sum(label != -100 for label in labels) for _, labels, _ in chosen],
+        }
+
+    return encode
+
+
+def _statuses(encoded: Dataset) -> Iterator[str]:
+    for batch in batches(encoded.select_columns("status")):
+        yield from batch["status"]
 
 
 def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
@@ -156,68 +208,62 @@ def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
         `{"prompt": {50: …}, "completion": {…}, "total": {…}}`, including the completion's end token, by nearest rank:
         every number is the length of a row.
     """
-    rows = [row for row in encoded.encoded if row.status != "empty"]
-    lengths = {
-        "prompt": sorted(row.prompt_length for row in rows),
-        "completion": sorted(row.completion_length for row in rows),
-        "total": sorted(row.prompt_length + row.completion_length for row in rows),
-    }
+    import numpy
+
+    total, completion = (numbers(encoded.encoded, name) for name in ("length", "completion_length"))
+    lengths = {"prompt": total - completion, "completion": completion, "total": total}
+    answered = total > 0
+    count = int(answered.sum())
     return {
-        part: {percent: values[max(0, -(-percent * len(values) // 100) - 1)] for percent in PERCENTILES}
-        if values
-        else {}
-        for part, values in lengths.items()
+        part: {percent: int(sorted_values[max(0, -(-percent * count // 100) - 1)]) for percent in PERCENTILES if count}
+        for part, sorted_values in ((part, numpy.sort(values[answered])) for part, values in lengths.items())
     }
 
 
 def _encode(
     tokenizer: PreTrainedTokenizerBase,
     rows: Sequence[Mapping[str, Any]],
-    sources: Sequence[str | None],
+    places: Sequence[str | None],
     max_length: int | None,
     train_on: TrainOn,
 ) -> Iterator[EncodedRow]:
     if max_length is not None and max_length < 1:
         raise InputError(f"max_length {max_length}: must be at least 1; raise train.max_length")
+    if rows and "text" in rows[0]:
+        yield from _encode_texts(tokenizer, [row["text"] for row in rows], places, max_length)
+        return
     template = ChatTemplate(tokenizer)
-    for start in range(0, len(rows), _BATCH):
-        batch = rows[start : start + _BATCH]
-        # A file may have rows of both kinds; each kind is one call of the tokenizer.
-        chats = [i for i, row in enumerate(batch) if _is_chat(row)]
-        plain = [i for i, row in enumerate(batch) if not _is_chat(row)]
-        pieces: dict[int, list[list[int]]] = dict(
-            zip(plain, _plain_pieces(tokenizer, [batch[i] for i in plain]), strict=True)
-        )
-        texts = []
-        for i in chats:
-            try:
-                texts.append(template.pieces(batch[i]) if has_answer(batch[i]) else [])
-            except InputError as error:
-                source = sources[start + i]
-                raise InputError(f"{source}: {error}" if source else str(error)) from None
-        pieces |= zip(chats, chat_token_ids(tokenizer, texts), strict=True)
-        for i in range(len(batch)):
-            yield join_pieces(pieces[i], max_length, train_on)
+    # A file may have rows of both kinds; each kind is one call of the tokenizer.
+    chats = [i for i, row in enumerate(rows) if _is_chat(row)]
+    plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
+    pieces = dict(zip(plain, _plain_pieces(tokenizer, [rows[i] for i in plain]), strict=True))
+    texts = []
+    for i in chats:
+        try:
+            texts.append(template.pieces(rows[i]) if has_answer(rows[i]) else [])
+        except InputError as error:
+            raise InputError(f"{places[i]}: {error}" if places[i] else str(error)) from None
+    pieces |= zip(chats, chat_token_ids(tokenizer, texts), strict=True)
+    for i in range(len(rows)):
+        yield join_pieces(pieces[i], max_length, train_on)
 
 
-def _encode_texts(tokenizer: PreTrainedTokenizerBase, rowset: RowSet, max_length: int | None) -> Iterator[EncodedRow]:
+def _encode_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], places: Sequence[str | None], max_length: int | None
+) -> Iterator[EncodedRow]:
     """Each text with the tokenizer's special tokens and an end token, as SFTTrainer has it; trained on as a whole."""
     if tokenizer.eos_token_id is None:
         raise InputError("the tokenizer has no end token to mark the end of a text; set train.eos_token")
     end = int(tokenizer.eos_token_id)
-    for start in range(0, len(rowset.rows), _BATCH):
-        batch = slice(start, start + _BATCH)
-        found = tokenizer([row["text"] for row in rowset.rows[batch]])["input_ids"]
-        for ids, source in zip(found, rowset.sources[batch], strict=True):
-            if ids[-1] != end:
-                ids = [*ids, end]
-            if max_length is not None and len(ids) > max_length:
-                raise InputError(
-                    f"{source}: this text has {len(ids):,} tokens, more than max_length {max_length}; set "
-                    "train.packing to true and train.packing_strategy to bfd_split or wrapped, which split it, or "
-                    "raise train.max_length"
-                )
-            yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
+    for ids, place in zip(tokenizer(texts)["input_ids"], places, strict=True):
+        if ids[-1] != end:
+            ids = [*ids, end]
+        if max_length is not None and len(ids) > max_length:
+            raise InputError(
+                f"{place}: this text has {len(ids):,} tokens, more than max_length {max_length}; set train.packing to "
+                "true and train.packing_strategy to bfd_split or wrapped, which split it, or raise train.max_length"
+            )
+        yield EncodedRow(ids, len(ids), ((0, len(ids)),), "kept")
 
 
 def _is_chat(row: Mapping[str, Any]) -> bool:

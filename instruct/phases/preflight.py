@@ -12,6 +12,7 @@ from typing import Any
 from instruct.base.errors import InputError, Problems, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
+from instruct.data.arrow import numbers
 from instruct.data.evaluation import EvalSet, load_answers
 from instruct.data.mixture import part_line
 from instruct.data.options import data_label
@@ -74,7 +75,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     """
     first = first_trained(config)
     check_gpu(config)
-    shape, data = _model_and_rows(config)
+    shape, data = _model_and_rows(config, folder)
     arguments = trainer_arguments(config, first, folder / "checkpoints", data.rows.plain_text)
     check_trackers(arguments.report_to)
     repositories = configured_repositories(config)
@@ -95,7 +96,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
                 f"{folder}: the run needs about {disk:.1f} GiB of disk and {free:.1f} GiB are free; free some"
             )
 
-    lengths = [len(row.input_ids) for row in data.encoded.trainable]
+    lengths = numbers(data.encoded.trainable, "tokens").tolist()
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
     minutes = _training_minutes(config, shape, arguments, [arguments.max_length] * blocks or lengths)
     say(f"run       {folder}")
@@ -144,7 +145,7 @@ def check_memory(config: ExperimentConfig, needed: float, available: float, shar
     )
 
 
-def _model_and_rows(config: ExperimentConfig) -> tuple[ModelShape, TrainingRows]:
+def _model_and_rows(config: ExperimentConfig, folder: Path) -> tuple[ModelShape, TrainingRows]:
     """The model's shape and the training rows; what is wrong with either is reported at once."""
     problems = Problems()
     shape: ModelShape | None = None
@@ -155,7 +156,7 @@ def _model_and_rows(config: ExperimentConfig) -> tuple[ModelShape, TrainingRows]
             check_sources(config.data)
         problems.refuse()
     assert shape is not None
-    return shape, load_training_rows(config)
+    return shape, load_training_rows(config, folder)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
-    """Train every system that is not trained yet, after counting the overlap with the evaluation prompts.
+    """Train every system that is not trained yet, after counting the overlap with the evaluation prompts, and
+    remove the rows' files.
 
     Of the processes of `accelerate launch`, the main one holds a system's lock for all.
 
@@ -34,6 +35,7 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     for name in config.trained:
         with only_process(run, adapter_of(name)) if main else contextlib.nullcontext():
             train_system(config, name, run, data)
+    data.close()
 
 
 def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:

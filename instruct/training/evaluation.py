@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,17 +57,20 @@ class Sample:
 def samples_of(rows: RowSet, encoded: EncodedRows, count: int | None = None) -> list[Sample]:
     """The first `count` rows to answer: a prompt up to its first answer; of plain texts, the beginning of long ones."""
     count = SAMPLES if count is None else count
-    pairs = list(zip(encoded.encoded, rows.sources, strict=True))
+    listed = encoded.encoded
     if rows.plain_text:
-        long = [(row.input_ids, source) for row, source in pairs if len(row.input_ids) >= 2 * PREFIX]
-        return [Sample(source, ids[:PREFIX], ids[PREFIX : PREFIX + ANSWER]) for ids, source in long[:count]]
-    found = []
-    for row, source in [(row, source) for row, source in pairs if row.status == "kept"][:count]:
-        trained = [label != -100 for label in row.labels]
+        long = (row for row in listed if row["tokens"] >= 2 * PREFIX)
+        return [
+            Sample(row["place"], row["input_ids"][:PREFIX], row["input_ids"][PREFIX : PREFIX + ANSWER])
+            for row in itertools.islice(long, count)
+        ]
+    samples = []
+    for row in itertools.islice((row for row in listed if row["status"] == "kept"), count):
+        trained = [label != -100 for label in row["labels"]]
         start = trained.index(True)
         end = trained.index(False, start) if False in trained[start:] else len(trained)
-        found.append(Sample(source, row.input_ids[:start], row.input_ids[start:end]))
-    return found
+        samples.append(Sample(row["place"], row["input_ids"][:start], row["input_ids"][start:end]))
+    return samples
 
 
 class WriteSamples(TrainerCallback):

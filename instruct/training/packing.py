@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from instruct.data.tokens import EncodedRow
+from instruct.data.arrow import numbers
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # Plain text is packed unless `train.packing` is false. Of TRL's strategies, `bfd` (its default) cuts the end off a text
 # that is longer than a block, `bfd_split` splits it, and `wrapped` fills each block without regard to where texts end.
@@ -40,12 +43,12 @@ class Blocks:
     parts: list[list[list[int]]]
 
 
-def packed_blocks(dataset: Any, texts: list[EncodedRow], length: int, end: int) -> Blocks:
+def packed_blocks(dataset: Any, texts: Dataset, length: int, end: int) -> Blocks:
     """The blocks of a training set that TRL has packed.
 
     Args:
         dataset: the trainer's, with `input_ids` and, unless it is wrapped, `seq_lengths`.
-        texts: before packing.
+        texts: before packing, with their number of `tokens`.
         end: the id of the end token.
     """
     blocks = list(dataset["input_ids"])
@@ -53,7 +56,7 @@ def packed_blocks(dataset: Any, texts: list[EncodedRow], length: int, end: int) 
         parts = [_split(ids, lengths) for ids, lengths in zip(blocks, dataset["seq_lengths"], strict=True)]
     else:
         parts = [_split(ids, _lengths_to(ids, end)) for ids in blocks]
-    split = sum(len(row.input_ids) > length for row in texts)
+    split = int((numbers(texts, "tokens") > length).sum())
     return Blocks(len(blocks), sum(map(len, blocks)), length, split, parts)
 
 

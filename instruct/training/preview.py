@@ -15,11 +15,12 @@ from rich.text import Text
 
 from instruct.base import output
 from instruct.base.errors import InputError, counted
+from instruct.data.arrow import numbers
 from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
-from instruct.data.tokens import PERCENTILES, EncodedRow, length_percentiles
+from instruct.data.tokens import PERCENTILES, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
@@ -146,12 +147,12 @@ def _print_data(
 def _print_rows(console: Console, data: TrainingRows, shown: int) -> list[dict[str, Any]]:
     """Print the first `shown` rows with their mask; the same for programs."""
     printed = []
-    for source, row in itertools.islice(zip(data.rows.sources, data.encoded.encoded, strict=True), shown):
+    for row in itertools.islice(data.encoded.encoded, shown):
         pieces = masked_pieces(data.tokenizer, row)
-        console.rule(Text(source), align="left")
+        console.rule(Text(row["place"]), align="left")
         console.print(masked_text(pieces))
         parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
-        printed.append({"source": source, "parts": parts})
+        printed.append({"source": row["place"], "parts": parts})
     if shown:
         console.rule()
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
@@ -167,11 +168,11 @@ def train_on_text(train: dict[str, Any]) -> str:
     }[train.get("train_on", "assistant_turns")]
 
 
-def masked_pieces(tokenizer: Any, row: EncodedRow) -> list[tuple[bool, str]]:
+def masked_pieces(tokenizer: Any, row: Mapping[str, Any]) -> list[tuple[bool, str]]:
     """The row's text in pieces, each with whether it is trained on. Control characters are escaped."""
-    pairs = zip(row.completion_mask, row.input_ids, strict=True)
+    pairs = zip((label != -100 for label in row["labels"]), row["input_ids"], strict=True)
     return [
-        (bool(trained), printable(tokenizer, [token for _, token in tokens]))
+        (trained, printable(tokenizer, [token for _, token in tokens]))
         for trained, tokens in itertools.groupby(pairs, key=lambda pair: pair[0])
     ]
 
@@ -198,7 +199,7 @@ def check_length(data: TrainingRows) -> None:
     encoded = data.encoded
     truncated = encoded.counts["truncated"] + encoded.counts["fully_masked"]
     if truncated > MOST_TRUNCATED * len(encoded.encoded):
-        cut = max(len(row.input_ids) for row in encoded.encoded)
+        cut = numbers(encoded.encoded, "tokens").max()
         longest = length_percentiles(encoded)["total"][100]
         raise InputError(
             f"data: max_length {cut} truncates {truncated} of {len(encoded.encoded)} answers, which lose their end "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError, Problems, one_line
 from instruct.base.models import model_path
+from instruct.data.arrow import RowFolder, numbers
 from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
@@ -57,6 +58,10 @@ class TrainingRows:
             return self.encoded.dataset()
         return self.stream.dataset(arguments.seed if arguments.data_seed is None else arguments.data_seed)
 
+    def close(self) -> None:
+        """Remove the rows' files."""
+        self.rows.folder.close()
+
     @property
     def counts(self) -> dict[str, int]:
         """What became of the rows that were read; of a stream, of those in `rows`."""
@@ -70,13 +75,15 @@ class TrainingRows:
             rows, parts = self.counts, self.rows.parts
             turns = self.rows.turns
         if self.rows.plain_text:
-            encoded = self.encoded.encoded
-            rows["tokens"] = self.stream.tokens if self.stream else sum(len(row.input_ids) for row in encoded)
+            rows["tokens"] = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
         return {"rows": rows, **({"turns": turns} if turns else {}), **({"mixture": parts} if parts else {})}
 
 
-def load_training_rows(config: TrainingOptions) -> TrainingRows:
+def load_training_rows(config: TrainingOptions, run: Path | None = None) -> TrainingRows:
     """Read the experiment's rows and tokenize them.
+
+    Args:
+        run: the run's folder, for the rows' files until they are closed (default: a temporary one).
 
     Raises:
         InputError: the tokenizer or the rows cannot be loaded, or no row has a response token left after the cut to
@@ -90,7 +97,10 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
     data = config.data
     if data.streaming:
         _check_streaming(config)
-    sets = [_load_source(source, train_on) for source in (_sampled(data.parts) if data.streaming else data.parts)]
+    folder = RowFolder(run)
+    sets = [
+        _load_source(source, train_on, folder) for source in (_sampled(data.parts) if data.streaming else data.parts)
+    ]
     held_out: list[RowSet] = []
     if data.eval_fraction:
         sets, held_out = (
@@ -98,7 +108,7 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
         )
     elif data.eval_files:
         like = data.parts[0].model_copy(update={"files": data.eval_files, "limit": data.eval_limit})
-        held_out = [_load_source(like, train_on, sets[0].format)]
+        held_out = [_load_source(like, train_on, folder, sets[0].format)]
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
     encodings, eval_encodings = (
@@ -108,7 +118,7 @@ def load_training_rows(config: TrainingOptions) -> TrainingRows:
     rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
     eval_rows, eval_encoded = _evaluation(data, held_out, eval_encodings)
     for key, found in (("data", encoded), ("data.eval_files", eval_encoded)):
-        if found and not found.trainable:
+        if found and not len(found.trainable):
             raise InputError(
                 f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or fix "
                 "the data"
@@ -174,13 +184,13 @@ def evaluated(data: TrainingRows) -> str:
     """What is evaluated on while training, for people; `data` has such rows."""
     assert data.eval_rows
     assert data.eval_encoded
-    tokens = sum(label != -100 for row in data.eval_encoded.trainable for label in row.labels)
+    tokens = int(numbers(data.eval_encoded.trainable, "loss_tokens").sum())
     held_out = f", held out (seed {SPLIT_SEED})" if "held_out" in data.rows.counts else ""
     return f"{len(data.eval_encoded.trainable):,} rows, {tokens:,} tokens with a loss{held_out}"
 
 
-def _load_source(source: SourceOptions, train_on: TrainOn, format: Format | None = None) -> RowSet:
-    return load_rows(**source.reading(), limit=source.limit, train_on=train_on, format=format)
+def _load_source(source: SourceOptions, train_on: TrainOn, folder: RowFolder, format: Format | None = None) -> RowSet:
+    return load_rows(**source.reading(), limit=source.limit, train_on=train_on, format=format, folder=folder)
 
 
 def _evaluation(

@@ -201,19 +201,19 @@ def test_a_file_of_chats_reports_the_turns_that_are_not_trained_on(write: Any) -
         "1 assistant turn at the start of a chat, without a prompt: context, not trained on",
         "1 turn after a chat's last answer: left out",
     ]
-    kept = encode_rows(small_tokenizer(), found, None)
-    assert [len(row.trained) for row in kept.encoded] == [3, 3]
+    kept = [encode_row(small_tokenizer(), row, None) for row in found.rows]
+    assert [len(row.trained) for row in kept] == [3, 3]
     # Cut after the second answer's end token, inside the third answer, and before any answer.
-    whole = kept.encoded[0]
+    whole = kept[0]
     for limit, status, trained in [
         (whole.trained[1][1], "truncated", 2),
         (whole.length - 1, "truncated", 3),
         (whole.trained[0][0], "fully_masked", 0),
     ]:  # fmt: skip
         cut = encode_rows(small_tokenizer(), found, limit).encoded[0]
-        assert cut.status == status
-        assert cut.completion_mask == whole.completion_mask[:limit]
-        assert sum(1 for on, _ in itertools.groupby(cut.completion_mask) if on) == trained
+        assert cut["status"] == status
+        assert cut["labels"] == whole.labels[:limit]
+        assert sum(1 for on, _ in itertools.groupby(label != -100 for label in cut["labels"]) if on) == trained
 
 
 TOOLS = (
@@ -234,7 +234,8 @@ def test_tool_calls_are_trained_on_and_what_tools_return_is_not(write: Any) -> N
     ]  # fmt: skip
     tools = [{"type": "function", "function": {"name": "add"}}]
     rows = load_rows(None, files=[write("calls.jsonl", [{"messages": messages, "tools": tools}])])
-    row = encode_rows(tokenizer, rows, None).encoded[0]
+    row = encode_row(tokenizer, rows.rows[0], None)
+    assert encode_rows(tokenizer, rows, None).encoded[0]["labels"] == row.labels
     assert [text_of(tokenizer, row.input_ids[begin:end]) for begin, end in row.trained] == [
         '<call>{"name": "add", "arguments": {"a": 1}}</call><|eom|>',
         "It is 2.<|im_end|>",
@@ -285,7 +286,7 @@ def test_a_template_that_rewrites_the_past_is_refused_for_several_turns(
         "so one row cannot train every answer; set train_on: last_turn, or fix its chat_template"
     )
     last = encode_rows(tokenizer, load_rows(None, files=[file], train_on="last_turn"), None).encoded[0]
-    assert text_of(tokenizer, last.input_ids[slice(*last.trained[0])]) == "2<|im_end|>"
+    assert text_of(tokenizer, [label for label in last["labels"] if label != -100]) == "2<|im_end|>"
 
 
 def sentencepiece_like(template: str) -> Any:

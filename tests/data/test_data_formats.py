@@ -58,9 +58,9 @@ SAME_ROW: dict[str, dict[str, Any]] = {
 def test_every_format_gives_the_same_row(format: Any, write: Write) -> None:
     assert detect_format(RawRow("f", 1, SAME_ROW[format])) == format
     file = write("rows.jsonl", [SAME_ROW[format]])
-    assert load_rows(None, files=[file]).rows == [ADD_CHAT]
+    assert list(load_rows(None, files=[file]).rows) == [ADD_CHAT]
     plain = load_rows(None, files=[file], template="alpaca")
-    assert plain.rows == [{"prompt": WITHOUT_INPUT, "completion": "3"}]
+    assert list(plain.rows) == [{"prompt": WITHOUT_INPUT, "completion": "3"}]
 
 
 def test_the_prompts_equal_stanford_alpacas() -> None:
@@ -130,7 +130,7 @@ def test_a_row_without_a_response_is_counted_and_left_out(format: str, row: Any,
     file = write("rows.jsonl", [SAME_ROW[format], row, SAME_ROW[format]])
     found = load_rows(None, files=[file])
     assert found.counts == {"read": 3, "kept": 2, "empty": 1}
-    assert found.sources == [f"{file}:1", f"{file}:3"]
+    assert list(found.sources) == [f"{file}:1", f"{file}:3"]
     with pytest.raises(InputError) as error:
         load_rows(None, files=[write("empty.jsonl", [SAME_ROW[format] | row, SAME_ROW[format] | row])])
     assert str(error.value).endswith("empty.jsonl: all 2 responses are empty; fill them in or give other files")

@@ -25,7 +25,7 @@ try:
     card = load_dataset_card({card!r})
     if card.purpose == "train":
         found = load_rows(card)
-        print(json.dumps([found.rows, found.sources, found.counts, found.notes]))
+        print(json.dumps([list(found.rows), list(found.sources), found.counts, found.notes]))
     else:
         found = load_eval_set({card!r})
         print(json.dumps([[p.instruction for p in found.prompts], found.baseline, found.baseline_name]))

@@ -34,7 +34,8 @@ def mixed(files: list[str], weights: list[float | None], **more: Any) -> Any:
 def completions(encoded: Any) -> list[str]:
     tokenizer = small_tokenizer()
     return [
-        tokenizer.decode(row.input_ids[row.prompt_length :]).removesuffix("</s>").strip() for row in encoded.trainable
+        tokenizer.decode(row["input_ids"][-row["completion_length"] :]).removesuffix("</s>").strip()
+        for row in encoded.trainable
     ]
 
 
@@ -65,7 +66,7 @@ def test_each_data_set_is_counted(files: list[str]) -> None:
     assert encoded.counts == {"kept": 38, "truncated": 0, "empty": 2, "fully_masked": 0}
     drawn = [sum(text.startswith(name) for text in completions(encoded)) for name in "ab"]
     assert [part["drawn"] for part in rows.parts] == drawn
-    assert sum(part["tokens"] for part in rows.parts) == sum(len(row.input_ids) for row in encoded.trainable)
+    assert sum(part["tokens"] for part in rows.parts) == sum(len(row["input_ids"]) for row in encoded.trainable)
     assert rows.parts[1] | {"drawn": 0, "tokens": 0} == {
         "data": "b.jsonl", "weight": 0.5, "read": 10, "kept": 8, "truncated": 0, "empty": 2, "fully_masked": 0,
         "drawn": 0, "tokens": 0,

@@ -58,18 +58,18 @@ def test_every_file_type_gives_the_same_rows(tmp_path: Path, write: Write) -> No
     assert len(hashes) == 1
     both = load_rows(None, files=files[:2])
     assert both.counts == {"read": 4, "kept": 4, "empty": 0}
-    assert both.sources == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
+    assert list(both.sources) == [f"{file}:{row}" for file in files[:2] for row in (1, 2)]
 
 
 def test_rows_of_a_jsonl_file_are_numbered_by_line(write: Write) -> None:
     file = write("gaps.jsonl", "\n" + json.dumps(ROWS[0]) + "\n  \n" + json.dumps(ROWS[1]) + "\n")
-    assert load_rows(None, files=[file]).sources == [f"{file}:2", f"{file}:4"]
+    assert list(load_rows(None, files=[file]).sources) == [f"{file}:2", f"{file}:4"]
 
 
 def test_chats_and_nulls_are_read_from_parquet(tmp_path: Path) -> None:
     chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     rows = load_rows(None, files=[write_parquet(tmp_path / "chat.parquet", [chat])]).rows
-    assert rows == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
+    assert list(rows) == [{"prompt": chat["messages"][:1], "completion": chat["messages"][1:]}]
     nulls = [{"instruction": "a", "input": None, "output": "b"}, {"instruction": "a", "input": "x", "output": None}]
     found = load_rows(None, files=[write_parquet(tmp_path / "nulls.parquet", nulls)], template="alpaca")
     assert found.counts == {"read": 2, "kept": 1, "empty": 1}
@@ -79,7 +79,7 @@ def test_a_column_of_mappings_is_unwrapped_from_files(tmp_path: Path, write: Wri
     card = load_dataset_card("recycled_evol_instruct")
     nested = write_parquet(tmp_path / "nested.parquet", [{"data": row} for row in ROWS])
     flat = write("flat.jsonl", ROWS)
-    assert load_rows(card, files=[nested]).rows == load_rows(card, files=[flat]).rows
+    assert list(load_rows(card, files=[nested]).rows) == list(load_rows(card, files=[flat]).rows)
     with pytest.raises(InputError, match="row 1: data: must be a mapping; fix the card's column"):
         load_rows(card, files=[write("text.jsonl", [{"data": "x"}])])
 
@@ -169,7 +169,7 @@ def test_limit_counts_kept_rows(write: Write) -> None:
     file = write("rows.jsonl", json.dumps(empty) + "\n" + LINE * 3 + "not read\n")
     found = load_rows(None, files=[file], limit=2)
     assert found.counts == {"read": 3, "kept": 2, "empty": 1}
-    assert found.sources == [f"{file}:2", f"{file}:3"]
+    assert list(found.sources) == [f"{file}:2", f"{file}:3"]
 
 
 def test_the_hash_covers_the_rows(write: Write) -> None:

@@ -153,7 +153,7 @@ def test_the_likely_encoding_of_real_files_is_named(shared_data: Path) -> None:
 
 def test_texts_are_counted_and_blank_ones_left_out(write: Write) -> None:
     found = load_rows(None, files=[write("f.txt", "\n".join(LINES))])
-    assert found.rows == [{"text": line} for line in LINES if line]
+    assert list(found.rows) == [{"text": line} for line in LINES if line]
     assert found.counts == {"read": 4, "kept": 3, "empty": 1}
     assert [source.rpartition(":")[2] for source in found.sources] == ["1", "3", "4"]
     assert found.format == "text"
@@ -189,12 +189,12 @@ CARD = "name: mine\npurpose: train\nformat: text\nlicence: none\nsource: {files:
 def test_a_card_describes_texts(write: Write) -> None:
     Path(write("f.txt", "")).write_bytes("Größe\nzwei".encode("latin-1"))
     card = load_dataset_card(write("mine.yaml", CARD + "encoding: latin-1\ndocuments: file\n"))
-    assert load_rows(card).rows == [{"text": "Größe\nzwei"}]
-    assert load_rows(card, documents="line").rows == [{"text": "Größe"}, {"text": "zwei"}]
+    assert list(load_rows(card).rows) == [{"text": "Größe\nzwei"}]
+    assert list(load_rows(card, documents="line").rows) == [{"text": "Größe"}, {"text": "zwei"}]
     other = write("g.jsonl", [{"text": "a", "content": "b"}])
-    assert load_rows(card, files=[other]).rows == [{"text": "a"}]
+    assert list(load_rows(card, files=[other]).rows) == [{"text": "a"}]
     named = load_dataset_card(write("mine.yaml", CARD + "column: content\n"))
-    assert load_rows(named, files=[other]).rows == [{"text": "b"}]
+    assert list(load_rows(named, files=[other]).rows) == [{"text": "b"}]
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,13 @@ def test_every_token_of_a_text_is_trained_on(write: Write, smollm2_tokenizer: An
     found = load_rows(None, files=[write("f.txt", "\n".join(LINES))])
     encoded = encode_rows(smollm2_tokenizer, found, None)
     for row, line in zip(encoded.encoded, filter(None, LINES), strict=True):
-        assert row.labels == row.input_ids
-        assert row.input_ids[-1] == smollm2_tokenizer.eos_token_id
-        assert smollm2_tokenizer.decode(row.input_ids[:-1]) == line
+        ids = row["input_ids"]
+        assert row["labels"] == ids
+        assert ids[-1] == smollm2_tokenizer.eos_token_id
+        assert smollm2_tokenizer.decode(ids[:-1]) == line
     assert encoded.counts == {"kept": 3, "truncated": 0, "empty": 1, "fully_masked": 0}
     ended = load_rows(None, files=[write("g.txt", "one" + smollm2_tokenizer.eos_token)])
-    ids = encode_rows(smollm2_tokenizer, ended, None).encoded[0].input_ids
+    ids = encode_rows(smollm2_tokenizer, ended, None).encoded[0]["input_ids"]
     assert ids.count(smollm2_tokenizer.eos_token_id) == 1  # as TRL: an end token in the text is not repeated
 
 
@@ -230,7 +231,7 @@ def test_a_text_longer_than_max_length_is_refused_unless_it_is_split(write: Writ
     with pytest.raises(InputError) as error:
         encode_rows(smollm2_tokenizer, found, 16)
     assert str(error.value).startswith(f"{file}:2: this text has 32 tokens, more than max_length 16; set train.packing")
-    assert [len(row.input_ids) for row in encode_rows(smollm2_tokenizer, found, None).encoded] == [2, 32]
+    assert [len(row["input_ids"]) for row in encode_rows(smollm2_tokenizer, found, None).encoded] == [2, 32]
 
 
 def test_wikitext_is_read_as_its_readme_counts_it(shared_data: Path) -> None:
@@ -246,4 +247,4 @@ def test_json_lines_are_hashed_like_the_rows_they_become(write: Write) -> None:
     one = load_rows(None, files=[write("a.txt", "a\nb\n")])
     assert one.sha256 == load_rows(None, files=[write("b.jsonl", [{"text": "a", "id": 1}, {"text": "b"}])]).sha256
     assert one.sha256 != load_rows(None, files=[write("c.txt", "b\na\n")]).sha256
-    assert json.dumps(one.rows) == '[{"text": "a"}, {"text": "b"}]'
+    assert json.dumps(list(one.rows)) == '[{"text": "a"}, {"text": "b"}]'

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_sets import row_set
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
 from instruct.base.errors import InputError
 from instruct.data.evaluation import eval_prompt
 from instruct.data.formats import to_row
-from instruct.data.rows import RowSet, load_rows
+from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
-from instruct.data.tokens import EncodedRows, encode_row, encode_rows, length_percentiles, prompt_token_ids
+from instruct.data.tokens import encode_row, encode_rows, length_percentiles, prompt_token_ids
 
 Write = Callable[[str, Any], str]
 USER = [{"role": "user", "content": "Say hello"}]
@@ -84,17 +85,19 @@ def test_training_prompts_equal_those_of_generation_on_real_rows(
     encoded = encode_rows(smollm2_tokenizer, rows, 512)
     assert len(encoded.encoded) == 2036
     assert encoded.counts["kept"] + encoded.counts["truncated"] == 2036
-    for row, found in zip(rows.rows, encoded.encoded, strict=True):
+    for row, encoded_row in zip(rows.rows, encoded.encoded, strict=True):
         prompt = prompt_token_ids(smollm2_tokenizer, row["prompt"])
         answer = row["completion"] if template == "alpaca" else row["completion"][0]["content"]
-        assert found.input_ids[: found.prompt_length] == prompt
-        assert found.completion_mask[: len(prompt)] == [0] * len(prompt)
-        assert set(found.completion_mask[len(prompt) :]) == {1}
-        if found.status == "kept":
-            assert text_of(smollm2_tokenizer, found.input_ids[len(prompt) :]) == answer + "<|im_end|>"
+        assert encoded_row["length"] - encoded_row["completion_length"] == len(prompt)
+        ids, labels = encoded_row["input_ids"], encoded_row["labels"]
+        assert ids[: len(prompt)] == prompt
+        assert labels == [-100] * len(prompt) + ids[len(prompt) :]
+        assert (encoded_row["tokens"], encoded_row["loss_tokens"]) == (len(ids), len(ids) - len(prompt))
+        if encoded_row["status"] == "kept":
+            assert text_of(smollm2_tokenizer, ids[len(prompt) :]) == answer + "<|im_end|>"
         else:
-            assert len(found.input_ids) == 512
-            assert answer.startswith(text_of(smollm2_tokenizer, found.input_ids[len(prompt) :]).rstrip("\ufffd"))
+            assert len(ids) == 512
+            assert answer.startswith(text_of(smollm2_tokenizer, ids[len(prompt) :]).rstrip("\ufffd"))
 
 
 def test_text_after_the_end_token_is_dropped(smollm2_tokenizer: Any) -> None:
@@ -207,12 +210,10 @@ def test_every_row_is_counted(write: Write) -> None:
     tokenizer = small_tokenizer()
     sizes = [(3, 5), (3, 6), (3, 7), (8, 1), (9, 1), (7, 1), (2, 0)]  # characters: each is a token
     rows = load_rows(None, files=[write("r.jsonl", [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes])])
-    plain = RowSet(
-        [{"prompt": "p" * p, "completion": "c" * c} for p, c in sizes[:-1]], rows.sources, rows.counts, rows.sha256
-    )
+    plain = row_set(*({"prompt": "p" * p, "completion": "c" * c} for p, c in sizes[:-1]), empty=1)
     encoded = encode_rows(tokenizer, plain, 8)
     statuses = ["truncated", "truncated", "truncated", "fully_masked", "fully_masked", "truncated"]
-    assert [row.status for row in encoded.encoded] == statuses
+    assert list(encoded.encoded["status"]) == statuses
     assert encoded.counts == {"kept": 0, "truncated": 4, "empty": 1, "fully_masked": 2}
     assert encode_rows(tokenizer, plain, 9).counts == {"kept": 2, "truncated": 3, "empty": 1, "fully_masked": 1}
     assert encode_rows(tokenizer, plain, None).counts == {"kept": 6, "truncated": 0, "empty": 1, "fully_masked": 0}
@@ -222,14 +223,18 @@ def test_every_row_is_counted(write: Write) -> None:
     dataset = encoded.dataset()
     assert dataset.column_names == ["input_ids", "labels"]
     assert len(dataset) == 4
-    assert dataset["input_ids"][0] == encoded.encoded[0].input_ids
-    assert dataset["labels"][0] == [-100] * 3 + encoded.encoded[0].input_ids[3:]
+    assert dataset["input_ids"][0] == encoded.encoded[0]["input_ids"]
+    assert dataset["labels"][0] == [-100] * 3 + encoded.encoded[0]["input_ids"][3:]
     assert length_percentiles(encoded) == {
         "prompt": {50: 3, 90: 9, 95: 9, 99: 9, 100: 9},
         "completion": {50: 2, 90: 8, 95: 8, 99: 8, 100: 8},
         "total": {50: 10, 90: 11, 95: 11, 99: 11, 100: 11},
     }
-    assert length_percentiles(EncodedRows([], {})) == {"prompt": {}, "completion": {}, "total": {}}
+    assert length_percentiles(encode_rows(tokenizer, row_set({"prompt": "p", "completion": " "}), 8)) == {
+        "prompt": {},
+        "completion": {},
+        "total": {},
+    }
     with pytest.raises(InputError, match="max_length 0: must be at least 1"):
         encode_rows(tokenizer, plain, 0)
 
@@ -244,5 +249,9 @@ def test_a_batch_is_encoded_like_its_single_rows(rows: list[tuple[bool, str, str
         else {"prompt": p, "completion": c}
         for chat, p, c in rows
     ]
-    rowset = RowSet(made, ["f:1"] * len(made), {"read": len(made), "kept": len(made), "empty": 0}, "")
-    assert encode_rows(tokenizer, rowset, 20).encoded == [encode_row(tokenizer, row, 20) for row in made]
+    encoded = encode_rows(tokenizer, row_set(*made), 20).encoded
+    columns = ("input_ids", "labels", "status", "length", "completion_length")
+    single = [encode_row(tokenizer, row, 20) for row in made]
+    assert {name: list(encoded[name]) for name in columns} == {
+        name: [getattr(row, name) for row in single] for name in columns
+    }

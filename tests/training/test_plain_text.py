@@ -110,13 +110,13 @@ def test_no_token_of_a_packed_text_is_lost(tmp_path, tiny_model_folder, file, st
 
     config = text_config(tiny_model_folder, file, packing_strategy=strategy, use_cpu=True)
     data = load_training_rows(config)
-    longest = max(len(row.input_ids) for row in data.encoded.encoded)
+    longest = max(len(row["input_ids"]) for row in data.encoded.encoded)
     assert longest > 64
     arguments = trainer_arguments(config, config.systems["emo"], tmp_path / "out", plain_text=True)
     trainer = trainer_of(config, arguments, data.tokenizer, data.encoded.dataset())
     packed = packed_blocks(trainer.train_dataset, data.encoded.encoded, 64, data.tokenizer.eos_token_id)
-    assert packed.tokens == sum(len(row.input_ids) for row in data.encoded.encoded)
-    assert packed.split == sum(len(row.input_ids) > 64 for row in data.encoded.encoded)
+    assert packed.tokens == sum(len(row["input_ids"]) for row in data.encoded.encoded)
+    assert packed.split == sum(len(row["input_ids"]) > 64 for row in data.encoded.encoded)
     assert max(sum(map(len, parts)) for parts in packed.parts) <= 64
     if strategy == "wrapped":
         assert packed.blocks == math.ceil(packed.tokens / 64)
@@ -134,7 +134,7 @@ def test_a_text_that_would_be_cut_is_refused(tiny_model_folder, file, arguments)
 
 def test_an_end_token_is_chosen_with_trls_argument(tiny_model_folder, file):
     data = load_training_rows(text_config(tiny_model_folder, file, eos_token="<|user|>"))
-    assert {data.tokenizer.decode(row.input_ids[-1:]) for row in data.encoded.encoded} == {"<|user|>"}
+    assert {data.tokenizer.decode(row["input_ids"][-1:]) for row in data.encoded.encoded} == {"<|user|>"}
     with pytest.raises(InputError, match=r"train.eos_token: '<none>' is not a token of .*; name one that is"):
         load_training_rows(text_config(tiny_model_folder, file, eos_token="<none>"))
 
@@ -144,7 +144,7 @@ def test_training_on_texts_writes_an_adapter_and_a_card(tmp_path, tiny_model_fol
     run = train(tmp_path / "run", config)
     card = (run.adapters / "emo" / "README.md").read_text()
     data = load_training_rows(config)
-    tokens = sum(len(row.input_ids) for row in data.encoded.encoded)
+    tokens = sum(len(row["input_ids"]) for row in data.encoded.encoded)
     assert "trained further with the objective **emo** (variant official" in card
     assert f"on every token of\n`texts.txt`: {data.rows.counts['kept']} texts, {tokens} tokens with" in card
     record = run.manifest()["steps"]["train/emo"]
@@ -188,7 +188,7 @@ def test_sfttrainers_rows_and_ours_have_the_same_tokens(tmp_path, tiny_model_fol
     config = text_config(tiny_model_folder, file)
     data = load_training_rows(config)
     theirs = make_trainer(
-        tmp_path, tiny_model(), SFTTrainer, rows=Dataset.from_list(data.rows.rows), tokenizer=data.tokenizer,
+        tmp_path, tiny_model(), SFTTrainer, rows=Dataset.from_list(list(data.rows.rows)), tokenizer=data.tokenizer,
         max_length=None,
     )  # fmt: skip
-    assert list(theirs.train_dataset["input_ids"]) == [row.input_ids for row in data.encoded.encoded]
+    assert list(theirs.train_dataset["input_ids"]) == [row["input_ids"] for row in data.encoded.encoded]

@@ -116,8 +116,8 @@ def test_streamed_rows_are_those_of_a_training_in_memory(tiny_model_folder, sour
         unshuffled = config.data.model_copy(update={"shuffle_buffer": 1})
         stream = iter(RowStream(unshuffled, data.tokenizer, length, "assistant_turns").dataset(0))
         streamed = [next(stream) for _ in in_memory]
-        assert [row["input_ids"] for row in streamed] == [row.input_ids for row in in_memory]
-        assert [row["labels"] for row in streamed] == [row.labels for row in in_memory]
+        assert [row["input_ids"] for row in streamed] == [row["input_ids"] for row in in_memory]
+        assert [row["labels"] for row in streamed] == [row["labels"] for row in in_memory]
 
 
 def test_a_mixture_is_streamed_by_weight(tiny_model_folder, sources):

@@ -76,8 +76,8 @@ def test_every_data_set_of_a_mixture_holds_out_its_share(tiny_model_folder, data
     assert held_out.rows.counts == {"read": 32, "kept": 24, "empty": 0, "held_out": 8}
     assert [part["kept"] for part in held_out.rows.parts] == [18, 6]
     assert not set(held_out.rows.sources) & set(held_out.eval_rows.sources)
-    rest = {tuple(row.input_ids) for row in held_out.eval_encoded.encoded[:6]}  # the chats are all alike
-    assert not rest & {tuple(row.input_ids) for row in held_out.encoded.trainable}
+    rest = {tuple(ids) for ids in held_out.eval_encoded.encoded["input_ids"][:6]}  # the chats are all alike
+    assert not rest & {tuple(row["input_ids"]) for row in held_out.encoded.trainable}
     assert held_out.rows.sha256 != load_training_rows(tiny_config(tiny_model_folder, "", data=data)).rows.sha256
 
 
@@ -85,7 +85,7 @@ def test_evaluation_files_are_read_like_the_first_data_set_of_a_mixture(tmp_path
     evaluated_on = write_rows(tmp_path / "eval.jsonl")
     found = load_training_rows(tiny_config(tiny_model_folder, "", data={**data, "eval_files": [evaluated_on]}))
     assert len(found.eval_rows.rows) == 24
-    assert found.eval_rows.rows == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
+    assert found.eval_rows.rows[:] == found.rows.rows[:24]  # Alpaca's template, as the first data set sets it
     others = chats(tmp_path / "others.jsonl")
     with pytest.raises(
         InputError, match=r"others.jsonl, row 1: has the columns messages, but the training rows are of"

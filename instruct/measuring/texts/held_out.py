@@ -61,7 +61,7 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
     if not rows.plain_text:
         raise InputError(f"evaluation.texts.held_out: {name} has prompts and answers; give plain texts")
     texts = [row["text"] for row in rows.rows]
-    return HeldOut(rows.sources, [""] * len(texts), texts, True, rows.counts["empty"], name)
+    return HeldOut(list(rows.sources), [""] * len(texts), texts, True, rows.counts["empty"], name)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""Rows in memory-mapped Arrow files, in a private folder that is removed when nothing needs its rows."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instruct.base.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    import numpy
+    from datasets import Dataset, Features
+
+_BATCH = 1000
+_PREFIX = ".rows-"
+# Seconds before a folder that nobody has locked may be removed.
+_NEW = 60
+
+
+class RowFolder:
+    """A new folder for Arrow files that nobody else can read; removed by `close`, or with the last reference to it.
+
+    Args:
+        parent: where to make it (default: the system's folder for temporary files).
+
+    Raises:
+        InputError: nothing can be written there.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        parent = Path(tempfile.gettempdir()) if parent is None else parent
+        made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
+        for abandoned in filter(_is_abandoned, parent.glob(f"{_PREFIX}*")):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        except OSError as error:
+            raise _unwritable(parent, error) from None
+        self.close = weakref.finalize(self, _remove, self.path, made, os.getpid(), _locked(self.path))
+
+    def store(self, rows: Callable[[], Iterator[dict[str, Any]]], features: Features) -> Dataset:
+        """The rows that a generator function yields, as a data set on disk.
+
+        Raises:
+            Exception: what the generator raises.
+            InputError: the disk is full.
+        """
+        from datasets import Dataset
+        from datasets.exceptions import DatasetGenerationError
+
+        hidden = contextlib.ExitStack()
+
+        def with_bars() -> Iterator[dict[str, Any]]:
+            hidden.close()  # a download has bars of its own
+            yield from rows()
+
+        try:
+            with hidden:
+                hidden.enter_context(_without_bars())
+                return Dataset.from_generator(with_bars, features, str(self.path), fingerprint=uuid.uuid4().hex)
+        except DatasetGenerationError as error:
+            cause = error.__cause__ or error
+            raise _unwritable(self.path, cause) if isinstance(cause, OSError) else cause from None
+
+    def map(self, dataset: Dataset, function: Callable[[dict[str, list[Any]]], Any], features: Features) -> Dataset:
+        """What `function` makes of batches of a data set, as a data set on disk of the same length."""
+        name = uuid.uuid4().hex
+        with _without_bars():
+            return dataset.map(
+                function,
+                batched=True,
+                batch_size=_BATCH,
+                remove_columns=dataset.column_names,
+                features=features,
+                cache_file_name=str(self.path / f"{name}.arrow"),
+                new_fingerprint=name,
+            )
+
+
+def select(dataset: Dataset, indices: list[int] | range) -> Dataset:
+    """Rows of a data set by their numbers; `datasets` would hash all numbers for the name of a cached file."""
+    return dataset.select(indices, new_fingerprint=uuid.uuid4().hex)
+
+
+def numbers(dataset: Dataset, column: str) -> numpy.ndarray:
+    """A column of numbers."""
+    found: numpy.ndarray = dataset.with_format("numpy", columns=[column])[:][column]
+    return found
+
+
+def batches(dataset: Dataset) -> Iterator[Mapping[str, list[Any]]]:
+    """The rows of a data set, many at a time."""
+    return iter(dataset.iter(_BATCH))
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor that locks a folder until it is closed or its process ends; None if that is impossible."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # locked already, or on a file system that cannot lock folders
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether a process that was killed has left a folder behind; a new one may not be locked yet."""
+    with contextlib.suppress(OSError):
+        if time.time() - folder.stat().st_mtime > _NEW and (descriptor := _locked(folder)) is not None:
+            os.close(descriptor)
+            return True
+    return False
+
+
+def _remove(folder: Path, made: list[Path], process: int, lock: int | None) -> None:
+    if os.getpid() != process:  # a copy in a process that was forked
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        os.close(lock)
+    with contextlib.suppress(OSError):  # not empty
+        for parent in made:
+            parent.rmdir()
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{folder}: rows cannot be written ({one_line(error.strerror or error, 100)}); free disk space, or give a "
+        "place that can be written"
+    )
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """Reading rows is no step of its own that a progress bar could name."""
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
