@@ -60,15 +60,15 @@ def write_answers(folder: Path, pairs: int) -> str:
 
 def ours(sides: Sides, url: str, work: Path) -> None:
     from instruct.judging.asking import Judge
-    from instruct.judging.judge import judge_comparison
     from instruct.judging.options import JudgeOptions
-    from instruct.judging.presentations import Answers
+    from instruct.judging.presentations import Answers, plan_comparison
     from instruct.judging.store import JudgmentStore
+    from instruct.judging.work import judge_plan
 
     judge = Judge(JudgeOptions(card=JUDGE, base_url=url, engine="server", concurrency=AT_ONCE))
     candidate, baseline = (Answers(name, rows) for name, rows in sides.items())
     with JudgmentStore(work / "judgments.sqlite") as store, judge.open() as engine:
-        counts = judge_comparison(judge, candidate, baseline, store, engine)
+        counts = judge_plan(judge, plan_comparison(judge, candidate, baseline, engine), store, engine)
     assert sum(counts.verdicts.values()) == len(candidate.rows)
     assert not {"failed", "unparsed"} & set(counts.verdicts)
 

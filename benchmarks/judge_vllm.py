@@ -57,10 +57,10 @@ def main() -> None:
     from instruct.judging.asking import Judge, engine_options
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparison import Comparison
-    from instruct.judging.judge import judge_comparison
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
+    from instruct.judging.work import judge_plan
 
     card = load_judge_card("autoj", model=EMBEDDED_MODEL)
     decoding = card.decoding.model_copy(update={"max_tokens": arguments.max_tokens})
@@ -75,7 +75,7 @@ def main() -> None:
     def judging() -> None:
         ours, theirs = pairs[len(tokens["judging"])]
         with tempfile.TemporaryDirectory() as folder, JudgmentStore(Path(folder) / "judgments.sqlite") as store:
-            judge_comparison(judge, ours, theirs, store, engine)
+            judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
             keys = [judged.key for judged in store.judgments(Comparison(card.name, ours.name, theirs.name))]
             replies = store.completions(keys).values()
         assert len(replies) == arguments.pairs

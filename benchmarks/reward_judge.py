@@ -84,10 +84,10 @@ def main() -> None:
     from instruct.judging.asking import Judge
     from instruct.judging.cards import load_judge_card
     from instruct.judging.comparison import Comparison
-    from instruct.judging.judge import judge_comparison
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
+    from instruct.judging.work import judge_plan
 
     with tempfile.TemporaryDirectory() as model, tempfile.TemporaryDirectory() as runs:
         reward_model(arguments.model, Path(model))
@@ -130,7 +130,7 @@ def main() -> None:
                 engine._scores = scores  # type: ignore[method-assign]
                 begun = clock()
                 with JudgmentStore(Path(runs) / f"{next(stores)}.sqlite") as store:
-                    judge_comparison(judge, ours, theirs, store, engine)
+                    judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
                     judgments = store.judgments(Comparison(card.name, ours.name, theirs.name))
                     used = [key for judgment in judgments for key in judgment.key.split()]
                     replies = store.completions(used)

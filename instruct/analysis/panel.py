@@ -16,6 +16,15 @@ READABLE = ("win", "tie", "loss")
 Outcomes = Mapping[str, Outcome]
 
 
+def with_a_verdict(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> dict[str, Outcomes]:
+    """The judges that gave at least one verdict on two different answers: the members of the panel."""
+    return {
+        judge: outcomes
+        for judge, outcomes in judges.items()
+        if any(outcome in READABLE and pair not in identical for pair, outcome in outcomes.items())
+    }
+
+
 def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairAgreement]:
     """For every two judges: agreement in percent and Cohen's kappa, over the pairs that both read; ties are a class.
 

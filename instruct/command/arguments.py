@@ -94,6 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if name == "run":
             add_phase_flags(sub)
+            _add_retry_flag(sub)
             _add_cluster_flags(sub)
         if name == "config":
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
@@ -256,8 +257,13 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--trim", action="store_true", help="cut answers that exceed the judge's context, both equally")
     sub.add_argument("--budget-usd", type=float, metavar="X", help="spending limit for the whole run, in US dollars")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
-    sub.add_argument("--retry-failed", action="store_true", help="send failed requests again")
+    _add_retry_flag(sub)
     _add_cluster_flags(sub)
+
+
+def _add_retry_flag(sub: argparse.ArgumentParser) -> None:
+    text = "send all failed requests again, also those that were refused or have been sent again twice"
+    sub.add_argument("--retry-failed", action="store_true", help=text)
 
 
 def _add_cluster_flags(sub: argparse.ArgumentParser) -> None:

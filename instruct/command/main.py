@@ -97,7 +97,9 @@ def run(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.phases.experiment import run_experiment, run_folder
 
     config = _config(arguments, overrides + _cluster_override(arguments))
-    report = run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
+    report = run_experiment(
+        config, arguments.dry_run, arguments.first, arguments.last, retry_failed=arguments.retry_failed
+    )
     folder = str(run_folder(config))
     return Result({"run": folder, "report": report}, "\n".join(report.headlines()) if report else folder)
 
@@ -223,6 +225,7 @@ def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
 
 def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     from instruct.judging.asking import Judge
+    from instruct.judging.judge import JudgingMode
     from instruct.phases.judge import judge_and_report
     from instruct.phases.report import print_written
 
@@ -244,10 +247,10 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
     comparisons = _comparisons(run, arguments)
-    given = {"yes": arguments.yes, "retry_failed": arguments.retry_failed, "reparse": arguments.reparse}
-    report, stopped = judge_and_report(run, judges, comparisons, difficulty, **given)
+    mode = JudgingMode(yes=arguments.yes, retry_failed=arguments.retry_failed, reparse=arguments.reparse)
+    report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
-    return _reported(report, stopped)
+    return _reported(report, failure)
 
 
 def _reported(report: Report, failure: InstructError | None = None) -> Result:

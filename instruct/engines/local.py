@@ -142,7 +142,7 @@ class LocalEngine(BatchesInTurn):
         limit = self._options.decoding.max_tokens if request.max_tokens is None else request.max_tokens
         ids, context = self._token_ids(request.prompt), self._options.context_length
         if len(ids) + limit > context:
-            return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}")
+            return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}", permanent=True)
         decoding = self._options.decoding
         temperature = decoding.temperature if request.temperature is None else request.temperature
         return Asked(ids, limit, request.adapter, request.seed or 0, request.min_tokens, temperature)

@@ -184,7 +184,7 @@ class RewardEngine(NetworkEngine):
         texts = self._texts([request.prompt for request in requests])
         context = self._context
         failed: list[tuple[Request, Reply]] = [
-            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}"))
+            (request, Failure(f"too long: {len(text.ids)} tokens exceed the context of {context}", permanent=True))
             for request, text in zip(requests, texts, strict=True)
             if len(text.ids) > context
         ]

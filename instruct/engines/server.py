@@ -185,7 +185,7 @@ class ServerEngine(BatchesInTurn):
         except Refused as refusal:
             if refusal.ill:
                 self._count_failure(refusal.reason)
-            return Failure(refusal.reason, request.usd * len(paid))
+            return Failure(refusal.reason, request.usd * len(paid), permanent=True)
         except Fault as fault:
             if not self._answered:
                 self._end(

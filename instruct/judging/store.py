@@ -85,6 +85,21 @@ _VERDICTS = ("first", "second", "tie", "unparsed", "failed")
 _COLUMNS = ", ".join(field.name for field in fields(Judgment))
 
 
+# Version 3 kept only a failed verdict's reason. Its key is that of a request, or two keys separated by a space.
+_EARLIER_ATTEMPTS = """
+INSERT OR IGNORE INTO attempts
+SELECT request, 1, reason, reason IN ('content filter', 'the judge refuses to answer') OR reason LIKE 'too long%'
+    OR (reason LIKE 'HTTP 4%' AND reason NOT IN ('HTTP 408', 'HTTP 409', 'HTTP 425', 'HTTP 429'))
+FROM (
+    SELECT substr(key, 1, 64) AS request, reason FROM judgments WHERE verdict = 'failed'
+    UNION SELECT substr(key, 66), reason FROM judgments WHERE verdict = 'failed'
+)
+WHERE request != '' AND reason IS NOT NULL AND request NOT IN (SELECT key FROM completions);
+"""
+# Attempts at a request that keeps failing: the first, and two by reruns.
+_MOST_ATTEMPTS = 3
+
+
 class JudgmentStore(ReplyStore):
     """`judgments.sqlite`: replies, the verdicts read from them, and what they cost.
 
@@ -93,6 +108,18 @@ class JudgmentStore(ReplyStore):
 
     kind = "judgment store"
     schema = ReplyStore.schema + _JUDGMENTS
+    migrations = ReplyStore.migrations | {3: ReplyStore.migrations[3] + _EARLIER_ATTEMPTS}
+
+    def given_up(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that are asked again only on demand: refused for good, or asked again twice in vain."""
+        attempts = self.attempts(keys)
+        return {key for key, made in attempts.items() if made.permanent or made.failed >= _MOST_ATTEMPTS}
+
+    def to_ask_again(self, judgments: Iterable[Judgment]) -> set[str]:
+        """The keys of failed verdicts whose requests a rerun sends again."""
+        failed = {judgment.key: judgment.key.split() for judgment in judgments if judgment.verdict == "failed"}
+        given_up = self.given_up(key for keys in failed.values() for key in keys)
+        return {key for key, keys in failed.items() if given_up.isdisjoint(keys)}
 
     def add_judgments(self, judgments: Iterable[Judgment]) -> None:
         """Commit verdicts; an earlier verdict on the same pair and order is replaced."""

@@ -60,6 +60,7 @@ def compare_answers(
     from instruct.base.cards import validated
     from instruct.judging.answer_files import run_of_answers
     from instruct.judging.asking import Judge
+    from instruct.judging.judge import JudgingMode
     from instruct.judging.options import JudgeOptions
     from instruct.phases.judge import judge_and_report
 
@@ -69,15 +70,15 @@ def compare_answers(
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")
     judges = [Judge(validated(JudgeOptions, {"card": str(name), **given}, "compare_answers")) for name in names]
-    for each in judges:
-        if output is None and each.costs_money:
-            raise InputError(f"judge {each.card.name}: costs money; give output, the folder that keeps its replies")
-        each.check()
+    for one in judges:
+        if output is None and one.costs_money:
+            raise InputError(f"judge {one.card.name}: costs money; give output, the folder that keeps its replies")
+        one.check()
     with _folder(output) as folder:
         run, *pair = run_of_answers(folder, candidate, baseline)
-        report, stopped = judge_and_report(run, judges, [(pair[0], pair[1])], retry_failed=retry_failed)
-    if stopped:
-        raise stopped
+        report, failure = judge_and_report(run, judges, [(pair[0], pair[1])], JudgingMode(retry_failed=retry_failed))
+    if failure:
+        raise failure
     return report
 
 

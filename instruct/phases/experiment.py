@@ -12,14 +12,17 @@ from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
 from instruct.phases.changes import start_or_continue
 from instruct.run.directory import RunDirectory
-from instruct.run.lock import VERDICTS, only_process
 
 if TYPE_CHECKING:
     from instruct.reporting.report import Report
 
 
 def run_experiment(
-    config: ExperimentConfig, dry_run: bool = False, first: str = PHASES[0], last: str = PHASES[-1]
+    config: ExperimentConfig,
+    dry_run: bool = False,
+    first: str = PHASES[0],
+    last: str = PHASES[-1],
+    retry_failed: bool = False,
 ) -> Report | None:
     """Train every system except the base, let each answer the prompts, evaluate, let the judges compare, report.
 
@@ -29,20 +32,22 @@ def run_experiment(
     Args:
         dry_run: check access, memory and disk, print the plan and stop.
         first, last: the phases to run, of PHASES; earlier ones must be done.
+        retry_failed: ask judges again for all that failed.
 
     Returns:
         The report, if it was written.
 
     Raises:
         InputError: the experiment cannot be run as configured; nothing has been written.
-        StoppedError: a budget or too many failures stopped a judge.
+        StoppedError: a budget or too many failures stopped a judge; the others were asked, and the report is partial.
     """
     from accelerate import PartialState
 
-    from instruct.judging.judge import judge_answers
+    from instruct.judging.judge import JudgingMode
     from instruct.phases.answer import generate
+    from instruct.phases.judge import judge_run
     from instruct.phases.preflight import check_experiment
-    from instruct.phases.report import print_report
+    from instruct.phases.report import print_written, written_report
     from instruct.phases.train import train_systems
     from instruct.phases.upload import upload
 
@@ -68,24 +73,29 @@ def run_experiment(
         from instruct.phases.evaluate import evaluate_run, metrics_text
 
         say(metrics_text(evaluate_run(config, run), run))
+    failure = None
     if "judge" in phases and judges:
-        with only_process(run, VERDICTS):
-            for judge in judges:
-                judge_answers(run, judge, judge.options.comparisons or config.comparisons)
-    elif "judge" in phases and config.answers is None:
-        if config.continuations:
-            say(f"continued {run.continuations}")
-        if not config.evaluation:
-            return None
+        failure = judge_run(run, judges, config.comparisons, JudgingMode(retry_failed=retry_failed))
     elif "judge" in phases:
-        say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+        _say_what_is_next(config, run)
         if not config.evaluation:
             return None
-    if "report" not in phases:
-        return None
-    report = print_report(run.folder)
-    upload(config, run)  # the cards, now with the evaluation
+    report = None
+    if "report" in phases:
+        report = written_report(run.folder, failure=failure)
+        print_written(report, run.folder)
+        upload(config, run)  # the cards, now with the evaluation
+    if failure:
+        raise failure
     return report
+
+
+def _say_what_is_next(config: ExperimentConfig, run: RunDirectory) -> None:
+    """What can be done with the outputs of a run without judges."""
+    if config.answers:
+        say(f"answered  judge the answers with `instruct judge {run.folder} --judge NAME`")
+    elif config.continuations:
+        say(f"continued {run.continuations}")
 
 
 def run_folder(config: ExperimentConfig) -> Path:

@@ -1,44 +1,50 @@
-"""The judge phase: the judges compare the systems' answers."""
+"""The judge phase: the judges compare the systems' answers; the report tells what they found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from instruct.base.errors import StoppedError
+from instruct.base.errors import InstructError
+from instruct.phases.report import written_report
 from instruct.run.directory import RunDirectory
-from instruct.run.lock import VERDICTS, only_process
 
 if TYPE_CHECKING:
     from instruct.judging.asking import Judge
+    from instruct.judging.judge import JudgingMode
     from instruct.reporting.length_control import Difficulty
     from instruct.reporting.report import Report
 
 
-def judge_and_report(
-    run: RunDirectory,
-    judges: Iterable[Judge],
-    comparisons: Sequence[tuple[str, str]],
-    difficulty: Difficulty | None = None,
-    **given: bool,
-) -> tuple[Report, StoppedError | None]:
-    """Let each judge compare a run's answers, and write the report.
+def judge_run(
+    run: RunDirectory, judges: Sequence[Judge], comparisons: Sequence[tuple[str, str]], mode: JudgingMode
+) -> InstructError | None:
+    """Let each judge compare a run's answers; what stopped or refused the last one that did not finish.
 
     Args:
         comparisons: pairs of candidate and baseline, for judges that name none of their own.
-        given: further arguments of judge_answers.
+
+    Raises:
+        InputError: no judge can be asked.
+    """
+    from instruct.judging.judge import ask_judges, comparison_tasks
+
+    return ask_judges(
+        run, judges, lambda judge: comparison_tasks(run, judge, judge.options.comparisons or comparisons), mode
+    )
+
+
+def judge_and_report(
+    run: RunDirectory,
+    judges: Sequence[Judge],
+    comparisons: Sequence[tuple[str, str]],
+    mode: JudgingMode,
+    difficulty: Difficulty | None = None,
+) -> tuple[Report, InstructError | None]:
+    """Let each judge compare a run's answers, and write the report; a partial one if a judge did not finish.
 
     Returns:
-        The report, and what stopped the last judge that was stopped by its budget or too many failures.
+        The report, and what stopped or refused the last judge that did not finish.
     """
-    from instruct.judging.judge import judge_answers
-    from instruct.reporting.report import write_report
-
-    stopped: StoppedError | None = None
-    with only_process(run, VERDICTS):
-        for judge in judges:
-            try:
-                judge_answers(run, judge, judge.options.comparisons or comparisons, **given)
-            except StoppedError as error:  # report what was judged, and let the other judges go on
-                stopped = error
-    return write_report(run.folder, difficulty).report, stopped
+    failure = judge_run(run, judges, comparisons, mode)
+    return written_report(run.folder, difficulty, failure), failure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.run.directory import RunDirectory
 
@@ -13,11 +14,24 @@ if TYPE_CHECKING:
     from instruct.reporting.report import Report
 
 
-def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
-    """Write a run's report; print its summary and its path."""
+def written_report(folder: Path, difficulty: Difficulty | None = None, failure: InstructError | None = None) -> Report:
+    """Write a run's report, a partial one if `failure` ended the judging.
+
+    Raises:
+        InstructError: `failure`, if there is nothing to report.
+        InputError: there is nothing to report, and nothing failed.
+    """
     from instruct.reporting.report import write_report
 
-    report = write_report(folder, difficulty).report
+    try:
+        return write_report(folder, difficulty).report
+    except InputError as error:
+        raise failure or error from None
+
+
+def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
+    """Write a run's report; print its summary and its path."""
+    report = written_report(folder, difficulty)
     print_written(report, folder)
     return report
 

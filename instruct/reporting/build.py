@@ -11,7 +11,7 @@ from typing import Any
 from instruct.analysis.inference import rounded_interval
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
-from instruct.analysis.panel import agreements, majority
+from instruct.analysis.panel import agreements, majority, with_a_verdict
 from instruct.analysis.results import Paired
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
@@ -235,22 +235,23 @@ def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
 
 
 def _panels(found: Sequence[Outcomes]) -> list[Panel]:
-    """One for each comparison that several judges made."""
+    """One for each comparison on which several judges gave a verdict."""
     members: dict[tuple[str, str], list[Outcomes]] = {}
     for outcomes in found:
         members.setdefault(outcomes.judged.key[1:], []).append(outcomes)
     panels = []
-    for (candidate, baseline), each in members.items():
-        if len(each) > 1:
-            judges = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in each}
-            identical = {pair.instruction for one in each for pair in one.pairs if pair.tie == "identical"}
+    for (candidate, baseline), judged in members.items():
+        outcomes_of = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in judged}
+        identical = {pair.instruction for one in judged for pair in one.pairs if pair.tie == "identical"}
+        voters = with_a_verdict(outcomes_of, identical)
+        if len(voters) > 1:
             panels.append(
                 Panel(
                     candidate=candidate,
                     baseline=baseline,
-                    policies={one.judged.key.judge: one.leading for one in each},
-                    agreements=agreements(judges, identical),
-                    majority=tally_figures(majority(judges, identical)),
+                    policies={one.judged.key.judge: one.leading for one in judged if one.judged.key.judge in voters},
+                    agreements=agreements(voters, identical),
+                    majority=tally_figures(majority(voters, identical)),
                 )
             )
     return panels

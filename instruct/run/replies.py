@@ -76,6 +76,7 @@ class ReplyStore:
     instead = "give another run"
     repair = "restore it from a copy, or judge in another run"
     schema = _SCHEMA
+    migrations = _MIGRATIONS
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -103,15 +104,15 @@ class ReplyStore:
         version, tables = self._version()
         if version == tables == 0:
             self._db.execute("PRAGMA journal_mode = WAL")
-        if version in _MIGRATIONS or version == tables == 0:
+        if version in self.migrations or version == tables == 0:
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:
                 version, tables = self._version()  # again: another process may have done it by now
                 script = ""
                 if version == tables == 0:
                     version, script = VERSION, self.schema
-                while version in _MIGRATIONS:
-                    script += _MIGRATIONS[version]
+                while version in self.migrations:
+                    script += self.migrations[version]
                     version += 1
                 for statement in script.split(";\n"):
                     self._db.execute(statement)
@@ -151,8 +152,8 @@ class ReplyStore:
         rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
         return {key: Attempts(failed, reason, bool(permanent)) for key, failed, reason, permanent in rows}
 
-    def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply | None, float]]) -> None:
-        """Commit replies in one transaction: key, reply (None: unknown) and cost in US dollars.
+    def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply, float]]) -> None:
+        """Commit replies in one transaction: key, reply and cost in US dollars.
 
         A completion that is stored already is kept; what the new one cost is counted all the same. A failure is one
         more attempt at its request.

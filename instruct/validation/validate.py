@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from instruct.base.errors import InputError, StoppedError, counted, one_line
+from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
 from instruct.engines.cluster_options import ClusterOptions
@@ -19,6 +19,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import Comparison
 from instruct.judging.human_agreement import share, yardstick_warning
+from instruct.judging.judge import JudgingMode, JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
@@ -41,7 +42,7 @@ class Validated(NamedTuple):
     content: dict[str, Any]
     headline: str
     text: str
-    stopped: StoppedError | None
+    stopped: InstructError | None
 
 
 def validate(
@@ -102,7 +103,7 @@ def validate(
         )
     if limit is not None:
         human = replace(human, pairs=human.pairs[:limit])
-    stopped: StoppedError | None = None
+    stopped: InstructError | None = None
     if replay:
         replay = [replay] if isinstance(replay, str) else replay
         found = _replayed(human, replay, replay_swapped)
@@ -119,7 +120,7 @@ def validate(
         assert resolved is not None, "checked above"
         card = resolved.card
         folder = _folder(card.name, human)
-        found, stopped = _asked(resolved, human, folder, yes, retry_failed)
+        found, stopped = _asked(resolved, human, folder, JudgingMode(yes=yes, retry_failed=retry_failed))
     verdicts = found.by_order
     agreement = measure_agreement(
         human, verdicts["first"], verdicts.get("swapped"), found.positions_known, found.averaged()
@@ -171,10 +172,7 @@ def _replayed(human: HumanSet, replay: Sequence[str], replay_swapped: str | None
     )
 
 
-def _asked(
-    judge: Judge, human: HumanSet, folder: Path, yes: bool, retry_failed: bool
-) -> tuple[Verdicts, StoppedError | None]:
-    from instruct.judging.judge import Task, judge_tasks
+def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tuple[Verdicts, InstructError | None]:
 
     card = judge.card
     run = RunDirectory(folder)
@@ -188,13 +186,8 @@ def _asked(
         "judge": judge.options.made_from(),
         "card": card.sha256(),
     }
-    stopped: StoppedError | None = None
-    if retry_failed or not run.is_done(step, inputs):
-        try:
-            task = Task(step, inputs, _answers(human, "first"), _answers(human, "second"))
-            judge_tasks(run, judge, [task], yes=yes, retry_failed=retry_failed)
-        except StoppedError as error:
-            stopped = error
+    task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
+    stopped = ask_judges(run, [judge], lambda _: [task], mode)
     with JudgmentStore(run.store) as store:
         rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})

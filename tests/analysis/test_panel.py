@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from instruct.analysis.panel import agreements, cohen_kappa, majority
+from instruct.analysis.panel import agreements, cohen_kappa, majority, with_a_verdict
 from instruct.analysis.statistics import Tally
 
 OUTCOMES = ["win", "tie", "loss", "unparsed", "failed"]
@@ -64,3 +64,12 @@ def test_identical_pairs_are_counted_in_the_majority_and_not_in_the_agreement():
     assert majority(judges, {"b"}) == Tally(tie=2, identical=1)
     (found,) = agreements(judges, {"b"})
     assert (found.n, found.agreement) == (1, 0.0)
+
+
+def test_a_judge_without_a_verdict_is_no_member():
+    judges = {
+        "reads": {"a": "win", "b": "failed"},
+        "fails": {"a": "failed", "b": "unparsed"},
+        "was not asked": {"a": "failed", "same": "tie"},
+    }
+    assert list(with_a_verdict(judges, {"same"})) == ["reads"]

@@ -17,8 +17,9 @@ from instruct.generation import batches
 from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.judging import asking
 from instruct.judging.asking import Judge
-from instruct.judging.judge import judge_answers
+from instruct.judging.judge import JudgingMode
 from instruct.judging.options import JudgeOptions
+from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 
 
@@ -32,7 +33,7 @@ def main() -> None:
     if "run" in given:
         asking.make_engine = instrumented.logged(Path(given["log"]), given["seconds"])  # type: ignore[assignment]
         judge = Judge(JudgeOptions(**given["judge"]), cluster=ClusterOptions(address=given["address"]))
-        judge_answers(RunDirectory(given["run"]), judge, [("ours", "theirs")])
+        judge_run(RunDirectory(given["run"]), [judge], [("ours", "theirs")], JudgingMode())
         return
     systems = {name: folder and Path(folder) for name, folder in given["systems"].items()}
     prompts = [EvalPrompt(text, "tiny") for text in given["prompts"]]

@@ -16,8 +16,9 @@ from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.judging.asking import Judge
-from instruct.judging.judge import judge_answers
+from instruct.judging.judge import JudgingMode
 from instruct.judging.options import JudgeOptions
+from instruct.phases.judge import judge_run
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 
@@ -61,9 +62,9 @@ def test_verdicts_are_those_of_a_single_process(
     by_text = {"card": labels, "model": str(tiny_model_folder), "engine": "transformers", "dtype": "float32"}
     for name, given in (("reward", options), ("text", by_text)):
         alone, spread = make_run(tmp_path / name / "alone", 40), make_run(tmp_path / name / "spread", 40)
-        judge_answers(alone, Judge(JudgeOptions(**given)), [("ours", "theirs")])
+        judge_run(alone, [Judge(JudgeOptions(**given))], [("ours", "theirs")], JudgingMode())
         where = ClusterOptions(address=cluster.address)
-        judge_answers(spread, Judge(JudgeOptions(**given), cluster=where), [("ours", "theirs")])
+        judge_run(spread, [Judge(JudgeOptions(**given), cluster=where)], [("ours", "theirs")], JudgingMode())
         assert len(completions(alone)) == 80
         assert completions(spread) == completions(alone)
         assert verdicts(spread) == verdicts(alone)
@@ -71,7 +72,7 @@ def test_verdicts_are_those_of_a_single_process(
         assert sum(worker["replies"] for worker in record["results"]["workers"].values()) == 80
         assert "workers" not in next(iter(alone.manifest()["steps"].values()))["results"]
         # What a cluster has finished needs none: it is the same step.
-        judge_answers(spread, Judge(JudgeOptions(**given)), [("ours", "theirs")])
+        judge_run(spread, [Judge(JudgeOptions(**given))], [("ours", "theirs")], JudgingMode())
 
 
 def test_killed_judging_resumes_and_asks_no_key_twice(
@@ -94,7 +95,7 @@ def test_killed_judging_resumes_and_asks_no_key_twice(
     kept, lines = completions(run), len(batch_log.read_text().splitlines())
     assert 0 < len(kept) < 300
     judge = Judge(JudgeOptions(**options), cluster=ClusterOptions(address=cluster.address))
-    judge_answers(run, judge, [("ours", "theirs")])
+    judge_run(run, [judge], [("ours", "theirs")], JudgingMode())
     assert len(completions(run)) == 300
     assert kept.items() <= completions(run).items()
     again = [key for line in batch_log.read_text().splitlines()[lines:] for key in line.split()[1:]]

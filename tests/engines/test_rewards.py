@@ -28,11 +28,11 @@ from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import Comparison
-from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers
+from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import NO_SCORE, read_scores
+from instruct.judging.work import judge_plan
 
 CARD = """\
 name: scorer
@@ -219,7 +219,9 @@ def test_a_text_that_exceeds_the_context_fails_and_is_not_cut(reward_model):
     engine = RewardEngine(options(reward_model))
     long, short = Request("long", chat("Why?", "x" * 600)), Request("short", CHATS[0])
     replies = {request.key: reply for portion in engine.complete([long, short]) for request, reply in portion}
-    assert replies["long"] == Failure(f"too long: {engine.tokens(long.prompt)} tokens exceed the context of 512")
+    assert replies["long"] == Failure(
+        f"too long: {engine.tokens(long.prompt)} tokens exceed the context of 512", permanent=True
+    )
     assert isinstance(replies["short"], Completion)
 
 
@@ -300,7 +302,7 @@ def test_each_answer_is_scored_once_and_never_again(judge, tmp_path):
     ours = side("ours", [f"Because of {number}." for number in range(20)])
     theirs = side("theirs", ["Because of 0.", *[f"No idea, {number}." for number in range(1, 20)]])
     with JudgmentStore(tmp_path / "judgments.sqlite") as store, judge.open() as engine:
-        counts = judge_comparison(judge, ours, theirs, store, engine)
+        counts = judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
         assert (counts.asked, counts.without_request) == (38, 1)  # one order, and one identical pair
         assert set(counts.verdicts) <= {"first", "second", "tie"}
         judgments = store.judgments(Comparison("scorer", "ours", "theirs"))
@@ -308,10 +310,10 @@ def test_each_answer_is_scored_once_and_never_again(judge, tmp_path):
         for judgment in judgments[1:]:
             assert judgment.ratings is not None
             assert judgment.verdict == ("first" if judgment.ratings[0] > judgment.ratings[1] else "second")
-        assert judge_comparison(judge, ours, theirs, store, engine).asked == 0
+        assert judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine).asked == 0
         # Another comparison of the same answers asks about the new side alone.
         other = side("other", [f"Let me think about {number}." for number in range(20)])
-        assert judge_comparison(judge, ours, other, store, engine).asked == 21
+        assert judge_plan(judge, plan_comparison(judge, ours, other, engine), store, engine).asked == 21
 
 
 def test_a_tie_margin_is_read_from_the_stored_scores(judge, tmp_path):
@@ -319,11 +321,11 @@ def test_a_tie_margin_is_read_from_the_stored_scores(judge, tmp_path):
     path = Path(judge.options.card)
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
         with judge.open() as engine:
-            decided = judge_comparison(judge, ours, theirs, store, engine)
+            decided = judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
         path.write_text(path.read_text() + "verdict: {tie_margin: 1000}\n")
         again = Judge(judge.options)
         with again.open() as engine:
-            tied = judge_comparison(again, ours, theirs, store, engine)
+            tied = judge_plan(again, plan_comparison(again, ours, theirs, engine), store, engine)
     assert decided.verdicts.get("tie", 0) < 9
     assert (tied.asked, tied.verdicts) == (0, {"tie": 9})
 

@@ -333,7 +333,7 @@ def test_a_refusal_is_not_retried(server):
     engine = judge_at(url, "alpaca_eval_gpt4")
     (reply,) = ask(engine, [[{"role": "user", "content": "<refusal>"}]]).values()
     engine.close()
-    assert reply == Failure("the judge refuses to answer")
+    assert reply == Failure("the judge refuses to answer", permanent=True)
     assert len(sent(requests, "<refusal>")) == 1
 
 

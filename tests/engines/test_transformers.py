@@ -124,7 +124,7 @@ def test_a_too_long_prompt_is_measured_in_rendered_tokens(wide_model, make_card)
     assert engine.tokens(chats[0]) == 7  # <|user|>, three bytes, <|end|>, a line break, <|assistant|>
     short, long = replies(engine, chats)
     assert isinstance(short, Completion)
-    assert long == Failure("too long: 154 tokens and 8 to answer exceed 64")
+    assert long == Failure("too long: 154 tokens and 8 to answer exceed 64", permanent=True)
 
 
 def test_keys_depend_on_the_engine_and_greedy_decoding_is_noted(wide_model, make_card):

@@ -21,11 +21,11 @@ from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import annotator_card, load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.exchange import annotation_rows
-from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers, PromptTemplate
+from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import read_verdict
+from instruct.judging.work import judge_plan
 
 REFUSED = {
     "alpaca_eval_vllm_llama3_70b_fn": "asks through vllm_local_completions",
@@ -193,7 +193,8 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
     with JudgmentStore(tmp_path / "judgments.sqlite") as store:
         engine = ServerEngine(engine_options(card), base_url)
         sides = Answers("ours", ours), Answers("theirs", theirs)
-        counts = judge_comparison(Judge(JudgeOptions(card=name)), *sides, store, engine)
+        judge = Judge(JudgeOptions(card=name))
+        counts = judge_plan(judge, plan_comparison(judge, *sides, engine), store, engine)
         engine.close()
         judgments = store.judgments(Comparison(name, "ours", "theirs"))
         found = annotation_rows(store, name, *sides)

@@ -18,15 +18,15 @@ from instruct.config import ExperimentConfig
 from instruct.engines.server import FAILURES_IN_A_ROW, ServerEngine
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.comparison import Comparison
-from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers
+from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
+from instruct.judging.work import judge_plan
 from instruct.run.directory import RunDirectory
 
 KEY = "sk-secret-key"
 
-# Permanent faults, and the reason that they give.
+# Faults that last, and the reason that they give.
 FAILED = {
     "400": "HTTP 400",
     "429": "HTTP 429",
@@ -42,6 +42,7 @@ FAILED = {
     "empty": "malformed reply: no choice",
     "null": "malformed reply: no text",
 }
+REFUSED = ("400", "too_long", "filter")  # a rerun does not ask again
 UNPARSED = ("blank", "truncated", "two", "long_thought")
 # Faults that occur once or twice and then stop.
 HEALED = {"429 retry-after 0.1": 1, "429": 2, "500": 2, "reset": 2, "html": 1, "empty": 1, "null": 2}
@@ -67,7 +68,9 @@ def judge(path, url, ours: dict[str, str], theirs: dict[str, str], card_name="pa
     engine = ServerEngine(engine_options(resolved.card), url, timeout=3.0)
     sides = answers("ours", ours), answers("theirs", theirs)
     with JudgmentStore(path) as store, contextlib.closing(engine):
-        counts = judge_comparison(resolved, *sides, store, engine, retry_failed=retry_failed)
+        counts = judge_plan(
+            resolved, plan_comparison(resolved, *sides, engine), store, engine, retry_failed=retry_failed
+        )
         return counts, store.judgments(Comparison(card_name, "ours", "theirs"))
 
 
@@ -97,11 +100,12 @@ def test_every_fault_at_once(tmp_path, fake_server):
         kept = store.completions(each.key for each in judgments)
     assert len(kept) == 2 * (len(faults) - len(FAILED))  # everything answered, readable or not
 
-    # Nothing answered is asked again; failures are retried only on request.
-    before = len(requests())
-    again, same = judge(tmp_path / "s.sqlite", url, ours, theirs)
-    assert (again.asked, len(requests())) == (0, before)
-    assert sorted(same, key=str) == sorted(judgments, key=str)
+    # Nothing answered is asked again; failures are, twice, unless the server refused the request.
+    for asked in (2 * (len(FAILED) - len(REFUSED)),) * 2 + (0,):
+        before = len(requests())
+        again, same = judge(tmp_path / "s.sqlite", url, ours, theirs)
+        assert (again.asked, len(requests()) > before) == (asked, asked > 0)
+        assert sorted(same, key=str) == sorted(judgments, key=str)
     retried, _ = judge(tmp_path / "s.sqlite", url, ours, theirs, retry_failed=True)
     assert retried.asked == 2 * len(FAILED)
     assert retried.verdicts == counts.verdicts

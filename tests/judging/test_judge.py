@@ -18,11 +18,11 @@ from instruct.engines.server import CONCURRENCY
 from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
-from instruct.judging.judge import judge_comparison
 from instruct.judging.money import Price
 from instruct.judging.options import JudgeOptions
-from instruct.judging.presentations import Answers, joined
+from instruct.judging.presentations import Answers, joined, plan_comparison
 from instruct.judging.store import JudgmentStore
+from instruct.judging.work import judge_plan
 
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 
@@ -37,7 +37,7 @@ def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=
     if price:
         resolved.price = price
     with JudgmentStore(path) as store, resolved.open() as engine:
-        counts = judge_comparison(resolved, *pair, store, engine, ask=ask)
+        counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=ask)
         return counts, store.judgments(Comparison(resolved.card.name, pair[0].name, pair[1].name))
 
 
@@ -81,9 +81,9 @@ def test_failures_are_kept_until_retried(tmp_path, fake_server, pair):
     resolved = Judge(JudgeOptions(card="pandalm", base_url=well))
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
         engine.identity = {**engine.identity, "endpoint": url}
-        same = judge_comparison(resolved, *pair, store, engine)
+        same = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine)
         assert (same.asked, same.verdicts, len(requests())) == (0, counts.verdicts, 0)
-        again = judge_comparison(resolved, *pair, store, engine, retry_failed=True)
+        again = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, retry_failed=True)
     assert (again.asked, again.verdicts.get("failed", 0)) == (4, 0)
     assert len(requests()) == 4
 
@@ -98,7 +98,7 @@ def test_reparsing_reads_stored_replies_without_a_request(tmp_path, fake_server,
     changed = card.model_copy(update={"notes": "other notes", "verdict": type(card.verdict)(**words)})
     resolved = Judge(JudgeOptions(card="pandalm", base_url=url), changed)
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
-        read = judge_comparison(resolved, *pair, store, engine, ask=False)
+        read = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=False)
         again = store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
     assert (read.asked, len(requests())) == (0, 40)
     swapped = {"first": "second", "second": "first"}
@@ -120,13 +120,13 @@ def test_two_ratings_make_a_verdict_and_each_is_asked_for_once(tmp_path, fake_se
     ours, theirs, third = (make_answers(name, 6, text) for name, text in [("a", "One"), ("b", "Two"), ("c", "Three")])
     resolved = Judge(JudgeOptions(card="autoj_single", base_url=url))
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
-        counts = judge_comparison(resolved, ours, theirs, store, engine)
+        counts = judge_plan(resolved, plan_comparison(resolved, ours, theirs, engine), store, engine)
         assert counts.asked == len(requests()) == 12
         for judged in store.judgments(Comparison("autoj_single", "a", "b")):
             first, second = judged.ratings
             assert judged.verdict == ("tie" if first == second else "first" if first > second else "second")
             assert len(store.completions(judged.key.split())) == 2
-        assert judge_comparison(resolved, third, theirs, store, engine).asked == 6
+        assert judge_plan(resolved, plan_comparison(resolved, third, theirs, engine), store, engine).asked == 6
 
 
 def test_trimming_cuts_both_answers(tmp_path, fake_server):
@@ -208,14 +208,15 @@ KILLED = """
 import json, sys
 from pathlib import Path
 from instruct.judging.asking import Judge
-from instruct.judging.judge import judge_comparison
+from instruct.judging.presentations import plan_comparison
+from instruct.judging.work import judge_plan
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 ours, theirs = (Answers(name, rows) for name, rows in json.loads(Path(sys.argv[2]).read_text()))
 judge = Judge(JudgeOptions(card="pandalm", base_url=sys.argv[3]))
 with JudgmentStore(sys.argv[1]) as store, judge.open() as engine:
-    judge_comparison(judge, ours, theirs, store, engine)
+    judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
 """
 
 

@@ -10,9 +10,10 @@ from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.interchange.json_lines import export_jsonl
-from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import plan_comparison
 from instruct.judging.store import JudgmentStore
+from instruct.judging.work import judge_plan
 
 LABELS = str(Path(__file__).resolve().parent.parent / "judges" / "smollm2_labels")  # a card that only tests use
 
@@ -31,12 +32,13 @@ def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
                 yield [(request, Completion("1", shown, "length", 9, 1))]
 
     with JudgmentStore(tmp_path / "first.sqlite") as store:
-        made = judge_comparison(judge, ours, theirs, store, Replies(engine_options(card, BATCH)))
+        replies = Replies(engine_options(card, BATCH))
+        made = judge_plan(judge, plan_comparison(judge, ours, theirs, replies), store, replies)
         export_jsonl(store, tmp_path / "replies.jsonl")
         expected = store.judgments(Comparison(card.name, ours.name, theirs.name))
     assert len(made.verdicts) == 3
     judge = Judge(judge.options, card, replay=tmp_path / "replies.jsonl")
     with JudgmentStore(tmp_path / "second.sqlite") as store, judge.open() as engine:
-        again = judge_comparison(judge, ours, theirs, store, engine)
+        again = judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
         assert again.verdicts == made.verdicts
         assert store.judgments(Comparison(card.name, ours.name, theirs.name)) == expected

@@ -6,15 +6,16 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.judging.asking import Judge
-from instruct.judging.judge import judge_comparison
 from instruct.judging.options import JudgeOptions
+from instruct.judging.presentations import plan_comparison
 from instruct.judging.store import JudgmentStore
+from instruct.judging.work import judge_plan
 
 
 def judged(pair, path, urls: list[str]) -> dict:
     judge = Judge(JudgeOptions(card="pandalm", orders="one", base_url=urls[0], replicas=urls[1:]))
     with JudgmentStore(path) as store, judge.open() as engine:
-        counts = judge_comparison(judge, *pair, store, engine)
+        counts = judge_plan(judge, plan_comparison(judge, *pair, engine), store, engine)
         assert sum(counts.verdicts.values()) == 20
         judgments = store.judgments(next(iter(store.comparisons())))
         return {(each.instruction, each.position): (each.key, each.verdict) for each in judgments} | {"": counts.asked}

@@ -42,7 +42,7 @@ def test_stored_values_are_read_back(tmp_path):
     second = judged("q2", "second", "failed", key="x", reason="timed out")
     rated = judged("q1", key="a b", pair=1, ratings=(7.0, 4.5), preference=1.25, trimmed=True)
     with JudgmentStore(tmp_path / "s.sqlite") as store:
-        store.add_replies("j", [("a", completion, 0.25), ("b", Completion(""), 0.0), ("x", None, 0.5)])
+        store.add_replies("j", [("a", completion, 0.25), ("b", Completion(""), 0.0), ("x", Failure("no"), 0.5)])
         store.add_judgments([second, rated, judged("q2")])
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         assert store.completions(["a", "b", "c", "x"]) == {"a": completion, "b": Completion("")}
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
     database = sqlite3.connect(other)
     database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=r"other\.sqlite: is a judgment store of version 99, not 4"):
+    with pytest.raises(InputError, match=rf"other\.sqlite: is a judgment store of version 99, not {VERSION}"):
         JudgmentStore(other)
     foreign = tmp_path / "foreign.sqlite"
     database = sqlite3.connect(foreign)

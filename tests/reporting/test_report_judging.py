@@ -9,7 +9,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.base.replies import Completion
+from instruct.base.replies import Completion, Failure
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
@@ -117,8 +117,8 @@ def test_costs_are_reported_by_judge(run, card, write_answers, judge_pairs):
         judge_pairs([WIN] * 2, judge=judge)
     assert "Spent" not in texts(run)[1]
     with JudgmentStore(run.store) as store:
-        store.add_replies("dear", [("a", None, 1.25), ("b", None, 0.5)])
-        store.add_replies("gone since", [("c", None, 0.25)])
+        store.add_replies("dear", [("a", Failure("no"), 1.25), ("b", Failure("no"), 0.5)])
+        store.add_replies("gone since", [("c", Failure("no"), 0.25)])
     report = build_report(run.folder)
     assert (report.usd, [(judge.name, judge.usd) for judge in report.judges]) == (
         2.0, [("dear", 1.75), ("free", 0.0)]

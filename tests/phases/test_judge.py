@@ -1,0 +1,73 @@
+"""The judge phase of `instruct run`: a judge that stops keeps neither the others nor the report from their turn."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from instruct.base.errors import InputError, StoppedError
+from instruct.config import make_config
+from instruct.phases.experiment import run_experiment
+from instruct.reporting.report import build_report
+from instruct.run.directory import RunDirectory
+
+
+@pytest.fixture
+def content(tmp_path, tiny_model_folder, monkeypatch, short_waits):
+    monkeypatch.chdir(tmp_path)
+    baseline = [{"instruction": f"Question {n}?", "output": f"Theirs {n}", "generator": "theirs"} for n in range(64)]
+    (tmp_path / "prompts.json").write_text(json.dumps(baseline))
+
+    def make(*urls: str) -> dict[str, Any]:
+        cards = ("pandalm", "autoj")
+        return {
+            "name": "two-judges",
+            "model": {"name": str(tiny_model_folder), "dtype": "float32"},
+            "systems": {"base": {"objective": "none"}},
+            "answers": {
+                "files": ["prompts.json"],
+                "template": "chat",
+                "generation": {"engine": "transformers", "max_new_tokens": 2},
+            },
+            "judges": [{"card": c, "base_url": url, "orders": "one"} for c, url in zip(cards, urls, strict=False)],
+            "comparisons": [["base", "prompts.json"]],
+        }
+
+    return make
+
+
+def test_a_judge_that_stops_leaves_the_others_and_a_partial_report(content, fake_server):
+    (broken, refused), (well, answered) = fake_server({"Question": "400"}), fake_server()
+    with pytest.raises(StoppedError, match="20 requests in a row failed"):
+        run_experiment(make_config(content(broken, well), [], "test"))
+    assert refused()
+    assert len(answered()) == 64
+    run = RunDirectory("runs/two-judges")
+    assert (run.report / "report.md").is_file()
+    report = build_report(run.folder)
+    judged = {judge.name: judge.comparisons[0].leading_figures.n_judged for judge in report.judges}
+    assert judged == {"pandalm": 0, "autoj": 64}
+    assert report.panels == []  # a judge without a verdict is no member of a panel
+
+
+def test_a_judge_that_is_refused_leaves_the_others_and_a_partial_report(content, fake_server):
+    (closed, _), (well, answered) = fake_server({"Question": "401"}), fake_server()
+    with pytest.raises(InputError, match="check OPENAI_API_KEY"):
+        run_experiment(make_config(content(closed, well), [], "test"))
+    assert len(answered()) == 64
+    assert "autoj" in (RunDirectory("runs/two-judges").report / "report.md").read_text()
+
+
+def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fake_server, instruct, tmp_path):
+    url, requests = fake_server({f"Question {n}?": ["400"] for n in range(64)})
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))
+    assert instruct("run", "config.yaml")[0] == 3
+    code, _, error = instruct("run", "config.yaml")
+    assert (code, len(requests())) == (3, 64)
+    assert "none of its requests was answered; --retry-failed asks them again" in error
+    assert instruct("run", "config.yaml", "--retry-failed")[0] == 0
+    assert len(requests()) == 128
+    assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
