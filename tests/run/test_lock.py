@@ -105,7 +105,7 @@ def test_the_main_process_of_a_launch_holds_the_lock_for_all(config, monkeypatch
     trained: list[str] = []
     monkeypatch.setattr("instruct.training.train.train_system", lambda config, name, *rest: trained.append(name))
     monkeypatch.setattr("instruct.phases.train.record_overlap", lambda *given: None)
-    run, data = open_run(config), SimpleNamespace(rows=None)
+    run, data = open_run(config), SimpleNamespace(rows=None, close=lambda: None)
     with held(run, adapter_of("mle")):
         monkeypatch.setattr("accelerate.PartialState", lambda: SimpleNamespace(is_main_process=False))
         train_systems(config, run, data)
