@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
 
 import numpy as np
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
@@ -17,7 +16,9 @@ from instruct.validation.rates import (
     FIRST,
     NO_VERDICT,
     SECOND,
+    TIE,
     Rate,
+    Record,
     accuracy,
     codes,
     interval,
@@ -26,87 +27,13 @@ from instruct.validation.rates import (
     macro_f1,
     rate,
 )
-from instruct.validation.win_rates import WinRates, compare_win_rates
-from instruct.validation.yardsticks import LENGTH_YARDSTICKS, Yardsticks, compare_with_yardsticks, yardstick_verdicts
-
-
-class Figures(TypedDict):
-    """One verdict per pair compared with the annotators' majority, in percent except for the kappas.
-
-    accuracy: an unparsed or failed verdict counts as wrong. bounds: worst- and best-case accuracy (all of those wrong,
-    all right). macro_*: means over those of tie, first and second that occur as a label. kappa: against the majority,
-    with ties and missing verdicts as classes; kappa_annotators: against each annotator. confusion: rows are the human
-    tie, first, second; columns the judge's tie, first, second, no verdict.
-    """
-
-    accuracy: Rate
-    bounds: list[float]
-    unparsed: int
-    failed: int
-    macro_precision: float
-    macro_recall: float
-    macro_f1: float
-    macro_f1_interval: list[float] | None
-    kappa: float | None
-    kappa_interval: list[float] | None
-    kappa_annotators: list[float | None]
-    confusion: list[list[int]]
-
-
-class OrderRates(TypedDict):
-    """Accuracy in the set's order; both_orders and consistency are None if only that order was judged.
-
-    both_orders: correct in both orders, of all pairs (Auto-J's agreement). consistency: the same verdict in both
-    orders, of the pairs read in both.
-    """
-
-    accuracy: Rate
-    both_orders: Rate | None
-    consistency: Rate | None
-
-
-class Group(OrderRates):
-    """The pairs of one group."""
-
-    group: str
-    pairs: int
-
-
-class People(TypedDict):
-    """The annotators: majority `labels`, the kappa of every two, their preference for the first or longer answer."""
-
-    annotators: list[str]
-    labels: dict[str, int]
-    unanimous: int
-    split: int
-    kappas: list[tuple[str, str, float | None]]
-    first_rate: Rate
-    longer_rate: Rate
-
-
-class Agreement(TypedDict):
-    """All figures of a judge on a set.
-
-    listed, swapped: each order alone, the swapped verdicts mapped back. strict: both orders, a disagreement being a
-    tie. averaged: both orders, by the mean of their log-odds or ratings. The yardsticks are compared with each of
-    these. first_position_rate: verdicts for the answer shown first, of those that are not ties. longer_rate: verdicts
-    for the longer answer, of those that are not ties on answers of different length (characters). win_rates: if a judge
-    made the labels, those of its models.
-    """
-
-    pairs: int
-    people: People
-    yardsticks: Yardsticks
-    listed: Figures
-    swapped: Figures | None
-    strict: Figures | None
-    averaged: Figures | None
-    both_orders: Rate | None
-    consistency: Rate | None
-    first_position_rate: Rate | None
-    longer_rate: Rate
-    groups: list[Group]
-    win_rates: NotRequired[WinRates]
+from instruct.validation.win_rates import compare_win_rates
+from instruct.validation.yardsticks import (
+    LENGTH_YARDSTICKS,
+    compare_with_yardsticks,
+    longer_answers,
+    yardstick_verdicts,
+)
 
 
 def measure_agreement(
@@ -115,8 +42,16 @@ def measure_agreement(
     swapped: Sequence[str] | None = None,
     positions_known: bool = True,
     averaged: Sequence[str] | None = None,
-) -> Agreement:
-    """Compare a judge's verdicts with human labels.
+) -> Record:
+    """Compare a judge's verdicts with human labels; agreement.json holds the result.
+
+    listed, swapped: the figures of each order alone, the swapped verdicts mapped back. strict: of both orders, a
+    disagreement being a tie. averaged: of both orders, by the mean of their log-odds or ratings. The yardsticks are
+    compared with each of these. both_orders: pairs that are right in both orders, of all (Auto-J's agreement).
+    consistency: the same verdict in both orders, of the pairs read in both. first_position_rate: verdicts for the
+    answer shown first, of those that are not ties. longer_rate: verdicts for the longer answer (characters), of those
+    that are not ties on answers of different length. win_rates: if a judge made the labels, those of its models. What
+    takes both orders is None if only one was judged.
 
     Args:
         human: the set.
@@ -139,10 +74,9 @@ def measure_agreement(
     ours, theirs = codes(listed), None if back is None else codes(back)
     in_set = [ours] if theirs is None else [ours, theirs]
     shown = [ours] if swapped is None else [ours, codes(swapped)]
-    rates = _order_rates(gold, ours, theirs)
     given = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
     taken = {name: verdicts for name, verdicts in given.items() if verdicts is not None}
-    found: Agreement = {
+    agreement: Record = {
         "pairs": len(pairs),
         "people": _people(human, gold),
         "yardsticks": compare_with_yardsticks(pairs, taken),
@@ -150,19 +84,25 @@ def measure_agreement(
         "swapped": None if back is None else _figures(human, gold, back),
         "strict": None if both is None else _figures(human, gold, both),
         "averaged": None if averaged is None else _figures(human, gold, averaged),
-        "both_orders": rates["both_orders"],
-        "consistency": rates["consistency"],
+        **{name: rate for name, rate in _order_rates(gold, ours, theirs).items() if name != "accuracy"},
         "first_position_rate": _share_of_decided(shown, np.full_like(gold, FIRST)) if positions_known else None,
-        "longer_rate": _share_of_decided(in_set, _longer(pairs)),
+        "longer_rate": _share_of_decided(in_set, codes(longer_answers(pairs))),
         "groups": _groups(human, gold, ours, theirs),
     }
     if not human.by_people:
         free = {name: some for name, some in yardstick_verdicts(pairs).items() if name in LENGTH_YARDSTICKS}
-        found["win_rates"] = compare_win_rates(pairs, {**taken, **free})
-    return found
+        agreement["win_rates"] = compare_win_rates(pairs, {**taken, **free})
+    return agreement
 
 
-def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Figures:
+def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Record:
+    """One verdict per pair compared with the annotators' majority, in percent except for the kappas.
+
+    accuracy: an unparsed or failed verdict counts as wrong. bounds: worst- and best-case accuracy (all of those wrong,
+    all right). macro_*: means over those of tie, first and second that occur as a label. kappa: against the majority,
+    with ties and missing verdicts as classes; kappa_annotators: against each annotator. confusion: rows are the human
+    tie, first, second; columns the judge's tie, first, second, no verdict.
+    """
     said = codes(verdicts)
     precision, recall, f1, _ = precision_recall_fscore_support(
         gold, said, labels=np.unique(gold), average="macro", zero_division=0
@@ -186,7 +126,8 @@ def _figures(human: HumanSet, gold: np.ndarray, verdicts: Sequence[str]) -> Figu
     }
 
 
-def _people(human: HumanSet, gold: np.ndarray) -> People:
+def _people(human: HumanSet, gold: np.ndarray) -> Record:
+    """The annotators: majority `labels`, the kappa of every two, their preference for the first or longer answer."""
     labelled = list(zip(human.annotators, _by_annotator(human.pairs), strict=True))
     return {
         "annotators": list(human.annotators),
@@ -197,11 +138,11 @@ def _people(human: HumanSet, gold: np.ndarray) -> People:
             (one, other, kappa(ours, theirs)) for (one, ours), (other, theirs) in itertools.combinations(labelled, 2)
         ],
         "first_rate": _share_of_decided([gold], np.full_like(gold, FIRST)),
-        "longer_rate": _share_of_decided([gold], _longer(human.pairs)),
+        "longer_rate": _share_of_decided([gold], codes(longer_answers(human.pairs))),
     }
 
 
-def _groups(human: HumanSet, gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> list[Group]:
+def _groups(human: HumanSet, gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> list[Record]:
     """The figures of each group, in the order of the set's card, if there is more than one group."""
     group_of = np.array([pair.group or "" for pair in human.pairs])
     present = dict.fromkeys(pair.group for pair in human.pairs if pair.group is not None)
@@ -219,7 +160,8 @@ def _groups(human: HumanSet, gold: np.ndarray, ours: np.ndarray, theirs: np.ndar
     ]
 
 
-def _order_rates(gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> OrderRates:
+def _order_rates(gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) -> Record:
+    """Accuracy in the set's order; of both orders, the pairs that are right and those with the same verdict."""
     correct = accuracy(gold, ours)
     if theirs is None:
         return {"accuracy": correct, "both_orders": None, "consistency": None}
@@ -232,16 +174,10 @@ def _order_rates(gold: np.ndarray, ours: np.ndarray, theirs: np.ndarray | None) 
 
 
 def _share_of_decided(orders: Sequence[np.ndarray], choice: np.ndarray) -> Rate:
-    """Verdicts for each pair's `choice`, of those that are not ties; a pair's verdicts are resampled together."""
+    """Verdicts for each pair's `choice`, where neither is a tie; a pair's verdicts are resampled together."""
     verdicts = np.stack(orders)
-    decided = ((verdicts == FIRST) | (verdicts == SECOND)) & (choice != NO_VERDICT)
+    decided = np.isin(verdicts, (FIRST, SECOND)) & (choice != TIE)
     return rate((decided & (verdicts == choice)).sum(0), decided.sum(0))
-
-
-def _longer(pairs: Sequence[HumanPair]) -> np.ndarray:
-    """Which answer of each pair is longer; NO_VERDICT if neither is."""
-    difference = np.array([len(pair.first) - len(pair.second) for pair in pairs])
-    return np.where(difference > 0, FIRST, np.where(difference < 0, SECOND, NO_VERDICT))
 
 
 def _by_annotator(pairs: Sequence[HumanPair]) -> list[np.ndarray]:

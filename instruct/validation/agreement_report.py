@@ -8,10 +8,8 @@ from instruct.base.errors import one_line
 from instruct.reporting.render import markdown, terminal
 from instruct.reporting.tables import Table
 from instruct.reporting.text import escape_markdown, probability
-from instruct.validation.agreement import Agreement, Figures
-from instruct.validation.rates import CLASSES, Rate
-from instruct.validation.win_rates import ModelRates
-from instruct.validation.yardsticks import COIN, Agreeing, Yardsticks
+from instruct.validation.rates import CLASSES, Rate, Record
+from instruct.validation.yardsticks import COIN
 
 ORDERS = {
     "listed": "as listed",
@@ -21,7 +19,7 @@ ORDERS = {
 }
 
 
-def render_terminal(head: Sequence[str], agreement: Agreement) -> str:
+def render_terminal(head: Sequence[str], agreement: Record) -> str:
     """`head`, then the tables, as plain text without control characters."""
     lines = [one_line(line, 1000) for line in head]
     for table in _tables(agreement):
@@ -29,7 +27,7 @@ def render_terminal(head: Sequence[str], agreement: Agreement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_markdown(title: str, head: Sequence[str], agreement: Agreement) -> str:
+def render_markdown(title: str, head: Sequence[str], agreement: Record) -> str:
     """agreement.md."""
     lines = [f"# {escape_markdown(title)}", ""]
     for line in head:
@@ -39,12 +37,8 @@ def render_markdown(title: str, head: Sequence[str], agreement: Agreement) -> st
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _tables(agreement: Agreement) -> list[Table]:
-    by_order: dict[str, Figures] = {
-        words: agreement[key]  # type: ignore[literal-required]
-        for key, words in ORDERS.items()
-        if agreement[key] is not None  # type: ignore[literal-required]
-    }
+def _tables(agreement: Record) -> list[Table]:
+    by_order: dict[str, Record] = {words: agreement[key] for key, words in ORDERS.items() if agreement[key] is not None}
     labels = "label" if "win_rates" in agreement else "human"
     confusions = [_confusion(words, labels, figures) for words, figures in by_order.items()]
     yardsticks = [_yardsticks(agreement["yardsticks"]), _paired(agreement["yardsticks"])]
@@ -59,8 +53,8 @@ def _tables(agreement: Agreement) -> list[Table]:
     return [table for table in [*tables, _groups(agreement)] if table.rows]
 
 
-def _verdicts(agreement: Agreement, by_order: dict[str, Figures]) -> Table:
-    def row(name: str, cell: Callable[[Figures], str]) -> list[str]:
+def _verdicts(agreement: Record, by_order: dict[str, Record]) -> Table:
+    def row(name: str, cell: Callable[[Record], str]) -> list[str]:
         return [name, *map(cell, by_order.values())]
 
     rows = [
@@ -85,8 +79,8 @@ def _verdicts(agreement: Agreement, by_order: dict[str, Figures]) -> Table:
     return Table(f"Verdicts compared with {labels}", ["order shown", *by_order], rows)
 
 
-def _yardsticks(found: Yardsticks) -> Table:
-    def row(name: str, agreeing: Agreeing, count: str) -> list[str]:
+def _yardsticks(found: Record) -> Table:
+    def row(name: str, agreeing: Record, count: str) -> list[str]:
         decided, interval = agreeing["decided"], agreeing["decided_interval"]
         share = "-" if decided is None else f"{decided:.2f}{_span(interval, 2)}"
         return [name, count, _percent(agreeing["accuracy"]), _kappa(agreeing["kappa"]), share]
@@ -108,7 +102,7 @@ def _yardsticks(found: Yardsticks) -> Table:
     return Table("The judge and its yardsticks", header, [*judge, *free], note=note)
 
 
-def _paired(found: Yardsticks) -> Table:
+def _paired(found: Record) -> Table:
     rows = [
         [
             ORDERS[key],
@@ -127,7 +121,7 @@ def _paired(found: Yardsticks) -> Table:
     return Table(f"The judge minus the best yardstick ({found['best']})", header, rows, note=note)
 
 
-def _preferences(agreement: Agreement) -> Table:
+def _preferences(agreement: Record) -> Table:
     people = agreement["people"]
     # Over both orders every answer is shown first once, so the annotators' rate has nothing to be compared with.
     people_first = people["first_rate"] if agreement["swapped"] is None else None
@@ -145,7 +139,7 @@ def _preferences(agreement: Agreement) -> Table:
     return Table("Order, position and length", ["judge", "verdicts", "%", "annotators, %"], rows)
 
 
-def _annotators(agreement: Agreement) -> Table:
+def _annotators(agreement: Record) -> Table:
     people = agreement["people"]
     rows = [[f"kappa of {one} and {other}", _kappa(kappa)] for one, other, kappa in people["kappas"]]
     if rows:
@@ -155,12 +149,12 @@ def _annotators(agreement: Agreement) -> Table:
     return Table("Agreement between annotators", ["", "value"], rows)
 
 
-def _confusion(words: str, labels: str, figures: Figures) -> Table:
+def _confusion(words: str, labels: str, figures: Record) -> Table:
     rows = [[f"{labels}: {label}", *map(str, row)] for label, row in zip(CLASSES, figures["confusion"], strict=True)]
     return Table(f"Confusion matrix, {words}", ["", *CLASSES, "no verdict"], rows)
 
 
-def _win_rates(agreement: Agreement) -> list[Table]:
+def _win_rates(agreement: Record) -> list[Table]:
     """The models' win rates, and how alike both sides rank the models; [] if people made the labels."""
     if "win_rates" not in agreement:
         return []
@@ -194,12 +188,12 @@ def _win_rates(agreement: Agreement) -> list[Table]:
     ]
 
 
-def _rate(model: ModelRates, way: str) -> str:
+def _rate(model: Record, way: str) -> str:
     rate, missing = model["verdicts"][way], model["no_verdict"][way]
     return ("-" if rate is None else f"{rate:.2f}") + (f" / {missing}" if missing else "")
 
 
-def _groups(agreement: Agreement) -> Table:
+def _groups(agreement: Record) -> Table:
     header = ["group", "pairs", "accuracy as listed, %", "correct in both orders, %", "consistency, %"]
     rows = []
     for group in agreement["groups"]:

@@ -13,7 +13,7 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
 from instruct.judging.options import JudgeOptions
-from instruct.validation.agreement import Agreement
+from instruct.validation.rates import Record
 
 
 def writable_card(judge: JudgeOptions) -> Path:
@@ -32,7 +32,7 @@ def writable_card(judge: JudgeOptions) -> Path:
     return path
 
 
-def card_figures(agreement: Agreement, card: JudgeCard | None) -> dict[str, Any]:
+def card_figures(agreement: Record, card: JudgeCard | None) -> dict[str, Any]:
     """A set's entry under `human_agreement`, in percent; accuracy, kappa and p-value are of the set's own order.
 
     `card`: the one that made the verdicts; None if that is not known.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import urllib.request
@@ -14,6 +13,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from instruct.base.cards import Options, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import cache_folder
 from instruct.base.output import warn
 from instruct.data.sources import RawRow, read_file
@@ -174,7 +174,7 @@ def _find(card: HumanSetCard, file: str) -> Path:
     shared = Path(os.environ.get("INSTRUCT_SHARED_DATA") or Path("..", "shared", "data"))
     for path in (card._folder / file, shared / file, cached):
         if path.is_file():
-            if card.sha256 not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+            if card.sha256 not in (None, sha256_of(path)):
                 raise InputError(
                     f"{path}: is not the file of the set {card.name} (its SHA-256 is not {card.sha256}); "
                     f"replace it with {card.url or 'that file'}"
@@ -189,20 +189,14 @@ def _find(card: HumanSetCard, file: str) -> Path:
 
 def _download(card: HumanSetCard, url: str, path: Path, remedy: str) -> None:
     warn(f"downloading {url} ({card.licence})")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with urllib.request.urlopen(url, timeout=60) as reply:
             content = reply.read()
         if hashlib.sha256(content).hexdigest() != card.sha256:
             raise InputError(f"human set {card.name}: {url} is not the card's file (other SHA-256); {remedy}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        write_atomically(path, content)
     except OSError as error:  # urllib's errors are OSErrors too
         raise InputError(
             f"human set {card.name}: its file was not found and {url} could not be downloaded "
             f"({one_line(error, 120)}); {remedy}"
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 from instruct.data.sources import RawRow, read_file
 from instruct.validation.human_cards import FILE_TYPES, HumanSetCard, find_files, load_human_card, read_rows
 
@@ -84,7 +85,7 @@ def load_human_set(against: str) -> HumanSet:
     if Path(against).suffix.lower() in FILE_TYPES:
         path = Path(against).expanduser()
         rows = list(read_file(path))
-        return _set_of(path.stem, rows, _columns(rows[0]), path, _sha256(path))
+        return _set_of(path.stem, rows, _columns(rows[0]), path, sha256_of(path))
     card = load_human_card(against)
     files = find_files(card)
     path = next(iter(files.values()))
@@ -100,13 +101,9 @@ def load_human_set(against: str) -> HumanSet:
     return replace(found, pairs=_grouped(found.pairs, card.name, card.groups), groups=tuple(card.groups))
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
     """A file's own hash; with `columns`, one that also changes with what the card reads from the files."""
-    hashes = {name: _sha256(path) for name, path in files.items()}
+    hashes = {name: sha256_of(path) for name, path in files.items()}
     if card.columns is None:
         return hashes[""]
     read = [hashes, card.columns.model_dump(), {str(given): label for given, label in (card.labels or {}).items()}]
@@ -152,12 +149,15 @@ def _columns_of(card: HumanSetCard, row: RawRow) -> _Columns:
             f"{row.place}: has no column {missing[0]!r}, which the card {card.name} names (columns: {_present(row)}); "
             "fix the card's columns"
         )
-    values = {str(given): label for given, label in (card.labels or {}).items()}
-    answers = (named.first, named.second)
-    mapped = card.labels is not None
     return _Columns(
-        named.instruction, answers, card.label_columns, dict(values), named.group, named.input, mapped
-    )  # fmt: skip
+        named.instruction,
+        (named.first, named.second),
+        card.label_columns,
+        {str(value): label for value, label in (card.labels or {}).items()},
+        named.group,
+        named.input,
+        mapped=card.labels is not None,
+    )
 
 
 def _columns(row: RawRow) -> _Columns:

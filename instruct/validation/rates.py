@@ -20,6 +20,10 @@ TIE, FIRST, SECOND, NO_VERDICT = range(4)
 _CODES = {"tie": TIE, "first": FIRST, "second": SECOND, "unparsed": NO_VERDICT, "failed": NO_VERDICT}
 
 
+# Figures by name, as agreement.json has them.
+Record = dict[str, Any]
+
+
 class Rate(TypedDict):
     """`count` of `n`, in percent, with its 95 % interval; both are None if `n` is 0."""
 

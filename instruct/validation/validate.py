@@ -25,12 +25,13 @@ from instruct.judging.presentations import Answers
 from instruct.judging.store import JudgmentStore
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
-from instruct.validation.agreement import Agreement, measure_agreement
+from instruct.validation.agreement import measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
 from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
 from instruct.validation.human_sets import HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
+from instruct.validation.rates import Record
 
 
 class Validated(NamedTuple):
@@ -282,7 +283,7 @@ def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
     )
 
 
-def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Agreement, head: list[str]) -> dict[str, Any]:
+def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Record, head: list[str]) -> dict[str, Any]:
     """Write the files; returns the content of agreement.json."""
     content = {
         "judge": found.judge,

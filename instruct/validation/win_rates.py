@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypedDict
 
 import numpy as np
 from scipy import stats
 
 from instruct.validation.human_sets import HumanPair
-from instruct.validation.rates import CONFIDENCE, RESAMPLES, SEED
+from instruct.validation.rates import CONFIDENCE, RESAMPLES, SEED, Record
 
 # With fewer models a resample is often a few models repeated, and the interval means nothing.
 LEAST_MODELS = 5
@@ -17,43 +16,12 @@ LEAST_MODELS = 5
 _SCORES = {"first": 0.0, "tie": 0.5, "second": 1.0}
 
 
-class ModelRates(TypedDict):
-    """A model's win rate against the baseline, in percent: by the labels, and by each way to take the verdicts.
-
-    A pair without a verdict is left out of the rate, as in AlpacaEval; `no_verdict` counts them. None: no verdict.
-    """
-
-    model: str
-    pairs: int
-    labels: float
-    verdicts: dict[str, float | None]
-    no_verdict: dict[str, int]
-
-
-class Correlation(TypedDict):
-    """How alike two lists of win rates are, each figure with its 95 % bootstrap interval over models.
-
-    spearman, kendall: rank correlations (Kendall's tau-b); None if all models have the same rate. difference: the mean
-    absolute difference of a model's two rates, in points.
-    """
-
-    spearman: float | None
-    spearman_interval: list[float] | None
-    kendall: float | None
-    kendall_interval: list[float] | None
-    difference: float
-    difference_interval: list[float] | None
-
-
-class WinRates(TypedDict):
-    """The models, in the order of their win rates by the labels, and the correlation for each way to take verdicts."""
-
-    models: list[ModelRates]
-    correlations: dict[str, Correlation]
-
-
-def compare_win_rates(pairs: Sequence[HumanPair], verdicts: Mapping[str, Sequence[str]]) -> WinRates:
+def compare_win_rates(pairs: Sequence[HumanPair], verdicts: Mapping[str, Sequence[str]]) -> Record:
     """The win rates of the pairs' groups, which are models; the second answer of a pair is the model's.
+
+    models: by falling win rate against the baseline, in percent by the labels and by each way to take the verdicts. A
+    pair without a verdict is left out of the rate, as in AlpacaEval; `no_verdict` counts them. correlations: for each
+    way, how alike both sides rank the models.
 
     Args:
         pairs: with the labels' `preference`, from 1 (the baseline) to 2 (the model).
@@ -63,7 +31,7 @@ def compare_win_rates(pairs: Sequence[HumanPair], verdicts: Mapping[str, Sequenc
     labels = np.array([np.nan if pair.preference is None else pair.preference - 1 for pair in pairs])
     scores = {name: np.array([_SCORES.get(verdict, np.nan) for verdict in some]) for name, some in verdicts.items()}
     parts = {name: group_of == name for name in dict.fromkeys(group_of.tolist())}
-    models: list[ModelRates] = [
+    models: list[Record] = [
         {
             "model": name,
             "pairs": int(part.sum()),
@@ -86,7 +54,12 @@ def _mean(scores: np.ndarray) -> float | None:
     return None if np.isnan(scores).all() else 100 * float(np.nanmean(scores))
 
 
-def _correlation(labels: np.ndarray, judge: np.ndarray) -> Correlation:
+def _correlation(labels: np.ndarray, judge: np.ndarray) -> Record:
+    """How alike two lists of win rates are, each figure with its 95 % bootstrap interval over models.
+
+    spearman, kendall: rank correlations (Kendall's tau-b); None if all models have the same rate. difference: the mean
+    absolute difference of a model's two rates, in points.
+    """
     return {
         "spearman": _number(spearman(labels, judge)),
         "spearman_interval": _interval(spearman, labels, judge),
@@ -116,8 +89,8 @@ def _interval(
 
 def spearman(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation along the last axis, equal values at their mean rank. NaN if a side is constant."""
-    ranks = [stats.rankdata(each, axis=-1) for each in (one, other)]
-    centered = [each - each.mean(-1, keepdims=True) for each in ranks]
+    ranks = [stats.rankdata(rates, axis=-1) for rates in (one, other)]
+    centered = [rank - rank.mean(-1, keepdims=True) for rank in ranks]
     with np.errstate(invalid="ignore"):
         product: np.ndarray = (centered[0] * centered[1]).sum(-1) / np.sqrt(
             (centered[0] ** 2).sum(-1) * (centered[1] ** 2).sum(-1)
@@ -130,7 +103,7 @@ def kendall(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     concordance = np.zeros(one.shape[:-1])
     untied = np.zeros((2, *one.shape[:-1]))
     for index in range(one.shape[-1] - 1):  # memory stays that of the resamples
-        signs = [np.sign(each[..., index + 1 :] - each[..., index, None]) for each in (one, other)]
+        signs = [np.sign(rates[..., index + 1 :] - rates[..., index, None]) for rates in (one, other)]
         concordance += (signs[0] * signs[1]).sum(-1)
         untied += [np.abs(sign).sum(-1) for sign in signs]
     with np.errstate(invalid="ignore"):

@@ -10,80 +10,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
 
 import numpy as np
 
 from instruct.analysis.inference import sign_test
+from instruct.analysis.outcomes import EXCHANGED
 from instruct.judging.human_agreement import SIGNIFICANT
 from instruct.validation.human_sets import HumanPair
-from instruct.validation.rates import NO_VERDICT, TIE, Rate, accuracy, codes, interval, kappa, ratio
+from instruct.validation.rates import NO_VERDICT, TIE, Record, accuracy, codes, interval, kappa, ratio
 
 COIN = "a coin"
 # The only ones by which models have different win rates.
 LENGTH_YARDSTICKS = ("the longer answer", "the shorter answer")
 
 
-class Agreeing(TypedDict):
-    """One way to give verdicts, compared with the labels of all pairs.
-
-    accuracy: verdicts equal to the label. decided: the same in percent of the pairs whose label is not a tie, a tie
-    counting as half, so that guessing earns as much as abstaining; with its interval. kappa: Cohen's, with the labels.
-    """
-
-    accuracy: Rate
-    decided: float | None
-    decided_interval: list[float] | None
-    kappa: float | None
-
-
-class Paired(TypedDict):
-    """A judge and the best yardstick on the same pairs.
-
-    difference: the judge's accuracy minus the yardstick's, in points, with its bootstrap interval. judge_alone,
-    yardstick_alone: pairs on which only one of them is right. p: McNemar's exact test, two-sided; None if no pair tells
-    them apart. beats: the judge is right more often, and p is below 0.05.
-    """
-
-    difference: float
-    interval: list[float] | None
-    judge_alone: int
-    yardstick_alone: int
-    p: float | None
-    beats: bool
-
-
-class Yardsticks(TypedDict):
-    """All yardsticks on a set, the best of them, and the judge next to it.
-
-    decided_pairs: those whose label is not a tie. best: of the yardsticks other than the coin, the one that is right
-    most often; it is chosen on the same pairs, which favors it slightly. judge, paired: for each way to take the
-    judge's verdicts.
-    """
-
-    decided_pairs: int
-    yardsticks: dict[str, Agreeing]
-    best: str
-    judge: dict[str, Agreeing]
-    paired: dict[str, Paired]
-
-
 def yardstick_verdicts(pairs: Sequence[HumanPair]) -> dict[str, list[str]]:
     """The verdicts of every yardstick but the coin, by its name: `first`, `second` or `tie` for each pair."""
-    longer = [_longer(pair) for pair in pairs]
-    exchanged = {"first": "second", "second": "first", "tie": "tie"}
+    longer = longer_answers(pairs)
     majority = Counter(pair.label for pair in pairs).most_common(1)[0][0]
     return {
         "the longer answer": longer,
-        "the shorter answer": [exchanged[verdict] for verdict in longer],
+        "the shorter answer": [EXCHANGED.get(verdict, verdict) for verdict in longer],
         "always first": ["first"] * len(pairs),
         "always second": ["second"] * len(pairs),
         f"the majority label, {majority}": [majority] * len(pairs),
     }
 
 
-def compare_with_yardsticks(pairs: Sequence[HumanPair], judge: Mapping[str, Sequence[str]]) -> Yardsticks:
+def compare_with_yardsticks(pairs: Sequence[HumanPair], judge: Mapping[str, Sequence[str]]) -> Record:
     """A judge's verdicts and the yardsticks', compared with the labels of the pairs.
+
+    decided_pairs: those whose label is not a tie. best: of the yardsticks other than the coin, the one that is right
+    most often; it is chosen on the same pairs, which favors it slightly. judge, paired: for each way to take the
+    judge's verdicts, these alone and next to the best yardstick.
 
     Args:
         judge: one verdict per pair (`first`, `second`, `tie`, `unparsed` or `failed`, of the answers in the set's
@@ -107,12 +66,18 @@ def compare_with_yardsticks(pairs: Sequence[HumanPair], judge: Mapping[str, Sequ
     }
 
 
-def _longer(pair: HumanPair) -> str:
-    difference = len(pair.first) - len(pair.second)
-    return "first" if difference > 0 else "second" if difference < 0 else "tie"
+def longer_answers(pairs: Sequence[HumanPair]) -> list[str]:
+    """Of each pair the answer with more characters; `tie` for equal lengths."""
+    differences = (len(pair.first) - len(pair.second) for pair in pairs)
+    return ["first" if gap > 0 else "second" if gap < 0 else "tie" for gap in differences]
 
 
-def _agreeing(gold: np.ndarray, said: np.ndarray) -> Agreeing:
+def _agreeing(gold: np.ndarray, said: np.ndarray) -> Record:
+    """One way to give verdicts, compared with the labels of all pairs.
+
+    decided: the verdicts equal to the label in percent of the pairs whose label is not a tie, a tie counting as half,
+    so that guessing earns as much as abstaining.
+    """
     decided = gold != TIE
     points = np.where(said == TIE, 0.5, (said == gold) & (said != NO_VERDICT)) * decided
     return {
@@ -123,20 +88,19 @@ def _agreeing(gold: np.ndarray, said: np.ndarray) -> Agreeing:
     }
 
 
-def _coin(gold: np.ndarray) -> Agreeing:
+def _coin(gold: np.ndarray) -> Record:
     """The expected agreement; without an interval, since it is not one draw."""
     decided = int((gold != TIE).sum())
-    expected: Rate = {"count": decided // 2, "n": len(gold), "percent": 50 * decided / len(gold), "interval": None}
-    return {
-        "accuracy": expected,
-        "decided": 50.0 if decided else None,
-        "decided_interval": None,
-        "kappa": 0.0,
-    }
+    expected = {"count": decided // 2, "n": len(gold), "percent": 50 * decided / len(gold), "interval": None}
+    return {"accuracy": expected, "decided": 50.0 if decided else None, "decided_interval": None, "kappa": 0.0}
 
 
-def _paired(judge: np.ndarray, yardstick: np.ndarray) -> Paired:
-    """McNemar's exact test is the sign test over the pairs on which only one of the two is right."""
+def _paired(judge: np.ndarray, yardstick: np.ndarray) -> Record:
+    """A judge and a yardstick on the same pairs.
+
+    difference: of their accuracies, in points. p: McNemar's exact test, two-sided, which is the sign test over the
+    pairs on which only one of the two is right; None if there are none. beats: p is below 0.05 for the judge.
+    """
     alone, other = int((judge & ~yardstick).sum()), int((yardstick & ~judge).sum())
     p = sign_test(alone, other)
     difference = judge.astype(int) - yardstick.astype(int)
