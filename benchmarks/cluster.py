@@ -131,9 +131,9 @@ def memory_of_one(prompts: int, address: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = ModelOptions(name=EMBEDDED_MODEL)
         generate_answers(model, {"base": None}, asked, "chat", config, Path(folder), cluster)
-        size = Path(folder, "base.batches.jsonl").stat().st_size
+        size = Path(folder, "base.replies.sqlite").stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"mib": round(peak), "seconds": round(time.perf_counter() - begun, 1), "journal": size}))
+    print(json.dumps({"mib": round(peak), "seconds": round(time.perf_counter() - begun, 1), "store": size}))
 
 
 def memory(prompts: int, address: str | None) -> dict[str, Any]:

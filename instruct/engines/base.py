@@ -179,7 +179,7 @@ class Engine(Protocol):
         """Replies as they arrive, in portions; requests are taken from the iterator when there is room for them."""
         ...
 
-    def complete_batches(self, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+    def complete_batches(self, batches: Iterable[Iterable[Request]]) -> Iterator[Portion]:
         """Replies to batches, each of them computed together; which batch is finished first is up to the engine."""
         ...
 
@@ -193,7 +193,7 @@ class BatchesInTurn:
 
     workers: dict[str, dict[str, Any]] = {}
 
-    def complete_batches(self: Engine, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+    def complete_batches(self: Engine, batches: Iterable[Iterable[Request]]) -> Iterator[Portion]:
         """See `Engine`."""
         for number, batch in enumerate(batches):
             began = time.monotonic()

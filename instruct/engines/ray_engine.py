@@ -113,7 +113,7 @@ class RayEngine:
         for portion in self.complete_batches([list(requests)]):
             yield portion.replies
 
-    def complete_batches(self, batches: Iterable[list[Request]]) -> Iterator[Portion]:
+    def complete_batches(self, batches: Iterable[Iterable[Request]]) -> Iterator[Portion]:
         """See `Engine`. All batches are taken before the first is asked; a request in several of them is asked once."""
         engine = self.start()
         assert self._pool is not None

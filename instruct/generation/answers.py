@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.data.cards import Template
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_journals
-from instruct.generation.journal import Journal
+from instruct.generation.batches import System, Work, finished_replies, totals, written
 from instruct.generation.options import GenerationConfig
 from instruct.generation.reply_files import write_rows
 
@@ -50,7 +50,7 @@ def generate_answers(
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
     A system is a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned model. Prompts are
-    asked as in `finished_journals`: repeating a call that was stopped continues with the missing batches and ends with
+    asked as in `finished_replies`: repeating a call that was stopped continues with the missing batches and ends with
     the same bytes; repeating a finished one starts no engine. If the model, adapter, prompts, template or decoding
     changed, that system starts over.
 
@@ -61,8 +61,9 @@ def generate_answers(
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
-    journals = finished_journals(model, asked, answer_work(prompts, template, config), config, folder, cluster)
-    return {name: _write(name, journal, prompts, folder) for name, journal in journals.items()}
+    work = answer_work(prompts, template, config)
+    systems_replies = finished_replies(model, asked, work, config, folder, cluster)
+    return {name: _write(kept, work, prompts, folder) for name, kept in systems_replies.items()}
 
 
 def answer_work(prompts: Sequence[EvalPrompt], template: Template, config: GenerationConfig) -> Work:
@@ -79,7 +80,8 @@ def answer_work(prompts: Sequence[EvalPrompt], template: Template, config: Gener
         seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
         token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template)[0] for prompt in prompts),
         server_prompts=lambda: [eval_prompt(prompt.instruction, template) for prompt in prompts],
-        identity=[[[prompt.dataset, prompt.instruction] for prompt in prompts], template],
+        identities=[[prompt.dataset, prompt.instruction] for prompt in prompts],
+        identity=[template],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"}),
         max_tokens=config.max_new_tokens,
         top_p=config.top_p,
@@ -99,21 +101,14 @@ def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: Temp
     return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template)) for prompt in prompts]
 
 
-def _write(name: str, journal: Journal, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
+def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
     """Write a finished system's answers, unless the file already holds them."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        outputs = (text for batch in journal.batches() for text in batch.texts)
-        for prompt, output in zip(prompts, outputs, strict=True):
-            yield {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": output, "generator": name}
+        for prompt, reply in zip(prompts, written(kept, work), strict=True):
+            about = {"dataset": prompt.dataset, "instruction": prompt.instruction}
+            yield {**about, "output": reply.text, "generator": kept.system}
 
-    write_rows(folder / f"{name}.json", rows, indent=2)
-    totals = journal.totals()
-    return AnswerStats(
-        n=len(prompts),
-        truncated=totals.cut,
-        mean_tokens=totals.mean_tokens,
-        engine=journal.engine,
-        minutes=totals.minutes,
-        workers=journal.workers,
-    )
+    write_rows(folder / f"{kept.system}.json", rows, indent=2)
+    sums = totals(written(kept, work))
+    return AnswerStats(len(prompts), sums.cut, sums.mean_tokens, kept.engine, kept.minutes, kept.workers)

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instruct.asking.ask import ask, progress_of
+from instruct.asking.batches import FixedBatches
+from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.models import ModelOptions, model_path
-from instruct.base.output import progress_bar
-from instruct.base.replies import Completion, Reply
+from instruct.base.replies import Failure
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
-from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import EngineConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -48,7 +49,8 @@ class Work:
         seeds: of each prompt's sample.
         token_ids: the prompts' tokens, by the tokenizer.
         server_prompts: the prompts as a server is sent them.
-        identity: everything about the prompts that could change a reply, for JSON.
+        identities: everything about each prompt that could change a reply, for JSON.
+        identity: everything about all of them that could.
         decoding: how is decoded, besides the temperature; it could change a reply, too.
         max_tokens: of a reply; near the context's end, a reply without `min_tokens` may be shorter.
         min_tokens: before which a reply does not end.
@@ -62,6 +64,7 @@ class Work:
     seeds: Sequence[int]
     token_ids: Callable[[Any], Iterable[list[int]]]
     server_prompts: Callable[[], Sequence[Prompt]]
+    identities: Sequence[Any]
     identity: list[Any]
     decoding: dict[str, Any]
     max_tokens: int
@@ -75,11 +78,7 @@ class _Planned:
     system: System
     model: str  # that the engine is started on
     adapter: str | None
-    journal: Journal
-
-    @property
-    def name(self) -> str:
-        return self.system.name
+    kept: KeptReplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +89,15 @@ class _Asked:
     limit: int
 
 
-def finished_journals(
+def finished_replies(
     model: ModelOptions,
     systems: Sequence[System],
     work: Work,
     config: EngineConfig,
     folder: Path,
     cluster: ClusterOptions | None = None,
-) -> dict[str, Journal]:
-    """The complete journal of each system, `folder/NAME.batches.jsonl`, with what was missing asked now.
+) -> dict[str, KeptReplies]:
+    """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
     One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
     `config.batch_size`; each finished batch is on disk before the next begins. If the model, adapter, prompts or
@@ -115,8 +114,6 @@ def finished_journals(
         revision = check_model(name, model.revision)
         identity = model_identity(name, revision)
         model = model.model_copy(update={"name": name, "revision": revision})
-    count = len(work.places)
-    sizes = [min(config.batch_size, count - i) for i in range(0, count, config.batch_size)]
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_Planned] = []
     for system in systems:
@@ -133,20 +130,19 @@ def finished_journals(
         if config.engine == "server" and source is not None:  # the server knows it by the system's name
             base, adapter = model.name, system.name
         print_of = fingerprint([identity, weights], model, work, config, system.temperature)
-        planned.append(
-            _Planned(system, base, adapter, Journal(folder / f"{system.name}.batches.jsonl", print_of, sizes))
-        )
+        kept = KeptReplies(folder, system.name, print_of, work.identities, config.batch_size)
+        planned.append(_Planned(system, base, adapter, kept))
     for base in dict.fromkeys(each.model for each in planned):
         served = [each for each in planned if each.model == base]
-        if not all(_finished(each.journal, config) for each in served):
+        if not all(_finished(each.kept, config) for each in served):
             _ask(served, model, work, config, folder, cluster)
-    return {each.name: each.journal for each in planned}
+    return {each.system.name: each.kept for each in planned}
 
 
 def fingerprint(
     identities: list[str], model: ModelOptions, work: Work, config: EngineConfig, temperature: float
 ) -> str:
-    """A hash of everything that could change a reply. The engine is in the journal's header: `auto` names none.
+    """A hash of everything that could change a reply. The engine is stored beside it: `auto` names none.
 
     Later settings are part of it only where they differ from what was the only way before there was a choice, so that
     earlier journals are resumed.
@@ -160,13 +156,13 @@ def fingerprint(
     if config.tensor_parallel_size not in (None, 1):
         decoding["tensor_parallel_size"] = config.tensor_parallel_size
     hashed = hashlib.sha256()
-    for piece in json.JSONEncoder().iterencode([*identities, *work.identity, decoding]):
+    for piece in json.JSONEncoder().iterencode([*identities, work.identities, *work.identity, decoding]):
         hashed.update(piece.encode())
     return hashed.hexdigest()
 
 
-def _finished(journal: Journal, config: EngineConfig) -> bool:
-    return journal.complete and (config.engine == "auto" or journal.engine.startswith(config.engine + " "))
+def _finished(kept: KeptReplies, config: EngineConfig) -> bool:
+    return not kept.missing and (config.engine == "auto" or kept.engine.startswith(config.engine + " "))
 
 
 def _ask(
@@ -178,87 +174,98 @@ def _ask(
     cluster: ClusterOptions | None,
 ) -> None:
     """Start one engine and ask what is missing of the systems on one base."""
-    with progress_bar() as progress:
-        bar = progress.add_task(f"starting on {Path(served[0].model).name}", total=None)
+    with progress_of(f"starting on {Path(served[0].model).name}") as show:
         if config.engine == "server":
             engine, asked = _on_a_server(served, model, work, config)
         else:
             engine, asked = _with_weights(served, model, work, config, cluster)
         try:
             version = engine.start()
-            unfinished = [each for each in served if not _finished(each.journal, config)]
-            for each in unfinished:
-                each.journal.workers = engine.workers
-                each.journal.start(version)
-                if len(each.journal.missing) == len(each.journal.sizes):
-                    (folder / f"{each.name}.json").unlink(missing_ok=True)  # replies to something else
-            progress.update(
-                bar,
-                total=sum(len(each.journal.sizes) for each in unfinished),
-                completed=sum(each.journal.finished for each in unfinished),
+            unfinished = {each.kept: each for each in served if not _finished(each.kept, config)}
+            for kept in unfinished:
+                kept.workers = engine.workers
+                kept.start(version)
+                if len(kept.missing) == len(kept.batches):
+                    (folder / f"{kept.system}.json").unlink(missing_ok=True)  # replies to something else
+            batches = FixedBatches(
+                work.what,
+                list(unfinished),
+                lambda kept, places: _requests(unfinished[kept], places, asked, work, config),
+                lambda kept, place, failure: _refused(work, kept.system, place, failure),
             )
-            missing = [(each, number) for each in unfinished for number in each.journal.missing]
-
-            def batches() -> Iterator[list[Request]]:
-                for each, number in missing:
-                    progress.update(bar, description=f"{work.what} of {each.name}")
-                    yield _requests(each, number, asked, work, config)
-
-            # A batch is recorded when all its replies are there.
-            arrived: dict[int, tuple[float, list[tuple[Request, Reply]]]] = {}
-            for portion in engine.complete_batches(batches()):
-                each, number = missing[portion.batch]
-                seconds, replies = arrived.pop(portion.batch, (0.0, []))
-                seconds, replies = seconds + portion.seconds, [*replies, *portion.replies]
-                if len(replies) < each.journal.sizes[number]:
-                    arrived[portion.batch] = seconds, replies
-                    continue
-                each.journal.append(_batch(each, number, work, replies, seconds))
-                progress.update(bar, advance=1, description=f"{work.what} of {each.name}")
+            ask(engine, batches, show)
         finally:
             engine.close()
 
 
-def _requests(planned: _Planned, number: int, asked: list[_Asked], work: Work, config: EngineConfig) -> list[Request]:
-    """The requests of a batch; each one's key is its prompt's place, and unique among all systems."""
-    first = number * config.batch_size
+def _requests(planned: _Planned, places: range, asked: list[_Asked], work: Work, config: EngineConfig) -> list[Request]:
     # A server need not know seeds, which matter only where something is drawn.
     seeded = config.engine != "server" or planned.system.temperature > 0
     return [
         Request(
-            key=f"{planned.name}/{place}",
-            prompt=tuple(each.prompt) if isinstance(each.prompt, array) else each.prompt,
+            key=planned.kept.request_key(place),
+            prompt=tuple(prompt) if isinstance(prompt := asked[place].prompt, array) else prompt,
             adapter=planned.adapter,
-            max_tokens=each.limit,
+            max_tokens=asked[place].limit,
             min_tokens=work.min_tokens,
             temperature=planned.system.temperature,
             seed=work.seeds[place] if seeded else None,
         )
-        for place, each in enumerate(asked[first : first + config.batch_size], first)
+        for place in places
     ]
 
 
-def _batch(planned: _Planned, number: int, work: Work, replies: list[tuple[Request, Reply]], seconds: float) -> Batch:
-    """What a batch was answered, from its replies in any order."""
-    places = {int(request.key.rpartition("/")[2]): reply for request, reply in replies}
-    done: list[Completion] = []
-    for place, reply in sorted(places.items()):
-        if not isinstance(reply, Completion):
-            raise InstructError(
-                f"{work.places[place]}: no {work.parts[1]} of {planned.name} ({reply.reason}); finished batches are "
-                f"kept: rerun to resume, or leave the {work.parts[0]} out if the server always refuses it"
-            )
-        done.append(reply)
-    return Batch(
-        batch=number,
-        seconds=round(seconds, 3),
-        tokens=[
-            None if each.completion_tokens is None else each.completion_tokens - (each.finish_reason == "stop")
-            for each in done
-        ],
-        finish=["length" if each.finish_reason == "length" else "stop" for each in done],
-        texts=[each.text if work.to_the_letter else each.text.strip() for each in done],
+def _refused(work: Work, system: str, place: int, failure: Failure) -> InstructError:
+    prompt, reply = work.parts
+    return InstructError(
+        f"{work.places[place]}: no {reply} of {system} ({failure.reason}); finished batches are kept: rerun to resume, "
+        f"or leave the {prompt} out if the server always refuses it"
     )
+
+
+@dataclass(frozen=True)
+class Written:
+    """A reply as it is written: its text, tokens without an end token (None: not counted), and `length` or `stop`."""
+
+    text: str
+    tokens: int | None
+    finish: str
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over a system's replies: empty ones, those cut at their limit and those that ended.
+
+    `mean_tokens` is None if the tokens of a reply were not counted.
+    """
+
+    empty: int
+    cut: int
+    ended: int
+    mean_tokens: float | None
+
+
+def written(kept: KeptReplies, work: Work) -> Iterator[Written]:
+    """A system's replies, in the order of the prompts, read a batch at a time."""
+    for reply in kept.replies():
+        tokens = reply.completion_tokens
+        yield Written(
+            reply.text if work.to_the_letter else reply.text.strip(),
+            None if tokens is None else tokens - (reply.finish_reason == "stop"),
+            "length" if reply.finish_reason == "length" else "stop",
+        )
+
+
+def totals(replies: Iterable[Written]) -> Totals:
+    """The sums over replies, in one pass."""
+    texts = empty = cut = counted = tokens = 0
+    for reply in replies:
+        texts += 1
+        empty += not reply.text.strip()
+        cut += reply.finish == "length"
+        counted += reply.tokens is not None
+        tokens += reply.tokens or 0
+    return Totals(empty, cut, texts - cut, tokens / texts if texts and counted == texts else None)
 
 
 def _with_weights(

@@ -12,13 +12,13 @@ from typing import Any
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_journals
-from instruct.generation.journal import Journal
+from instruct.generation.batches import System, Work, finished_replies, totals, written
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.reply_files import json_list, write_rows
 
@@ -92,7 +92,7 @@ def continue_texts(
 ) -> dict[str, ContinuationStats]:
     """Write `folder/NAME.json` for each system (see `read_continuations`) and return what was generated.
 
-    A call that was stopped resumes as in `finished_journals`. In vLLM a sample depends on its prefix, seed and number
+    A call that was stopped resumes as in `finished_replies`. In vLLM a sample depends on its prefix, seed and number
     alone; transformers draws a whole batch from one seed.
 
     Args:
@@ -116,8 +116,8 @@ def continue_texts(
             "continuations: at temperature 0 all samples of a prefix are the same; set samples to 1 and give one seed"
         )
     work = continuation_work(draws, prefixes, options)
-    journals = finished_journals(model, asked, work, options.generation, folder, cluster)
-    return {system.name: _write(system, journals[system.name], draws, folder) for system in asked}
+    replies = finished_replies(model, asked, work, options.generation, folder, cluster)
+    return {system.name: _write(system, replies[system.name], work, draws, folder) for system in asked}
 
 
 def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: ContinuationOptions) -> Work:
@@ -130,7 +130,8 @@ def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: Continua
         seeds=[_draw_seed(draw) for draw in draws],
         token_ids=lambda tokenizer: _token_ids(tokenizer, draws),
         server_prompts=lambda: [draw.prefix.text for draw in draws],
-        identity=[[[draw.prefix.id, draw.prefix.text, draw.seed, draw.sample] for draw in draws]],
+        identities=[[draw.prefix.id, draw.prefix.text, draw.seed, draw.sample] for draw in draws],
+        identity=[],
         decoding={"max_new_tokens": most, "min_new_tokens": least, "top_p": options.generation.top_p},
         max_tokens=most,
         min_tokens=least,
@@ -173,35 +174,32 @@ def _token_ids(tokenizer: Any, draws: list[_Draw]) -> list[list[int]]:
     return [ids[draw.prefix.text] or [begin] for draw in draws]
 
 
-def _write(system: System, journal: Journal, draws: list[_Draw], folder: Path) -> ContinuationStats:
+def _write(system: System, kept: KeptReplies, work: Work, draws: list[_Draw], folder: Path) -> ContinuationStats:
     """Write a finished system's continuations, unless the file already holds them."""
 
     def rows() -> Iterator[Continuation]:
-        replies = (
-            reply for batch in journal.batches() for reply in zip(batch.texts, batch.tokens, batch.finish, strict=True)
-        )
-        for draw, (text, tokens, finish) in zip(draws, replies, strict=True):
+        for draw, reply in zip(draws, written(kept, work), strict=True):
             yield Continuation(
                 id=draw.prefix.id,
                 prefix=draw.prefix.text,
-                continuation=text,
+                continuation=reply.text,
                 reference=draw.prefix.reference,
                 sample=draw.sample,
                 seed=draw.seed,
-                tokens=tokens,
-                finish_reason=finish,
+                tokens=reply.tokens,
+                finish_reason=reply.finish,
             )
 
     write_rows(folder / f"{system.name}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
-    totals = journal.totals()
+    sums = totals(written(kept, work))
     return ContinuationStats(
         n=len(draws),
-        empty=totals.empty,
-        ended=totals.ended,
-        mean_tokens=totals.mean_tokens,
+        empty=sums.empty,
+        ended=sums.ended,
+        mean_tokens=sums.mean_tokens,
         temperature=system.temperature,
-        engine=journal.engine,
-        minutes=totals.minutes,
+        engine=kept.engine,
+        minutes=kept.minutes,
     )
 
 

@@ -44,6 +44,14 @@ CREATE TABLE spending (
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
 {_ATTEMPTS}"""
+_BATCHES = """
+CREATE TABLE batches (
+    batch INTEGER PRIMARY KEY,
+    work TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    seconds REAL NOT NULL
+) STRICT;
+"""
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
 _MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS}
 _UNREADABLE = object()
@@ -77,12 +85,15 @@ class ReplyStore:
     repair = "restore it from a copy, or judge in another run"
     schema = _SCHEMA
     migrations = _MIGRATIONS
+    shared = True  # other processes may read while one writes
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         try:
+            if not self.shared:
+                self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             version = self._migrated()
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
@@ -102,7 +113,7 @@ class ReplyStore:
     def _migrated(self) -> int:
         """The store's version, after creating its tables or migrating them."""
         version, tables = self._version()
-        if version == tables == 0:
+        if version == tables == 0 and self.shared:
             self._db.execute("PRAGMA journal_mode = WAL")
         if version in self.migrations or version == tables == 0:
             self._db.execute("BEGIN IMMEDIATE")
@@ -161,11 +172,7 @@ class ReplyStore:
         replies = list(replies)
 
         def write() -> None:
-            self._db.executemany(
-                "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
-                "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(key, *_completion_row(reply)) for key, reply, _ in replies if isinstance(reply, Completion)],
-            )
+            self._insert((key, reply) for key, reply, _ in replies if isinstance(reply, Completion))
             self._db.executemany(
                 "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
                 "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
@@ -177,6 +184,13 @@ class ReplyStore:
             )
 
         self._transaction(write)
+
+    def _insert(self, completions: Iterable[tuple[str, Completion]]) -> None:
+        self._db.executemany(
+            "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
+            "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            ((key, *_completion_row(completion)) for key, completion in completions),
+        )
 
     def spent_usd(self, judge: str | None = None) -> float:
         """What the replies in this store cost, in US dollars: all of them, or one judge's."""
@@ -226,6 +240,47 @@ class ReplyStore:
                 f"{self.path}: could not be written ({error}); free disk space, or end the process that locks it; "
                 "committed replies are kept, so rerun the command to resume"
             ) from None
+
+
+class BatchStore(ReplyStore):
+    """Completions of a system in batches, each committed as a whole; all are of one work and one engine.
+
+    One process has it open, so that a network file system will do: it needs no shared memory, and no lock but the
+    first.
+    """
+
+    kind = "store of answers"
+    instead = repair = "delete it, and its prompts are asked again"
+    schema = ReplyStore.schema + _BATCHES
+    shared = False
+
+    def batches(self, work: str) -> tuple[str, dict[int, float]]:
+        """The engine that was asked for this work, and the seconds of each finished batch."""
+        rows = self._read("SELECT engine, batch, seconds FROM batches WHERE work = ?", [work])
+        return rows[0][0] if rows else "", {batch: seconds for _, batch, seconds in rows}
+
+    def replies(self, keys: Sequence[str]) -> list[Completion]:
+        """The completions of these keys, in this order."""
+        completions = self.completions(keys)
+        if missing := sum(key not in completions for key in keys):
+            raise self._damaged(f"{missing} replies of a finished batch are missing")
+        return [completions[key] for key in keys]
+
+    def add_batch(self, work: str, engine: str, batch: int, seconds: float, replies: dict[str, Completion]) -> None:
+        """Commit a batch: its number, what it took, and the replies by their keys."""
+
+        def write() -> None:
+            self._insert(replies.items())
+            self._db.execute(
+                "INSERT INTO batches (batch, work, engine, seconds) VALUES (?, ?, ?, ?)",
+                (batch, work, engine, seconds),
+            )
+
+        self._transaction(write)
+
+    def remove_batches(self) -> None:
+        """Remove everything: other work begins, or another engine is asked."""
+        self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in ("completions", "batches")])
 
 
 def _completion_row(reply: Completion) -> tuple[Any, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import stored
 
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
@@ -33,12 +34,6 @@ def alone(tiny_model: Path, systems: dict[str, Path | None], tmp_path_factory: p
     return folder
 
 
-def journal(folder: Path, name: str) -> list[dict[str, Any]]:
-    """A system's batches, without the time that they took."""
-    lines = (folder / f"{name}.batches.jsonl").read_text().splitlines()
-    return [{**json.loads(line), "seconds": 0} for line in lines[1:]]
-
-
 def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
     cluster: Any, tiny_model: Path, systems: dict[str, Path | None], alone: Path, tmp_path: Path
 ) -> None:
@@ -50,10 +45,8 @@ def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
     stats = answer(cluster=options)
     for name in systems:
         assert (tmp_path / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
-        made = journal(tmp_path, name)
-        assert sorted(made, key=lambda batch: batch["batch"]) == journal(alone, name)
-        header = (tmp_path / f"{name}.batches.jsonl").read_text().partition("\n")[0]
-        assert header == (alone / f"{name}.batches.jsonl").read_text().partition("\n")[0]
+        assert stored.replies(tmp_path, name) == stored.replies(alone, name)
+        assert stored.made_by(tmp_path, name) == stored.made_by(alone, name)
     workers = stats["emo"].workers
     assert len(workers) == 2
     assert sum(worker["batches"] for worker in workers.values()) == BATCHES * len(systems)
@@ -63,16 +56,17 @@ def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
         assert worker["engine"] == stats["emo"].engine
         assert {"torch", "transformers", "python"} <= set(worker["versions"])
 
-    # A journal that a cluster began is finished here, and one that began here is finished on the cluster.
+    # What a cluster began is finished here, and what began here is finished on the cluster.
     for keep, where in ((2, {}), (3, {"cluster": options})):
         source = tmp_path if keep == 2 else alone
         for name in systems:
-            lines = (source / f"{name}.batches.jsonl").read_bytes().splitlines(keepends=True)
-            (tmp_path / f"{name}.batches.jsonl").write_bytes(b"".join(lines[: 1 + keep]))
+            if source != tmp_path:
+                shutil.copy(stored.path_of(source, name), stored.path_of(tmp_path, name))
+            stored.forget(tmp_path, name, keep)
             (tmp_path / f"{name}.json").unlink()
         moved = answer(**where)
         for name in systems:
             assert (tmp_path / f"{name}.json").read_bytes() == (alone / f"{name}.json").read_bytes()
-            assert len(journal(tmp_path, name)) == BATCHES
+            assert stored.finished(tmp_path, name) == BATCHES
         asked = sum(worker["batches"] for worker in moved["emo"].workers.values())
         assert asked == (0 if keep == 2 else (BATCHES - 3) * len(systems))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stored
 from nodes import asked, driven, is_gone, two_nodes, wait
 
 from instruct.base.errors import InstructError
@@ -68,12 +68,12 @@ def driver_arguments(
 
 
 def finished(folder: Path) -> set[str]:
-    """The batches in the journals, by their first keys."""
-    found = set()
-    for path in folder.glob("*.batches.jsonl"):
-        for line in path.read_text().splitlines()[1:]:
-            found.add(f"{path.name.partition('.')[0]}/{json.loads(line)['batch'] * CONFIG.batch_size}")
-    return found
+    """The stored batches, by their first keys."""
+    return {
+        f"{path.name.partition('.')[0]}/{batch * CONFIG.batch_size}"
+        for path in folder.glob("*.replies.sqlite")
+        for (batch,) in stored.select(path, "SELECT batch FROM batches")
+    }
 
 
 def test_a_killed_worker_and_a_failed_engine_are_replaced(

@@ -10,15 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+import stored
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
-from instruct.generation.journal import Journal
 
 PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
 CONFIG = GenerationConfig(engine="transformers", max_new_tokens=24, batch_size=3)
@@ -27,10 +26,6 @@ Systems = dict[str, Path | None]
 
 def outputs(folder: Path, name: str) -> list[str]:
     return [row["output"] for row in json.loads((folder / f"{name}.json").read_text())]
-
-
-def journal_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
 
 
 def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path) -> None:
@@ -47,9 +42,8 @@ def test_base_and_adapters_answer_in_one_call(tiny_model: Path, tiny_adapters: d
         assert stat.n == len(PROMPTS)
         assert stat.engine.startswith("transformers ")
         assert 0 < stat.mean_tokens <= 24
-        batches = journal_lines(tmp_path, name)[1:]
-        assert [len(batch["texts"]) for batch in batches] == [3, 3, 1]
-        assert [text for batch in batches for text in batch["texts"]] == outputs(tmp_path, name)
+        assert stored.finished(tmp_path, name) == 3
+        assert [reply.text.strip() for reply in stored.replies(tmp_path, name)] == outputs(tmp_path, name)
     assert len({tuple(outputs(tmp_path, name)) for name in systems}) == 3
     alone = tmp_path / "alone"
     generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, alone)
@@ -75,21 +69,22 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
     assert (tmp_path / "base.json").read_bytes() == written
 
 
-def test_stats_cover_all_answers_in_the_journal(tiny_model: Path, tmp_path: Path) -> None:
+def test_stats_cover_all_answers_that_are_stored(tiny_model: Path, tmp_path: Path) -> None:
     def answer() -> AnswerStats:
         return generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)[
             "base"
         ]
 
     answer()
-    path = tmp_path / "base.batches.jsonl"
-    header, *batches = journal_lines(tmp_path, "base")
-    tokens, finish = [[1, 2, 3], [4, 5, 6], [14]], [["stop"] * 3, ["length", "stop", "length"], ["length"]]
-    batches = [
-        batch | {"tokens": tokens[i], "finish": finish[i], "seconds": 30.0 * (i + 1)} for i, batch in enumerate(batches)
+    # One token more than the answer has where it ended, for its end.
+    replies = [(2, "stop"), (3, "stop"), (4, "stop"), (4, "length"), (6, "stop"), (6, "length"), (14, "length")]
+    updates = [
+        f"UPDATE completions SET completion_tokens = {tokens}, finish_reason = '{finish}' WHERE rowid = {number}"
+        for number, (tokens, finish) in enumerate(replies, start=1)
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *batches)))
-    assert answer() == AnswerStats(n=7, truncated=3, mean_tokens=5.0, engine=str(header["engine"]), minutes=3.0)
+    stored.change(tmp_path, "base", *updates, "UPDATE batches SET seconds = 30 * (batch + 1)")
+    _, engine = stored.made_by(tmp_path, "base")
+    assert answer() == AnswerStats(n=7, truncated=3, mean_tokens=5.0, engine=engine, minutes=3.0)
 
 
 def test_a_change_that_affects_answers_starts_from_scratch(
@@ -100,8 +95,7 @@ def test_a_change_that_affects_answers_starts_from_scratch(
 
     def fingerprint(prompts: list[EvalPrompt] = PROMPTS, config: GenerationConfig = CONFIG) -> object:
         generate_answers(ModelOptions(name=str(tiny_model)), {"a": adapter}, prompts, "chat", config, tmp_path)
-        assert list(Journal(tmp_path / "a.batches.jsonl", "", []).batches()) == []
-        return journal_lines(tmp_path, "a")[0]["fingerprint"]
+        return stored.made_by(tmp_path, "a")[0]
 
     first = fingerprint()
     shutil.copytree(tiny_adapters["emo"], adapter, dirs_exist_ok=True)
@@ -109,7 +103,8 @@ def test_a_change_that_affects_answers_starts_from_scratch(
     seen.append(fingerprint([*PROMPTS[:-1], replace(PROMPTS[-1], instruction="Other.")]))
     assert json.loads((tmp_path / "a.json").read_text())[-1]["instruction"] == "Other."
     seen.append(fingerprint(config=CONFIG.model_copy(update={"max_new_tokens": 5})))
-    assert max(t for line in journal_lines(tmp_path, "a")[1:] for t in line["tokens"]) <= 5
+    assert max(reply.tokens for reply in stored.replies(tmp_path, "a")) <= 5
+    assert len(stored.replies(tmp_path, "a")) == len(PROMPTS)  # and nothing else is left
     assert len(set(seen)) == len(seen)
 
 
@@ -142,11 +137,11 @@ def test_decoding_is_greedy_by_default_and_sampling_follows_the_seed(tiny_model:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_journal_cut_anywhere_resumes_to_the_same_answers(
+def test_a_call_stopped_after_any_batch_resumes_to_the_same_answers(
     tiny_model: Path, tiny_adapters: dict[str, Path], tmp_path: Path, temperature: float
 ) -> None:
     config = CONFIG.model_copy(update={"temperature": temperature})
-    path, file = tmp_path / "emo.batches.jsonl", tmp_path / "emo.json"
+    file = tmp_path / "emo.json"
 
     def answer() -> None:
         generate_answers(
@@ -154,25 +149,25 @@ def test_a_journal_cut_anywhere_resumes_to_the_same_answers(
         )
 
     answer()
-    undisturbed, whole = file.read_bytes(), path.read_bytes()
-    ends = [index + 1 for index, byte in enumerate(whole) if byte == ord("\n")]  # of the header and the three batches
-    for cut in (0, ends[0] // 2, ends[0], ends[0] + 9, ends[1], ends[2] - 1, ends[2], ends[3] - 1):
-        path.write_bytes(whole[:cut])
+    undisturbed = file.read_bytes()
+    for kept in range(3):
+        stored.forget(tmp_path, "emo", kept)
+        stored.change(tmp_path, "emo", "UPDATE batches SET seconds = 12345")
         file.unlink()
         answer()
         assert file.read_bytes() == undisturbed
-        kept = max((end for end in ends if end <= cut), default=0)
-        assert path.read_bytes()[:kept] == whole[:kept]
+        seconds = stored.select(stored.path_of(tmp_path, "emo"), "SELECT seconds FROM batches ORDER BY batch")
+        assert [second == 12345 for (second,) in seconds] == [number < kept for number in range(3)]
 
 
 def test_answers_are_cut_at_the_context_length_and_too_long_prompts_are_named(tiny_model: Path, tmp_path: Path) -> None:
     prompts = [PROMPTS[0], EvalPrompt("x" * 440, "long"), EvalPrompt("x" * 460, "long")]
     config = CONFIG.model_copy(update={"max_new_tokens": 100})
     generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
-    (batch,) = journal_lines(tmp_path, "base")[1:]
-    assert batch["tokens"][2] < batch["tokens"][1] < 100
-    assert batch["tokens"][1] - batch["tokens"][2] == 20
-    assert batch["finish"][1:] == ["length", "length"]
+    replies = stored.replies(tmp_path, "base")
+    assert replies[2].tokens < replies[1].tokens < 100
+    assert replies[1].tokens - replies[2].tokens == 20
+    assert [reply.finish for reply in replies[1:]] == ["length", "length"]
     prompts.append(EvalPrompt("y" * 600, "longer"))
     with pytest.raises(InputError, match=r"^longer: prompt 4 \('yyy.*\) has \d+ tokens, 512 hold prompt and answer"):
         generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, prompts, "chat", config, tmp_path)
@@ -231,16 +226,17 @@ def test_a_killed_call_resumes_to_the_same_bytes(
     systems: Systems = {"base": None, "tuned": tiny_adapters["mle"]}
     reference, out = tmp_path / "reference", tmp_path / "out"
     generate_answers(ModelOptions(name=str(tiny_model)), systems, prompts, "chat", config, reference)
-    path = out / "base.batches.jsonl"
     run_and_kill(
         answer_command(str(tiny_model), systems, prompts, config, out),
-        lambda: path.is_file() and path.read_bytes().count(b"\n") >= 3,
+        lambda: stored.finished(out, "base") >= 2,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    kept = path.read_bytes()
-    assert 2 <= kept.count(b"\n") - 1 < 14
+    kept = stored.finished(out, "base")
+    assert 2 <= kept < 14
     assert not (out / "base.json").exists()
+    stored.change(out, "base", "UPDATE batches SET seconds = 12345")
     generate_answers(ModelOptions(name=str(tiny_model)), systems, prompts, "chat", config, out)
-    assert path.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])  # not generated again
+    again = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM batches WHERE seconds = 12345")
+    assert again == [(kept,)]  # not generated again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (reference / f"{name}.json").read_bytes()

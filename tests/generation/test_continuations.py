@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stored
 
+from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
+from instruct.base.replies import Completion
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.generation.batches import System, fingerprint
@@ -21,7 +24,6 @@ from instruct.generation.continuations import (
     continue_texts,
     read_continuations,
 )
-from instruct.generation.journal import Batch, Journal
 from instruct.generation.options import ContinuationOptions
 
 TEXTS = [" It was a dark", "It  was\na dark", "the same words", "the same words", "a", ""]
@@ -85,24 +87,25 @@ def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path
 def test_a_stopped_call_resumes_to_the_same_bytes(tiny_model: Path, tmp_path: Path) -> None:
     systems = {"base": (None, 1.0)}
     continued(tiny_model, tmp_path, systems, options())
-    path, journal = tmp_path / "base.json", tmp_path / "base.batches.jsonl"
-    written, lines = path.read_bytes(), journal.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 1 + 2
+    path = tmp_path / "base.json"
+    written, replies = path.read_bytes(), stored.replies(tmp_path, "base")
+    assert stored.finished(tmp_path, "base") == 2
     path.unlink()
-    journal.write_bytes(b"".join(lines[:2]) + lines[2][:9])
+    stored.forget(tmp_path, "base", 1)
     continued(tiny_model, tmp_path, systems, options())
     assert path.read_bytes() == written
-    assert journal.read_bytes().splitlines(keepends=True)[:2] == lines[:2]
+    assert stored.replies(tmp_path, "base") == replies
 
 
 def test_empty_continuations_are_counted(tmp_path: Path) -> None:
     draws = [_Draw(prefix, 0, 0) for prefix in PREFIXES.prefixes[:3]]
-    journal = Journal(tmp_path / "base.batches.jsonl", "fingerprint", [3])
-    journal.start("engine 1 cpu")
-    finish = ["stop", "stop", "length"]
-    journal.append(Batch(batch=0, seconds=30, tokens=[0, 2, 3], finish=finish, texts=["", " \n", " so on"]))
-    found = _write(System("base", None, 0.9), journal, draws, tmp_path)
-    assert found == ContinuationStats(3, 2, 2, 5 / 3, 0.9, "engine 1 cpu", 0.5)
+    work = continuation_work(draws, PREFIXES, options())
+    kept = KeptReplies(tmp_path, "base", "fingerprint", work.identities, 3)
+    kept.start("engine 1 cpu")
+    replies = [("", 1, "stop"), (" \n", 3, "stop"), (" so on", 3, "length")]
+    kept.keep(0, [Completion(text, None, finish, None, tokens) for text, tokens, finish in replies], 30)
+    stats = _write(System("base", None, 0.9), kept, work, draws, tmp_path)
+    assert stats == ContinuationStats(3, 2, 2, 5 / 3, 0.9, "engine 1 cpu", 0.5)
     rows = read_continuations(tmp_path / "base.json")
     assert [row.continuation for row in rows] == ["", " \n", " so on"]
 

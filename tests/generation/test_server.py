@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from pathlib import Path
 
 import pytest
+import stored
 
 from instruct.base.errors import InputError, InstructError
 from instruct.base.models import ModelOptions
@@ -25,10 +26,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch, short_waits: None) -> None:
 
 def config_at(url: str, **changes: object) -> GenerationConfig:
     return GenerationConfig(engine="server", base_url=url, max_new_tokens=9, batch_size=2, **changes)
-
-
-def journal_lines(folder: Path, name: str) -> list[dict]:
-    return [json.loads(line) for line in (folder / f"{name}.batches.jsonl").read_text().splitlines()]
 
 
 def test_the_template_decides_the_request_and_adapters_are_model_names(
@@ -51,7 +48,7 @@ def test_the_template_decides_the_request_and_adapters_are_model_names(
         rows = load_answers(tmp_path / "chat" / f"{name}.json")
         assert [row["instruction"] for row in rows] == [p.instruction for p in PROMPTS]
         assert all(row["output"].endswith("### Reference: none") for row in rows)
-        assert [len(batch["texts"]) for batch in journal_lines(tmp_path / "chat", name)[1:]] == [2, 2, 1]
+        assert stored.finished(tmp_path / "chat", name) == 3
 
     sampled = config_at(url, temperature=0.7, seed=1)
     generate_answers(MODEL, {"base": None}, PROMPTS, "alpaca", sampled, tmp_path / "alpaca")
@@ -68,20 +65,16 @@ def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tm
     ):
         generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
     assert not (tmp_path / "base.json").exists()
-    kept = (tmp_path / "base.batches.jsonl").read_bytes()
-    assert kept.count(b"\n") == 2  # the header and the first batch
+    assert stored.finished(tmp_path, "base") == 1
     asked = len(requests())
     assert asked == 4 + 2  # a fault that passes is retried
 
-    # A restarted server keeps its address, but the fake one cannot, so the journal is edited.
+    # A restarted server keeps its address, but the fake one cannot: its store is that of another call, stopped there.
     healthy, healthy_requests = fake_server()
-    journal = kept.replace(url.encode(), healthy.encode())
     reference = tmp_path / "reference"
     generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), reference)
-    header = json.loads((reference / "base.batches.jsonl").read_text().splitlines()[0])
-    lines = journal.decode().splitlines()
-    lines[0] = json.dumps(header)
-    (tmp_path / "base.batches.jsonl").write_text("\n".join(lines) + "\n")
+    shutil.copy(stored.path_of(reference, "base"), stored.path_of(tmp_path, "base"))
+    stored.forget(tmp_path, "base", 1)
     before = len(healthy_requests())
     generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), tmp_path)
     assert len(healthy_requests()) - before == 3
@@ -94,7 +87,9 @@ def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_serve
     url, _ = fake_server({"Question 1?": "no_usage"})
     stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
     assert stats["base"].mean_tokens is None
-    assert [each["tokens"].count(None) for each in journal_lines(tmp_path, "base")[1:]] == [1, 0, 0]
+    counted = [reply.tokens is not None for reply in stored.replies(tmp_path, "base")]
+    assert sorted(counted) == [False, True, True, True, True]
+    assert not all(counted[:2])
     assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
+import stored
 
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
@@ -64,12 +65,11 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
     assert base != tuned
     assert 0 < stats["base"].truncated < len(PROMPTS)  # some answers need more than 8 tokens, some do not
 
-    journal = out / "base.batches.jsonl"
     engines: list[psutil.Process] = []
     running = set(psutil.Process().children(recursive=True))  # other tests share an engine
 
     def reached() -> bool:
-        if not journal.is_file() or journal.read_bytes().count(b"\n") < 2:
+        if not stored.finished(out, "base"):
             return False
         started = set(psutil.Process().children(recursive=True)) - running
         engines.extend(process for process in started if "vllm_process.py" in str(process.cmdline()))
@@ -78,12 +78,14 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
     run_and_kill(answer_command(smollm2, systems, PROMPTS, CONFIG, out), reached)
     assert engines
     assert not psutil.wait_procs(engines, timeout=30)[1]  # vLLM ends with the process that it served
-    kept = journal.read_bytes()
-    assert 1 <= kept.count(b"\n") - 1 < BATCHES
+    kept = stored.finished(out, "base")
+    assert 1 <= kept < BATCHES
+    stored.change(out, "base", "UPDATE batches SET seconds = 12345")
 
     generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
     assert len(starts) == 2
-    assert journal.read_bytes().startswith(kept[: kept.rindex(b"\n") + 1])
+    again = stored.select(stored.path_of(out, "base"), "SELECT COUNT(*) FROM batches WHERE seconds = 12345")
+    assert again == [(kept,)]  # not generated again
     for name in systems:
         assert (out / f"{name}.json").read_bytes() == (undisturbed / f"{name}.json").read_bytes()
     generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)

@@ -1,0 +1,1 @@
+"""How a model is asked: batches out, replies in, what is kept and resumed."""
