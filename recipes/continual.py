@@ -64,8 +64,7 @@ def run(bases: Sequence[str | None], arguments: argparse.Namespace, overrides: l
         for point, (config, metrics) in finished.items():
             base = point if point in bases else None
             found = {
-                system: {task: result.accuracy for task, result in results.root.items()}
-                for system, results in metrics.tasks.items()
+                system: {task: row.value or 0.0 for task, row in rows.items()} for system, rows in metrics.tasks.items()
             }
             lines += [f"{base or config.model.name}, accuracy in percent", "", *table(found, base), ""]
         return lines[:-1]

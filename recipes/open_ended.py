@@ -64,7 +64,7 @@ def run(corpora: Sequence[str | None], arguments: argparse.Namespace, overrides:
         lines: list[list[str]] = []
         for point, (config, metrics) in finished.items():
             corpus = point if point in corpora else config.data.card
-            found = {system: numbers(texts, ["MAUVE"])["MAUVE"] for system, texts in metrics.texts.items()}
+            found = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
             lines += rows(
                 {system: value for system, value in found.items() if value is not None}, corpus, config.model.name
             )

@@ -31,10 +31,11 @@ from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
-    from instruct.measuring.metrics import Metrics
+    from instruct.run.measurements import Metrics
 
 # Of the texts that the reference writes, as in the paper's code.
 TEXTS, LEAST_WORDS, MOST_TOKENS = 1000, 20, 500
+METRICS = ("forward_cross_entropy", "reverse_cross_entropy", "jensen_shannon", "total_variation")
 HEADER = ("system", "temperature", "forward CE (recall)", "reverse CE (precision)", "Jensen-Shannon", "total variation")
 PAPER = (
     "The paper's claim (Figure 2, a plot without numbers, GPT-2 against GPT-Neo-1.3B): TaiLr and MixCE balance both "
@@ -47,9 +48,9 @@ def main(arguments: Sequence[str]) -> None:
     given, overrides = recipe_arguments(arguments, __doc__)
 
     from instruct.config import load_config
-    from instruct.measuring.metrics import read_metrics
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
+    from instruct.run.measurements import read_metrics
 
     given.config = config_for_machine(given, "precision_recall", "precision_recall_smollm2")
     config = load_config(given.config, overrides)
@@ -110,12 +111,14 @@ def table(config: ExperimentConfig, metrics: Metrics) -> list[str]:
     """Our figures as lines of Markdown, the paper's claim below them."""
     rows = []
     for name, texts in metrics.texts.items():
-        if distances := texts.distances:
-            for label, point in [(name, distances), *((f"{name}, other temperature", at) for at in distances.curve)]:
-                values = (point.forward_cross_entropy, point.reverse_cross_entropy, point.jensen_shannon)
-                cells = [f"{value:.4f}" for value in (*values, point.total_variation)]
-                rows.append([label, f"{point.temperature:.3f}", *cells])
-    missing = [f"{name}: {texts.no_control}" for name, texts in metrics.texts.items() if texts.no_control]
+        if all(metric in texts for metric in METRICS):
+            found = [texts[metric] for metric in METRICS]
+            own = [row.value or 0.0 for row in found]
+            curves = zip(*(row.details.curve for row in found), strict=True)
+            others = [(f"{name}, other temperature", at[0][0], [value for _, value in at]) for at in curves]
+            for label, temperature, values in [(name, found[0].details.temperature, own), *others]:
+                rows.append([label, f"{temperature:.3f}", *(f"{value:.4f}" for value in values)])
+    missing = [f"{row.system}: {row.details.reason}" for row in metrics.measurements if row.details.reason]
     return [
         f"# Precision and recall: {config.name}",
         "",

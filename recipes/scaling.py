@@ -15,14 +15,14 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from continual import BASES
 from study import Finished, arguments_of, config_for_machine, markdown, paper, run_points
 
 from instruct.base.output import run_guarded
-from instruct.measuring.tasks.model import TaskResults
+from instruct.run.measurements import Measurement
 
 # Parameters in billions, and the paper's models.
 MODELS = {"opt-1.3b": 1.3, "opt-2.7b": 2.7, "llama-7b": 7.0, "llama-13b": 13.0}
@@ -31,13 +31,11 @@ SMALL_TOKENS = (25_600, 51_200, 76_800)
 _Z = 1.96
 
 
-def mean_accuracy(results: TaskResults) -> tuple[float, float]:
+def mean_accuracy(rows: Sequence[Measurement]) -> tuple[float, float]:
     """The mean over tasks in percent, and half its 95 % interval over test rows: other trainings are not covered."""
-    each = list(results.root.values())
-    mean = sum(task.accuracy for task in each) / len(each)
-    shares = [(task.accuracy / 100, task.rows) for task in each]
-    variance = sum(share * (1 - share) / rows for share, rows in shares) / len(each) ** 2
-    return mean, 100 * _Z * math.sqrt(variance)
+    shares = [((row.value or 0.0) / 100, row.n or 0) for row in rows]
+    variance = sum(share * (1 - share) / n for share, n in shares) / len(shares) ** 2
+    return 100 * sum(share for share, _ in shares) / len(shares), 100 * _Z * math.sqrt(variance)
 
 
 def table(found: Mapping[str, Mapping[str, tuple[float, float]]]) -> list[str]:
@@ -99,7 +97,7 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
 
     def table_and_figure(finished: Finished) -> list[str]:
         found = {
-            point: {system: mean_accuracy(results) for system, results in metrics.tasks.items()}
+            point: {system: mean_accuracy(list(rows.values())) for system, rows in metrics.tasks.items()}
             for point, (_, metrics) in finished.items()
         }
         if not any(found.values()):

@@ -20,23 +20,23 @@ from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
-    from instruct.measuring.metrics import Metrics
+    from instruct.run.measurements import Metrics
 
 Finished = Mapping[str, tuple["ExperimentConfig", "Metrics"]]
 
-# Of a system's texts, by the heading of a table's column.
-NUMBERS: dict[str, Callable[[Any], float | None]] = {
-    "perplexity": lambda texts: texts.perplexity and texts.perplexity.perplexity,
-    "PPL_oracle": lambda texts: texts.oracle_perplexity and texts.oracle_perplexity.perplexity,
-    "MAUVE": lambda texts: texts.mauve and texts.mauve.mauve.value,
-    "ROUGE-1": lambda texts: texts.rouge and texts.rouge.rouge1,
-    "ROUGE-L": lambda texts: texts.rouge and texts.rouge.rougeL,
-    "forward CE": lambda texts: texts.distances and texts.distances.forward_cross_entropy,
-    "reverse CE": lambda texts: texts.distances and texts.distances.reverse_cross_entropy,
-    "entropy": lambda texts: texts.entropy and texts.entropy.entropy,
-    "distinct-2": lambda texts: texts.diversity and texts.diversity.distinct_2 and texts.diversity.distinct_2.value,
+# A metric of a system's texts, by the heading of a table's column.
+NUMBERS = {
+    "perplexity": "perplexity",
+    "PPL_test": "perplexity",
+    "PPL_oracle": "oracle_perplexity",
+    "MAUVE": "mauve",
+    "ROUGE-1": "rouge1",
+    "ROUGE-L": "rougeL",
+    "forward CE": "forward_cross_entropy",
+    "reverse CE": "reverse_cross_entropy",
+    "entropy": "entropy",
+    "distinct-2": "distinct_2",
 }
-NUMBERS["PPL_test"] = NUMBERS["perplexity"]
 
 
 def paper(table: str) -> dict[str, dict[str, dict[str, float]]]:
@@ -84,9 +84,9 @@ def run_points(
         InputError: a point cannot be run.
     """
     from instruct.config import load_config
-    from instruct.measuring.metrics import read_metrics
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
+    from instruct.run.measurements import read_metrics
 
     finished: dict[str, tuple[ExperimentConfig, Metrics]] = {}
     refused: list[str] = []
@@ -128,9 +128,12 @@ def by_system(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     return groups
 
 
-def numbers(texts: Any, columns: Sequence[str]) -> dict[str, float | None]:
-    """What is compared of a system, by column."""
-    return {name: None if (value := NUMBERS[name](texts)) is None else float(value) for name in columns}
+def numbers(metrics: Metrics, columns: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """What is compared of each system's texts, by column."""
+    return {
+        system: {name: row.value if (row := rows.get(NUMBERS[name])) else None for name in columns}
+        for system, rows in metrics.texts.items()
+    }
 
 
 def seeds_table(systems: Mapping[str, Mapping[str, float | None]], columns: Sequence[str]) -> list[str]:
@@ -155,11 +158,10 @@ def run_seeds(
     ending: Sequence[str] = (),
 ) -> None:
     """Run a config whose systems have seeds; print and write a table of their means, with lines that follow it."""
-    from instruct.measuring.metrics import read_metrics
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
+    from instruct.run.measurements import read_metrics
 
     run_experiment(config, first=arguments.first, last=arguments.last)
     run = RunDirectory(run_folder(config))
-    systems = {system: numbers(texts, columns) for system, texts in read_metrics(run).texts.items()}
-    write_table(run.folder / file, [*seeds_table(systems, columns), *ending])
+    write_table(run.folder / file, [*seeds_table(numbers(read_metrics(run), columns), columns), *ending])

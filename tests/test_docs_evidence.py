@@ -12,16 +12,13 @@ import pytest
 import small_model
 import study
 
-from instruct.measuring.metrics import Metrics
+from instruct.run.measurements import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def accuracies(metrics: Metrics) -> str:
-    found = {
-        system: {task: each.accuracy for task, each in results.root.items()}
-        for system, results in metrics.tasks.items()
-    }
+    found = {system: {task: row.value for task, row in rows.items()} for system, rows in metrics.tasks.items()}
     return "\n".join(continual.table(found, None)) + "\n"
 
 
@@ -34,8 +31,7 @@ def distances(metrics: Metrics) -> str:
 
 
 def seeds_table(metrics: Metrics, columns: tuple[str, ...]) -> str:
-    found = {name: study.numbers(texts, columns) for name, texts in metrics.texts.items()}
-    return "\n".join(study.seeds_table(found, columns)) + "\n"
+    return "\n".join(study.seeds_table(study.numbers(metrics, columns), columns)) + "\n"
 
 
 TABLES = {"continual_smollm2": accuracies, "oracle_smollm2": distances, "small_model": perplexities}

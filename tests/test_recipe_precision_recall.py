@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from instruct.measuring.metrics import read_metrics
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "recipes"))
@@ -48,7 +48,7 @@ def test_figure_2_has_every_objective_and_the_control_and_resumes(config, capsys
     table = Path("runs/figure2/precision_recall.md").read_text()
     for name in ("mle", "emo", "mle-matched-emo"):
         assert f"| {name} | " in table
-        assert f"{found[name].distances.reverse_cross_entropy:.4f}" in table
+        assert f"{found[name]['reverse_cross_entropy'].value:.4f}" in table
     assert "The paper's claim (Figure 2" in table
     steps = json.loads(Path("runs/figure2/manifest.json").read_text())["steps"]
     main(config)
@@ -62,7 +62,7 @@ def test_figure_2_on_texts_that_the_reference_writes(config, monkeypatch, capsys
     monkeypatch.setattr(precision_recall, "LEAST_WORDS", 2)
     precision_recall.main([*config, "--evaluation.texts.held_out", "null", "--evaluation.texts.max_length", "40"])
     assert "texts     runs/figure2-reference/texts.jsonl: 8 of 8 with 2 words or more" in capsys.readouterr().out
-    assert read_metrics(RunDirectory("runs/figure2")).texts["emo"].distances.texts == 8
+    assert read_metrics(RunDirectory("runs/figure2")).texts["emo"]["reverse_cross_entropy"].n == 8
 
 
 def test_the_plan_of_figure_2_is_printed_and_nothing_is_written(config, capsys):

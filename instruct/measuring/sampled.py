@@ -1,4 +1,4 @@
-"""MAUVE, ROUGE and diversity of continuations, for `instruct evaluate`.
+"""Metrics of the continuations that the systems of a run wrote.
 
 Continuations are taken in draws: one of each prefix, with the same seed and sample number. A figure of a whole sample
 of texts is computed for each draw, against the human text of the same prefixes, and averaged.
@@ -7,25 +7,110 @@ of texts is computed for each draw, against the human text of the same prefixes,
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
 
-from instruct.analysis.jackknife import Measured, estimate, kept
+from instruct.analysis.jackknife import Measured as Sample
+from instruct.analysis.jackknife import estimate, kept
 from instruct.base.errors import InputError
+from instruct.base.files import sha256_of
 from instruct.base.machine import has_nvidia_gpu
 from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
-from instruct.generation.continuations import Continuation
+from instruct.generation.continuations import Continuation, read_continuations
 from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
-from instruct.measuring.texts.mauve import Mauve, mauve
-from instruct.measuring.texts.model import Diversity, MauveFigures, Rouge, SampleFigure
+from instruct.measuring.texts.held_out import HeldOut, windows
+from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
+from instruct.measuring.texts.options import TextMetricOptions
+from instruct.measuring.texts.perplexity import Likelihoods, likelihoods, oracle_perplexity
 from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Details, Measured, measure, results
 
+OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
+OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
 GPU_FEATURES = "openai-community/gpt2-large"
-Columns = dict[str, list[Any]]
+
+
+class Measurer:
+    """A metric of one system's continuations."""
+
+    def inputs(self) -> dict[str, Any]:
+        """What it depends on besides the continuations, as a step's inputs."""
+        return {}
+
+    def measure(self, rows: Sequence[Continuation]) -> Measured:
+        """The metric, and its values for each continuation."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release models."""
+
+
+def continued_systems(run: RunDirectory) -> list[str]:
+    """The systems that have continuations in a run, controls included."""
+    return sorted(path.stem for path in run.continuations.glob("*.json"))
+
+
+def lacking_of_continuations(run: RunDirectory) -> dict[OfContinuations, str]:
+    """What metrics of a run's continuations need and what is missing.
+
+    Raises:
+        InputError: continuations that cannot be read.
+    """
+    systems = continued_systems(run)
+    if not systems:
+        return dict.fromkeys(OF_CONTINUATIONS, "continuations; set continuations and run `instruct generate`")
+    path = run.continuations / f"{systems[0]}.json"
+    rows = read_continuations(path)
+    prefixes = len({row.id for row in rows})
+    if any(row.reference is None for row in rows):
+        return dict.fromkeys(("mauve", "rouge"), f"how the human texts continue, which {path} does not have")
+    if prefixes < LEAST_TEXTS:
+        return {
+            "mauve": f"at least {LEAST_TEXTS} prefixes, not {prefixes}; running text gives more if cut into windows"
+        }
+    return {}
+
+
+def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics: Sequence[OfContinuations]) -> None:
+    """Measure every system's continuations by every metric; each measurement is a step of the run.
+
+    Raises:
+        InputError: continuations that cannot be read, or what a metric refuses.
+    """
+    made_with = options.model_dump(mode="json")
+    for metric in metrics:
+        measurer = _measurer(metric, options)
+        try:
+            for system in continued_systems(run):
+                path = run.continuations / f"{system}.json"
+                inputs = {"continuations": sha256_of(path), **measurer.inputs()}
+                measure(run, metric, system, inputs, partial(_measured, measurer, path), config=made_with)
+        finally:
+            measurer.close()
+
+
+def _measured(measurer: Measurer, path: Path) -> Measured:
+    rows = read_continuations(path)
+    keys = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
+    measured = measurer.measure(rows)
+    return Measured(measured.results, {**keys, **measured.values}, measured.without)
+
+
+def _measurer(metric: OfContinuations, options: TextMetricOptions) -> Measurer:
+    if metric == "mauve":
+        return MauveOf(options.mauve_model, options.mauve_length)
+    if metric == "rouge":
+        return RougeOf()
+    if metric == "diversity":
+        return DiversityOf()
+    assert options.reference_model
+    return OraclePerplexityOf(options.reference_model, options.max_length)
 
 
 def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
@@ -34,15 +119,15 @@ def draws(rows: Sequence[Continuation]) -> dict[str, list[Continuation]]:
     Raises:
         InputError: a draw lacks a prefix that another has.
     """
-    found: dict[str, list[Continuation]] = {}
+    by_draw: dict[str, list[Continuation]] = {}
     for row in sorted(rows, key=lambda row: (row.seed, row.sample, row.id)):
-        found.setdefault(f"{row.seed}/{row.sample}", []).append(row)
+        by_draw.setdefault(f"{row.seed}/{row.sample}", []).append(row)
     ids = {row.id for row in rows}
-    for name, each in found.items():
-        if len(each) < len(ids):
-            missing = min(ids - {row.id for row in each})
+    for name, draw in by_draw.items():
+        if len(draw) < len(ids):
+            missing = min(ids - {row.id for row in draw})
             raise InputError(f"continuations: draw {name} (seed/sample) lacks prefix {missing!r}; generate them again")
-    return found
+    return by_draw
 
 
 def human_texts(rows: Sequence[Continuation]) -> list[str]:
@@ -60,82 +145,119 @@ def human_texts(rows: Sequence[Continuation]) -> list[str]:
     return [row.reference or "" for row in rows]
 
 
-def sample_figure(measured: Sequence[Measured]) -> SampleFigure:
-    """The mean over draws, which share their prefixes; they are samples, not trainings, so they widen nothing."""
-    known = [each.without for each in measured if each.without is not None]
-    whole = Measured(
-        statistics.fmean(each.value for each in measured),
-        np.mean(known, axis=0) if len(known) == len(measured) else None,
-        statistics.fmean(each.other_variance for each in measured),
-    )
-    found = estimate([whole])
-    return SampleFigure(
-        value=whole.value,
-        interval=found.interval,
-        without=None if whole.without is None else [float(value) for value in whole.without],
-        other_variance=whole.other_variance,
-    )
+class _ModelMeasurer(Measurer):
+    """A metric that reads texts with a model; human texts once for all draws and systems with the same prefixes."""
+
+    def __init__(self, options: ModelOptions, max_length: int, role: str) -> None:
+        self.options, self.max_length, self._role = options, max_length, role
+        self.model: ForwardModel = open_model(options)
+        self._human: tuple[Any, Any] | None = None
+
+    def inputs(self) -> dict[str, Any]:
+        made_from = [self.model.identity, self.options.dtype, self.options.quantization]
+        return {self._role: made_from, "max_length": self.max_length}
+
+    def read(self, texts: Any) -> Any:
+        """What the metric takes from the model."""
+        raise NotImplementedError
+
+    def read_human(self, texts: Any) -> Any:
+        if self._human is None or self._human[0] != texts:
+            self._human = texts, self.read(texts)
+        return self._human[1]
+
+    def close(self) -> None:
+        self.model.close()
 
 
-class MauveOf:
+class OraclePerplexityOf(_ModelMeasurer):
+    """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
+
+    def __init__(self, reference: ModelOptions, max_length: int) -> None:
+        super().__init__(reference, max_length, "reference")
+
+    def measure(self, rows: Sequence[Continuation]) -> Measured:
+        values: Likelihoods = self.read(_continued(rows, [row.continuation for row in rows]))
+        human = None
+        if all(row.reference is not None for row in rows):
+            first = list({row.id: row for row in rows}.values())
+            human = self.read_human(_continued(first, [row.reference or "" for row in first]))
+        results = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
+        return Measured(results, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
+
+    def read(self, texts: HeldOut) -> Likelihoods:
+        return likelihoods(self.model, texts, windows(self.model, texts, self.max_length))
+
+
+def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
+    """Texts to score, each after the prefix of its row."""
+    return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, False, 0, "continuations")
+
+
+class MauveOf(_ModelMeasurer):
     """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states."""
 
     def __init__(self, model: ModelOptions | None, max_length: int) -> None:
-        self.options = model or ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
-        self.max_length = max_length
-        self._model: ForwardModel = open_model(self.options)
-        self._human: tuple[tuple[str, ...], np.ndarray] | None = None
+        default = ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
+        super().__init__(model or default, max_length, "features")
 
-    def inputs(self) -> dict[str, Any]:
-        """What the features depend on."""
-        made_from = [self._model.identity, self.options.dtype, self.options.quantization]
-        return {"features": made_from, "max_length": self.max_length}
+    def measure(self, rows: Sequence[Continuation]) -> Measured:
+        by_draw: dict[str, Mauve] = {}
+        for name, draw in draws(rows).items():
+            references = human_texts(draw)
+            human = self.read_human([row.prefix + text for row, text in zip(draw, references, strict=True)])
+            by_draw[name] = mauve(human, self.read([row.prefix + row.continuation for row in draw]))
+        return mauve_measured(by_draw, self.options.name, self.max_length)
 
-    def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, Columns]:
-        found: dict[str, Mauve] = {}
-        for name, each in draws(rows).items():
-            references = human_texts(each)
-            human = self._human_features([row.prefix + text for row, text in zip(each, references, strict=True)])
-            found[name] = mauve(human, self._features([row.prefix + row.continuation for row in each]))
-        first = next(iter(found.values()))
-        figures = MauveFigures(
-            mauve=sample_figure([each.measured for each in found.values()]),
-            by_draw={name: each.value for name, each in found.items()},
-            by_kmeans_seed=[float(value) for value in np.mean([each.by_seed for each in found.values()], axis=0)],
-            star=statistics.fmean(each.star for each in found.values()),
-            frontier_integral=statistics.fmean(each.frontier_integral for each in found.values()),
-            curve=[(float(x), float(y)) for x, y in np.mean([each.curve for each in found.values()], axis=0)],
-            texts=first.n,
-            clusters=first.clusters,
-            features=self.options.name,
-            max_length=self.max_length,
-        )
-        return figures, {}
-
-    def _human_features(self, texts: Sequence[str]) -> np.ndarray:
-        """Computed once for all draws and systems with the same prefixes."""
-        if self._human is None or self._human[0] != tuple(texts):
-            self._human = tuple(texts), self._features(texts)
-        return self._human[1]
-
-    def _features(self, texts: Sequence[str]) -> np.ndarray:
+    def read(self, texts: Sequence[str]) -> np.ndarray:
         """[texts, width]; a text without a token counts as an end token alone."""
-        limit = min(self.max_length, self._model.context)
-        return self._model.last_states([ids[:limit] or [self._model.end] for ids in self._model.encode(texts)])
-
-    def close(self) -> None:
-        self._model.close()
+        limit = min(self.max_length, self.model.context)
+        return self.model.last_states([ids[:limit] or [self.model.end] for ids in self.model.encode(texts)])
 
 
-class RougeOf:
-    """ROUGE of continuations, and of prefix + continuation, against the human ones."""
+def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> Measured:
+    """The mean over draws; `features`: the model whose last hidden states of `max_length` tokens are compared."""
+    found = list(by_draw.values())
+    return _of_draws(
+        {"mauve": [draw.measured for draw in found]},
+        found[0].n,
+        by_draw={name: draw.value for name, draw in by_draw.items()},
+        by_kmeans_seed=np.mean([draw.by_seed for draw in found], axis=0).tolist(),
+        star=statistics.fmean(draw.star for draw in found),
+        frontier_integral=statistics.fmean(draw.frontier_integral for draw in found),
+        curve=np.mean([draw.curve for draw in found], axis=0).tolist(),
+        clusters=found[0].clusters,
+        features=features,
+        max_length=max_length,
+    )
 
-    def inputs(self) -> dict[str, Any]:
-        """It depends on nothing else."""
-        return {}
 
-    def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, Columns]:
-        columns: Columns = {name: [] for name in (*NAMES, *(f"{name}_whole" for name in NAMES))}
+def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details: Any) -> Measured:
+    """The mean of each figure over draws, which share their prefixes; they are samples, not trainings, so they widen
+    nothing. A figure that is not defined for a draw is not defined."""
+    rows, without = results(dict.fromkeys(samples), n, **details), {}
+    for row in rows:
+        defined = [sample for sample in samples[row.metric] if sample is not None]
+        if len(defined) < len(samples[row.metric]):
+            continue
+        known = [sample.without for sample in defined if sample.without is not None]
+        whole = Sample(
+            statistics.fmean(sample.value for sample in defined),
+            np.mean(known, axis=0) if len(known) == len(defined) else None,
+            statistics.fmean(sample.other_variance for sample in defined),
+        )
+        row.value, row.interval = whole.value, estimate([whole]).interval
+        row.details = Details(**details, other_variance=whole.other_variance)
+        if whole.without is not None:
+            without[row.metric] = whole.without.tolist()
+    return Measured(rows, without=without)
+
+
+class RougeOf(Measurer):
+    """ROUGE of continuations, and of prefix + continuation, against the human ones: mean F1."""
+
+    def measure(self, rows: Sequence[Continuation]) -> Measured:
+        columns: dict[str, list[float]] = {name: [] for name in (*NAMES, *(f"{name}_whole" for name in NAMES))}
         references = human_texts(rows)
         for row, reference in zip(rows, references, strict=True):
             whole = rouge(row.prefix + reference, row.prefix + row.continuation)
@@ -147,53 +269,37 @@ class RougeOf:
             for row, reference in zip(rows, references, strict=True)
         )
         means = {name: statistics.fmean(values) for name, values in columns.items()}
-        return Rouge(**means, texts=len(rows), without_tokens=unseen), columns
-
-    def close(self) -> None:
-        """Nothing is loaded."""
+        return Measured(results(means, len(rows), without_tokens=unseen), columns)
 
 
-class DiversityOf:
+class DiversityOf(Measurer):
     """Diversity of continuations, and of the human ones for comparison."""
 
-    def inputs(self) -> dict[str, Any]:
-        """It depends on nothing else."""
-        return {}
-
-    def measure(self, rows: Sequence[Continuation]) -> tuple[BaseModel, Columns]:
-        columns: Columns = {"repetition": [repeated_fraction(row.continuation) for row in rows]}
+    def measure(self, rows: Sequence[Continuation]) -> Measured:
+        repetition = [repeated_fraction(row.continuation) for row in rows]
         by_draw = list(draws(rows).values())
-        of_draws = [_diversity([row.continuation for row in each]) for each in by_draw]
-        human = [row.reference for row in by_draw[0] if row.reference is not None]
-        figures = Diversity(
-            **{name: _over_draws([each[name] for each in of_draws]) for name in of_draws[0]},
-            repetition=statistics.fmean(columns["repetition"]),
-            texts=len(by_draw[0]),
-            empty=sum(not row.continuation.strip() for row in rows),
-            continuations=len(rows),
-            human=_human_diversity(human) if len(human) == len(by_draw[0]) else {},
-        )
-        return figures, columns
-
-    def close(self) -> None:
-        """Nothing is loaded."""
+        of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
+        first = [row.reference for row in by_draw[0] if row.reference is not None]
+        human = _human_diversity(first) if len(first) == len(by_draw[0]) else {}
+        about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
+        samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
+        measured = _of_draws(samples, len(by_draw[0]), **about)
+        repeated = results({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
+        for row in (*measured.results, *repeated):
+            row.details = row.details.model_copy(update={"human": human.get(row.metric)})
+        return Measured([*measured.results, *repeated], {"repetition": repetition}, measured.without)
 
 
-def _diversity(texts: Sequence[str]) -> dict[str, Measured | None]:
+def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:
     """The figures of one draw; None: not defined."""
     corpus = [tokens(text) for text in texts]
     whole, left = diversity(corpus), diversity(corpus, kept(len(corpus)))
     return {
         name: None
         if np.isnan(value).any()
-        else Measured(float(value[0]), None if np.isnan(left[name]).any() else left[name])
+        else Sample(float(value[0]), None if np.isnan(left[name]).any() else left[name])
         for name, value in whole.items()
     }
-
-
-def _over_draws(measured: Sequence[Measured | None]) -> SampleFigure | None:
-    known = [each for each in measured if each is not None]
-    return sample_figure(known) if len(known) == len(measured) else None
 
 
 def _human_diversity(texts: Sequence[str]) -> dict[str, float]:

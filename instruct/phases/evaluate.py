@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from instruct.base.errors import InputError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
-from instruct.measuring.metrics import Metrics, metrics_path, read_metrics
-from instruct.measuring.texts.held_out import HeldOut
-from instruct.measuring.texts.options import TextMetric
-from instruct.phases.controls import match_temperatures
-from instruct.phases.evaluate_continuations import (
+from instruct.measuring.human_text import ON_HUMAN_TEXT
+from instruct.measuring.sampled import (
     OF_CONTINUATIONS,
     OfContinuations,
     lacking_of_continuations,
     measure_continuations,
 )
-from instruct.phases.evaluate_tasks import evaluate_tasks, task_lines
-from instruct.phases.human_text import ON_HUMAN_TEXT, human_text, measure_on_human_text
+from instruct.measuring.tasks.evaluate import evaluate_tasks
+from instruct.measuring.texts.held_out import HeldOut
+from instruct.measuring.texts.options import TextMetric
+from instruct.phases.controls import human_text, match_temperatures, predictors
+from instruct.phases.systems import system_folders
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Measurement, Metrics, metrics_path, read_metrics
 
 
 def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
@@ -37,14 +39,23 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
             "--evaluation.texts.held_out.files FILE, or few-shot tasks with --tasks NAMES"
         )
     if human:
-        on_human_text = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
-        controls = match_temperatures(config, run, human, resampled=False) if "distances" in wanted else {}
-        measure_on_human_text(config, run, human, on_human_text, list(config.systems))
-        measure_on_human_text(config, run, human, [each for each in on_human_text if each != "entropy"], list(controls))
-    measure_continuations(config, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
+        _measure_on_human_text(config, run, human, wanted)
+    measure_continuations(config.text_metrics, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
     if tasks:
-        evaluate_tasks(config, run, tasks)
+        evaluate_tasks(tasks, run, config.model, system_folders(config, run))
     return read_metrics(run)
+
+
+def _measure_on_human_text(
+    config: ExperimentConfig, run: RunDirectory, human: HeldOut, wanted: list[TextMetric]
+) -> None:
+    """The systems, and with distances also the controls, which have their systems' entropy."""
+    metrics = [metric for metric in ON_HUMAN_TEXT if metric in wanted]
+    controls = match_temperatures(config, run, human, resampled=False) if "distances" in metrics else {}
+    measuring = predictors(config, run, human)
+    measuring.measure(metrics, {name: (name, 1.0) for name in config.systems})
+    matched = {name: (control.mle, control.temperature) for name, control in controls.items()}
+    measuring.measure([metric for metric in metrics if metric != "entropy"], matched)
 
 
 def _wanted(
@@ -74,29 +85,46 @@ def _wanted(
     return options.metrics or [metric for metric in (*ON_HUMAN_TEXT, *OF_CONTINUATIONS) if metric not in lacking]
 
 
+# How a row is told, in this order.
+_SHOWN: Mapping[str, str] = {
+    "perplexity": "perplexity {value:.2f} ({n:,} texts, {tokens:,} tokens)",
+    "entropy": "entropy {value:.3f} nats",
+    "forward_cross_entropy": "cross-entropy {value:.3f} forward and {reverse:.3f} reverse",
+    "oracle_perplexity": "oracle perplexity {value:.2f}",
+    "mauve": "MAUVE {value:.3f} ({n:,} texts)",
+    "rougeL": "ROUGE-L {value:.3f}",
+    "distinct_2": "distinct-2 {value:.3f}",
+}
+
+
 def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
-    """The numbers, a line a system, and where they are."""
+    """The numbers, a line a system and a line a task of a system, and where they are."""
     lines = []
-    for system, texts in metrics.texts.items():
-        parts = []
-        if each := texts.perplexity:
-            parts.append(f"perplexity {each.perplexity:.2f} ({each.texts:,} texts, {each.tokens:,} tokens)")
-        if texts.entropy:
-            parts.append(f"entropy {texts.entropy.entropy:.3f} nats")
-        if texts.distances:
-            parts.append(
-                f"cross-entropy {texts.distances.forward_cross_entropy:.3f} forward and "
-                f"{texts.distances.reverse_cross_entropy:.3f} reverse"
+    for system, rows in metrics.texts.items():
+        reverse = rows.get("reverse_cross_entropy")
+        parts = [
+            form.format(
+                value=row.value,
+                n=row.n or 0,
+                tokens=row.details.tokens,
+                reverse=math.nan if reverse is None else reverse.value,
             )
-        if texts.oracle_perplexity and texts.oracle_perplexity.perplexity is not None:
-            parts.append(f"oracle perplexity {texts.oracle_perplexity.perplexity:.2f}")
-        if texts.mauve:
-            parts.append(f"MAUVE {texts.mauve.mauve.value:.3f} ({texts.mauve.texts:,} texts)")
-        if texts.rouge:
-            parts.append(f"ROUGE-L {texts.rouge.rougeL:.3f}")
-        if texts.diversity and texts.diversity.distinct_2:
-            parts.append(f"distinct-2 {texts.diversity.distinct_2.value:.3f}")
+            for metric, form in _SHOWN.items()
+            if (row := rows.get(metric)) and row.value is not None
+        ]
         if parts:
             lines.append(f"{system}: {', '.join(parts)}")
-    lines += task_lines(metrics)
+    lines += [_task_line(row) for row in metrics.measurements if row.kind == "tasks" and row.metric == "accuracy"]
+    by_task: dict[tuple[str, str], list[str]] = {}
+    for row in metrics.measurements:
+        if row.kind == "lm_eval" and row.value is not None:
+            by_task.setdefault((row.system, row.task), []).append(f"{row.metric} {row.value:.4f}")
+    lines += [f"{system}: lm-eval {task} {', '.join(values)}" for (system, task), values in by_task.items()]
     return "\n".join([*lines, f"metrics: {metrics_path(run)}"])
+
+
+def _task_line(row: Measurement) -> str:
+    interval = "" if row.interval is None else f"95 % CI {row.interval[0]:.1f}–{row.interval[1]:.1f}"
+    floor = row.details.floor
+    alone = "" if floor is None else f"; retrieval alone {floor:.1f}"
+    return f"{row.system}: {row.task} {row.value:.1f} % of {row.n:,} rows ({interval}{alone})"

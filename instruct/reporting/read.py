@@ -18,9 +18,8 @@ from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import margins
-from instruct.measuring.metrics import Metrics, read_metrics, read_values
-from instruct.measuring.texts.model import SystemTexts
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Metrics, read_metrics, read_values
 
 # The page shows at most this many pairs of a comparison, the first ones; only their replies are read.
 MOST_PAIRS = 2000
@@ -59,8 +58,8 @@ class RunContents:
 
     `config`: what the run's steps really ran with, config.yaml's value for what they did not record. `usd`: what each
     judge's replies cost; `total_usd`: all replies. `labels`: people's, if the run has any. `metrics`: what
-    `instruct evaluate` measured; `text_values`: values of each text, by metric and system;
-    `task_answers`: answers to each row of a few-shot task, by task and system.
+    `instruct evaluate` measured; `values`: those of each text and the answers to each row of a few-shot task, by part
+    and system.
     """
 
     run: RunDirectory
@@ -72,8 +71,7 @@ class RunContents:
     answers: dict[str, SystemAnswers]
     labels: Labels | None
     metrics: Metrics
-    text_values: Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
-    task_answers: Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
+    values: Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def read_run(folder: str | Path) -> RunContents:
@@ -97,33 +95,23 @@ def read_run(folder: str | Path) -> RunContents:
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
     metrics = read_metrics(run)
-    evaluated = metrics.texts or metrics.tasks or metrics.lm_eval
+    evaluated = metrics.measurements
     if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
     files = _answer_files(run, manifest)
     answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     labels = read_labels(run.labels) if run.labels.is_file() else None
-    values = _text_values(run, metrics)
-    tasks = _task_answers(run, metrics)
-    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values, tasks)
+    values = _values(run, metrics)
+    return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
 
 
-def _task_answers(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, list[Any]]]]:
-    """The answers to each row of a task, by task and system."""
-    found: dict[str, dict[str, dict[str, list[Any]]]] = {}
-    for system, results in metrics.tasks.items():
-        for key in results.root:
-            if (columns := read_values(run, f"tasks/{key}", system, ("label", "answer"))) is not None:
-                found.setdefault(key, {})[system] = columns
-    return found
-
-
-def _text_values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, list[Any]]]]:
-    found: dict[str, dict[str, dict[str, list[Any]]]] = {}
-    for metric in SystemTexts.model_fields:
-        for system in metrics.texts:
-            if (columns := read_values(run, metric, system)) is not None:
-                found.setdefault(metric, {})[system] = columns
+def _values(run: RunDirectory, metrics: Metrics) -> dict[str, dict[str, dict[str, Any]]]:
+    """The values of each text, and the answers to each row of a task, by part and system."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in {(row.part, row.system): row for row in metrics.measurements}.values():
+        needed = ("label", "answer") if row.kind == "tasks" else ()
+        if (columns := read_values(run, row.part, row.system, needed)) is not None:
+            found.setdefault(row.part, {})[row.system] = columns
     return found
 
 

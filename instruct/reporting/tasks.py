@@ -11,43 +11,56 @@ import numpy as np
 from instruct.analysis.holm import holm
 from instruct.analysis.inference import bootstrap_interval, sign_test
 from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport, VoteFigure
-from instruct.measuring.metrics import Metrics
+from instruct.run.measurements import Metrics
 
-# Columns of a row's answers by task and system, as `instruct evaluate` keeps them.
-Answers = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
+# Columns of the answers to each row by part (`tasks/KEY`) and system, as `instruct evaluate` keeps them.
+AnswerColumns = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
-def task_report(metrics: Metrics, answers: Answers) -> TaskReport | None:
+# What a figure has from its row's details.
+_SHARED = ("rule", "of", "floor", "most_frequent", "in_training", "shortened")
+
+
+def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
     """The results of every task, and the systems compared with each other; None if no task was run."""
-    shared = [name for name in TaskFigure.model_fields if name not in ("task", "system")]
+    rows = [row for row in metrics.measurements if row.value is not None]
+    f1 = {(row.part, row.system): row.value for row in rows if row.kind == "tasks" and row.metric == "macro_f1"}
     figures = [
-        TaskFigure(task=key, system=system, **{name: getattr(result, name) for name in shared})
-        for system, results in metrics.tasks.items()
-        for key, result in results.root.items()
+        TaskFigure(
+            task=row.task,
+            system=row.system,
+            rows=row.n or 0,
+            accuracy=row.value or 0.0,
+            interval=row.interval or [0.0, 100.0],
+            shots=row.details.shots or 0,
+            macro_f1=f1.get((row.part, row.system)),
+            **{name: getattr(row.details, name) for name in _SHARED},
+        )
+        for row in rows
+        if row.kind == "tasks" and row.metric == "accuracy"
     ]
     order = {key: place for place, key in enumerate(dict.fromkeys(figure.task for figure in figures))}
     harness = [
         HarnessFigure(
-            task=name,
-            system=system,
-            shots=result.shots,
-            rows=result.rows,
-            metric=metric,
-            value=value,
-            standard_error=result.standard_errors.get(metric),
+            task=row.task,
+            system=row.system,
+            shots=row.details.shots,
+            rows=row.n,
+            metric=row.metric,
+            value=row.value or 0.0,
+            standard_error=row.details.standard_error,
         )
-        for system, results in metrics.lm_eval.items()
-        for name, result in results.root.items()
-        for metric, value in result.metrics.items()
+        for row in rows
+        if row.kind == "lm_eval"
     ]
     if not figures and not harness:
         return None
     return TaskReport(
         figures=sorted(figures, key=lambda figure: order[figure.task]),
         votes=[
-            _beside_the_vote(figure.task, figure.system, answers[figure.task][figure.system])
+            _beside_the_vote(figure.task, figure.system, answers[f"tasks/{figure.task}"][figure.system])
             for figure in sorted(figures, key=lambda figure: order[figure.task])
-            if figure.floor is not None and "vote" in answers.get(figure.task, {}).get(figure.system, {})
+            if figure.floor is not None and "vote" in answers.get(f"tasks/{figure.task}", {}).get(figure.system, {})
         ],
         differences=_differences(answers),
         harness=harness,
@@ -72,14 +85,15 @@ def _beside_the_vote(task: str, system: str, columns: Mapping[str, Sequence[Any]
     )
 
 
-def _differences(answers: Answers) -> list[TaskDifference]:
-    found = [
-        _difference(task, second, first, systems[second], systems[first])
-        for task, systems in answers.items()
+def _differences(answers: AnswerColumns) -> list[TaskDifference]:
+    differences = [
+        _difference(part.removeprefix("tasks/"), second, first, systems[second], systems[first])
+        for part, systems in answers.items()
+        if part.startswith("tasks/")
         for first, second in itertools.combinations(systems, 2)
     ]
-    corrected = holm([each.p for each in found])
-    return [each.model_copy(update={"p_holm": p}) for each, p in zip(found, corrected, strict=True)]
+    corrected = holm([difference.p for difference in differences])
+    return [difference.model_copy(update={"p_holm": p}) for difference, p in zip(differences, corrected, strict=True)]
 
 
 def _difference(

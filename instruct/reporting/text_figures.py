@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from instruct.analysis.jackknife import Measured, kept
 from instruct.analysis.text_results import TextMetricName
-from instruct.measuring.texts.model import SystemTexts
+from instruct.run.measurements import Measurement
 
-Columns = Mapping[str, Sequence[Any]]
+# Values of each text: what `read_values` gives.
+Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Figure:
+class TextSample:
     """One metric of one trained system.
 
     `by_text`: for a metric that is a mean over texts, its value for each text, by id.
@@ -28,8 +29,47 @@ class Figure:
     by_text: Mapping[str, float] | None = None
 
 
+def text_sample(row: Measurement, columns: Columns) -> TextSample | None:
+    """A row with what its uncertainty is estimated from: the value without each group of texts, which a figure of whole
+    samples keeps; of others it is that of a mean over texts (a prefix's is the mean of its samples), or of nats per
+    token. None: the row has no value."""
+    if row.value is None:
+        return None
+    without = (columns.get("without") or {}).get(row.metric) or row.details.without
+    if without is not None:
+        return TextSample(Measured(row.value, np.array(without), row.details.other_variance))
+    if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:
+        without = _without_groups(means, dict.fromkeys(means, 1.0))
+        return TextSample(Measured(row.value, without), means)
+    nats, tokens = (
+        {key: float(np.sum(values)) for key, values in _by_id(columns, name).items()} for name in ("nats", "tokens")
+    )
+    without = _without_groups(nats, tokens)
+    if without is not None and row.metric != "entropy":
+        without = np.array([math.exp(each) for each in without])
+    return TextSample(Measured(row.value, without, row.details.other_variance))
+
+
+def _without_groups(sums: Mapping[str, float], counts: Mapping[str, float]) -> NDArray[np.float64] | None:
+    """Sums over texts by counts over texts, without each group; None: without one there is nothing to count."""
+    ids = sorted(sums)
+    if not ids:
+        return None
+    left = kept(len(ids))
+    above, below = (left @ np.array([column[key] for key in ids]) for column in (sums, counts))
+    return above / below if below.all() else None
+
+
+def _by_id(columns: Columns, name: str) -> dict[str, list[float]]:
+    by_id: dict[str, list[float]] = {}
+    for key, value in zip(columns.get("id", ()), columns.get(name, ()), strict=False):
+        if value is not None:
+            by_id.setdefault(str(key), []).append(float(value))
+    return by_id
+
+
 @dataclass(frozen=True)
-class Metric:
+class TextMetric:
     """`label` for people. `better`: what is better, or how to read it. `sampled`: whether it is of sampled texts.
 
     `most`: the largest value that it can have; the smallest is 0.
@@ -38,7 +78,6 @@ class Metric:
     label: str
     better: str
     sampled: bool
-    read: Callable[[SystemTexts, Mapping[str, Columns]], Figure | None]
     most: float = 1.0
 
     def cut(self, interval: list[float] | None) -> list[float] | None:
@@ -46,94 +85,23 @@ class Metric:
         return None if interval is None else [max(0.0, interval[0]), min(self.most, interval[1])]
 
 
-def _of_sample(part: str, name: str) -> Callable[[SystemTexts, Mapping[str, Columns]], Figure | None]:
-    """A figure of whole samples, whose values without each group are in metrics.json."""
-
-    def read(texts: SystemTexts, values: Mapping[str, Columns]) -> Figure | None:
-        found = getattr(getattr(texts, part), name, None)
-        if found is None:
-            return None
-        without = None if found.without is None else np.array(found.without)
-        return Figure(Measured(found.value, without, found.other_variance))
-
-    return read
-
-
-def _mean(part: str, name: str) -> Callable[[SystemTexts, Mapping[str, Columns]], Figure | None]:
-    """A mean over texts, or over continuations: a prefix's is the mean of its samples."""
-
-    def read(texts: SystemTexts, values: Mapping[str, Columns]) -> Figure | None:
-        value = getattr(getattr(texts, part), name, None)
-        if value is None:
-            return None
-        by_text = {key: float(np.mean(each)) for key, each in _by_id(values.get(part, {}), name).items()}
-        if not by_text:
-            return Figure(Measured(value))
-        own = np.array([by_text[key] for key in sorted(by_text)])
-        left = kept(len(own))
-        return Figure(Measured(value, left @ own / left.sum(axis=1)), by_text)
-
-    return read
-
-
-def _ratio(part: str, name: str, of: Callable[[float], float]) -> Callable[..., Figure | None]:
-    """A function of nats per token."""
-
-    def read(texts: SystemTexts, values: Mapping[str, Columns]) -> Figure | None:
-        value = getattr(getattr(texts, part), name, None)
-        if value is None:
-            return None
-        columns = values.get(part, {})
-        nats, tokens = (
-            {key: float(np.sum(each)) for key, each in _by_id(columns, column).items()} for column in ("nats", "tokens")
-        )
-        ids = sorted(nats)
-        if not ids:
-            return Figure(Measured(value))
-        left = kept(len(ids))
-        sums: list[NDArray[np.float64]] = [left @ np.array([each[key] for key in ids]) for each in (nats, tokens)]
-        if not sums[1].all():
-            return Figure(Measured(value))
-        return Figure(Measured(value, np.array([of(float(each)) for each in sums[0] / sums[1]])))
-
-    return read
-
-
-def _by_id(columns: Columns, name: str) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for key, value in zip(columns.get("id", ()), columns.get(name, ()), strict=False):
-        if value is not None:
-            found.setdefault(str(key), []).append(float(value))
-    return found
-
-
-_LOWER, _HIGHER = "lower is better", "higher is better"
-METRICS: Mapping[TextMetricName, Metric] = {
-    "perplexity": Metric("perplexity", _LOWER, False, _ratio("perplexity", "perplexity", math.exp), math.inf),
-    "entropy": Metric("entropy (nats)", "how sharp", False, _ratio("entropy", "entropy", float), math.inf),
-    "forward_cross_entropy": Metric(
-        "forward cross-entropy", _LOWER, False, _mean("distances", "forward_cross_entropy"), math.inf
-    ),
-    "reverse_cross_entropy": Metric(
-        "reverse cross-entropy", _LOWER, False, _mean("distances", "reverse_cross_entropy"), math.inf
-    ),
-    "total_variation": Metric("total variation", _LOWER, False, _mean("distances", "total_variation")),
-    "jensen_shannon": Metric("Jensen-Shannon", _LOWER, False, _mean("distances", "jensen_shannon")),
-    "oracle_perplexity": Metric(
-        "oracle perplexity",
-        "lower is likelier, not better",
-        True,
-        _ratio("oracle_perplexity", "perplexity", math.exp),
-        math.inf,
-    ),
-    "mauve": Metric("MAUVE", _HIGHER, True, _of_sample("mauve", "mauve")),
-    "rouge1": Metric("ROUGE-1", _HIGHER, True, _mean("rouge", "rouge1")),
-    "rouge2": Metric("ROUGE-2", _HIGHER, True, _mean("rouge", "rouge2")),
-    "rougeL": Metric("ROUGE-L", _HIGHER, True, _mean("rouge", "rougeL")),
-    "rougeL_whole": Metric("ROUGE-L with prefix", _HIGHER, True, _mean("rouge", "rougeL_whole")),
-    "distinct_1": Metric("distinct-1", "near human", True, _of_sample("diversity", "distinct_1")),
-    "distinct_2": Metric("distinct-2", "near human", True, _of_sample("diversity", "distinct_2")),
-    "self_bleu": Metric("self-BLEU", "near human", True, _of_sample("diversity", "self_bleu")),
-    "repetition": Metric("repetition", "near human", True, _mean("diversity", "repetition")),
-    "zipf": Metric("Zipf coefficient", "near human", True, _of_sample("diversity", "zipf"), math.inf),
+_LOWER, _HIGHER, _HUMAN = "lower is better", "higher is better", "near human"
+METRICS: Mapping[TextMetricName, TextMetric] = {
+    "perplexity": TextMetric("perplexity", _LOWER, False, math.inf),
+    "entropy": TextMetric("entropy (nats)", "how sharp", False, math.inf),
+    "forward_cross_entropy": TextMetric("forward cross-entropy", _LOWER, False, math.inf),
+    "reverse_cross_entropy": TextMetric("reverse cross-entropy", _LOWER, False, math.inf),
+    "total_variation": TextMetric("total variation", _LOWER, False),
+    "jensen_shannon": TextMetric("Jensen-Shannon", _LOWER, False),
+    "oracle_perplexity": TextMetric("oracle perplexity", "lower is likelier, not better", True, math.inf),
+    "mauve": TextMetric("MAUVE", _HIGHER, True),
+    "rouge1": TextMetric("ROUGE-1", _HIGHER, True),
+    "rouge2": TextMetric("ROUGE-2", _HIGHER, True),
+    "rougeL": TextMetric("ROUGE-L", _HIGHER, True),
+    "rougeL_whole": TextMetric("ROUGE-L with prefix", _HIGHER, True),
+    "distinct_1": TextMetric("distinct-1", _HUMAN, True),
+    "distinct_2": TextMetric("distinct-2", _HUMAN, True),
+    "self_bleu": TextMetric("self-BLEU", _HUMAN, True),
+    "repetition": TextMetric("repetition", _HUMAN, True),
+    "zipf": TextMetric("Zipf coefficient", _HUMAN, True, math.inf),
 }

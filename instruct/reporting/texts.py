@@ -20,14 +20,13 @@ from instruct.analysis.text_results import (
     TextTestName,
 )
 from instruct.base.errors import one_line
-from instruct.measuring.metrics import Metrics, metric_step
 from instruct.measuring.texts.mauve import ENOUGH_TEXTS
-from instruct.measuring.texts.model import Distances, SystemTexts
 from instruct.reporting.seeds import seeds_of
-from instruct.reporting.text_figures import METRICS, Columns, Figure
+from instruct.reporting.text_figures import METRICS, Columns, TextSample, text_sample
+from instruct.run.measurements import Measurement, Metrics, metric_step
 from instruct.training.options import without_seed
 
-# Values of each text by metric and system, as `instruct evaluate` kept them.
+# Values of each text by part and system, as `instruct evaluate` kept them.
 Values = Mapping[str, Mapping[str, Columns]]
 # What a metric is measured from that is a system's own (instruct.measuring).
 _OWN = {"weights", "at", "temperatures", "continuations"}
@@ -41,8 +40,17 @@ class _Group:
     name: str
     control_of: str | None
     names: dict[int | None, str]
-    texts: dict[int | None, SystemTexts]
-    figures: dict[TextMetricName, dict[int | None, Figure]]
+    rows: dict[int | None, Mapping[str, Measurement]]
+    samples: dict[TextMetricName, dict[int | None, TextSample]]
+
+    def named(self) -> list[tuple[str, Mapping[str, Measurement]]]:
+        """The rows of each training's system."""
+        return [(name, self.rows[seed]) for seed, name in self.names.items()]
+
+    def measured(self, metric: str) -> dict[str, Measurement]:
+        """The rows of a metric that have a value, by system."""
+        found = {name: rows.get(metric) for name, rows in self.named()}
+        return {name: row for name, row in found.items() if row and row.value is not None}
 
 
 def text_report(
@@ -51,14 +59,14 @@ def text_report(
     """The report of metrics.json; None: it has nothing about texts.
 
     Args:
-        values: those of each text by metric and system; what is missing has no interval and no test.
+        values: those of each text by part and system; what is missing has no interval and no test.
         config: what the run ran with: its systems' objectives and seeds.
         steps: the manifest's: what each metric of each system was measured from.
     """
     groups = _groups(metrics, values, config)
-    if not any(group.figures for group in groups):
+    if not any(group.samples for group in groups):
         return None
-    shown = [group for group in groups if group.figures]
+    shown = [group for group in groups if group.samples]
     return TextReport(
         systems=[_system(group) for group in shown],
         tests=_tests(shown, config),
@@ -69,54 +77,61 @@ def text_report(
 
 def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list[_Group]:
     seeds = seeds_of(config)
-    found: dict[str, _Group] = {}
-    for name, texts in metrics.texts.items():
-        control = texts.matched
-        seed = seeds.get(control.system if control else name)
+    groups: dict[str, _Group] = {}
+    for name, rows in metrics.texts.items():
+        control = rows.get("matched_temperature")
+        of_system = control.details.system if control else None
+        seed = seeds.get(of_system or name)
         base = without_seed(name, seed)
-        of = without_seed(control.system, seed) if control else None
-        group = found.setdefault(base, _Group(base, of, {}, {}, {}))
-        group.names[seed], group.texts[seed] = name, texts
-        own = {metric: each[name] for metric, each in values.items() if name in each}
-        for key, metric in METRICS.items():
-            figure = metric.read(texts, own)
-            if figure:
-                group.figures.setdefault(key, {})[seed] = figure
+        of = without_seed(of_system, seed) if of_system else None
+        group = groups.setdefault(base, _Group(base, of, {}, {}, {}))
+        group.names[seed], group.rows[seed] = name, rows
+        for key in METRICS:
+            if key in rows and (sample := text_sample(rows[key], values.get(rows[key].part, {}).get(name, {}))):
+                group.samples.setdefault(key, {})[seed] = sample
     order = {name: place for place, name in enumerate(config.get("systems") or {})}
-    places = {group.name: min(order.get(name, len(order)) for name in group.names.values()) for group in found.values()}
+    places = {
+        group.name: min(order.get(name, len(order)) for name in group.names.values()) for group in groups.values()
+    }
     # A control follows its system.
     return sorted(
-        found.values(),
+        groups.values(),
         key=lambda group: (places.get(group.control_of or group.name, len(order)), bool(group.control_of)),
     )
 
 
 def _system(group: _Group) -> TextSystem:
     figures = []
-    for key, by_seed in group.figures.items():
-        found = estimate([each.measured for each in by_seed.values()])
+    for key, by_seed in group.samples.items():
+        found = estimate([sample.measured for sample in by_seed.values()])
         figures.append(TextFigure(metric=key, value=found.value, interval=METRICS[key].cut(found.interval)))
-    curves = [texts.mauve.curve for texts in group.texts.values() if texts.mauve]
+    temperatures = [row.value for row in group.measured("matched_temperature").values()]
     return TextSystem(
         name=group.name,
         names=list(group.names.values()),
         control_of=group.control_of,
-        temperatures=[texts.matched.temperature for texts in group.texts.values() if texts.matched],
+        temperatures=[temperature for temperature in temperatures if temperature is not None],
         figures=sorted(figures, key=lambda figure: list(METRICS).index(figure.metric)),
-        curve=_mean_points(curves),
-        by_temperature=_by_temperature([texts.distances for texts in group.texts.values() if texts.distances]),
+        curve=_mean_points([row.details.curve for row in group.measured("mauve").values()]),
+        by_temperature=_by_temperature(group),
     )
 
 
-def _by_temperature(found: Sequence[Distances]) -> list[list[float]]:
+def _by_temperature(group: _Group) -> list[list[float]]:
     """Temperature, forward and reverse cross-entropy of a system, means over its trainings; [] if it has one alone."""
-    paths = [sorted([each, *each.curve], key=lambda at: at.temperature) for each in found if each.curve]
-    return _mean_points(
-        [[(at.temperature, at.forward_cross_entropy, at.reverse_cross_entropy) for at in path] for path in paths]
+    forward, reverse = (
+        [
+            sorted([[row.details.temperature, row.value or 0.0], *row.details.curve], key=lambda point: point[0])
+            for row in group.measured(f"{way}_cross_entropy").values()
+            if row.details.curve
+        ]
+        for way in ("forward", "reverse")
     )
+    first, second = _mean_points(forward), _mean_points(reverse)
+    return [[*one, other[1]] for one, other in zip(first, second, strict=False)]
 
 
-def _mean_points(paths: Sequence[Sequence[tuple[float, ...]]]) -> list[list[float]]:
+def _mean_points(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     """The mean over trainings of each point of a path; []: there is none, or they have different numbers of points."""
     means: list[list[float]] = np.mean(paths, axis=0).tolist() if len({len(path) for path in paths}) == 1 else []
     return means
@@ -139,7 +154,7 @@ def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest
         test
         for key in METRICS
         for first, second in pairs
-        if key in first.figures and key in second.figures and (test := _test(key, first, second))
+        if key in first.samples and key in second.samples and (test := _test(key, first, second))
     ]
     for test, corrected in zip(tests, holm([test.p for test in tests]), strict=True):
         test.p_holm = corrected
@@ -148,7 +163,7 @@ def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest
 
 def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
     """None: the systems share no text."""
-    ours, theirs = first.figures[key], second.figures[key]
+    ours, theirs = first.samples[key], second.samples[key]
     seeds = [seed for seed in ours if seed in theirs]
     # A system without training seeds, such as the untrained model, is compared with each training of the other.
     pairs = [(ours[seed], theirs[seed]) for seed in seeds]
@@ -181,7 +196,7 @@ def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None
     )
 
 
-def _compared(pairs: Sequence[tuple[Figure, Figure]]) -> tuple[Estimate, TextTestName] | None:
+def _compared(pairs: Sequence[tuple[TextSample, TextSample]]) -> tuple[Estimate, TextTestName] | None:
     """The mean difference over trainings, and how it is tested; None: they have different texts."""
     one, other = pairs[0]
     if len(pairs) == 1 and one.by_text is not None and other.by_text is not None:
@@ -201,13 +216,12 @@ def _compared(pairs: Sequence[tuple[Figure, Figure]]) -> tuple[Estimate, TextTes
 
 def _human(metrics: Metrics) -> list[TextFigure]:
     """Of the first system's prefixes; all systems continue the same ones."""
-    found: dict[str, float] = {}
-    for texts in reversed(metrics.texts.values()):
-        if texts.diversity:
-            found |= texts.diversity.human
-        if texts.oracle_perplexity and texts.oracle_perplexity.human is not None:
-            found["oracle_perplexity"] = texts.oracle_perplexity.human
-    return [TextFigure(metric=key, value=found[key], interval=None) for key in METRICS if key in found]
+    human: dict[str, float] = {}
+    for row in reversed(metrics.measurements):
+        value = row.details.human
+        if value is not None:
+            human[row.metric] = value
+    return [TextFigure(metric=key, value=human[key], interval=None) for key in METRICS if key in human]
 
 
 def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
@@ -218,55 +232,54 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
     for group in compared if len(compared) > 1 else ():
         objective = (systems.get(next(iter(group.names.values()))) or {}).get("objective")
         if objective not in (None, "none", "mle") and group.name not in controlled:
-            reasons = [texts.no_control for texts in group.texts.values() if texts.no_control]
+            controls = [rows.get("matched_temperature") for rows in group.rows.values()]
+            reasons = [control.details.reason for control in controls if control and control.details.reason]
             why = f" ({one_line(reasons[0], 200)})" if reasons else ""
             found.append(
                 f"{one_line(group.name, 60)} has no matched-temperature control{why}: its difference from MLE on "
                 "sampled texts may be sharpening, which a lower temperature gives for nothing"
             )
-    mauves = {name: texts.mauve for group in groups for name, texts in _named(group) if texts.mauve}
+    mauves = [row for group in groups for row in group.measured("mauve").values()]
     if mauves:
-        sizes = {each.texts for each in mauves.values()}
-        if min(sizes) < ENOUGH_TEXTS:
-            found.append(f"MAUVE of {min(sizes)} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
-        if len({(each.texts, each.features, each.max_length) for each in mauves.values()}) > 1:
+        fewest = min(row.n or 0 for row in mauves)
+        if fewest < ENOUGH_TEXTS:
+            found.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
+        if len({(row.n, row.details.features, row.details.max_length) for row in mauves}) > 1:
             found.append(
                 "MAUVE was computed from different numbers of texts or different features, and does not compare; "
                 "run `instruct evaluate` again"
             )
     for group in groups:
-        for name, texts in _named(group):
-            rouge, diversity = texts.rouge, texts.diversity
-            if diversity and 100 * diversity.empty > _EMPTY_PERCENT * diversity.continuations:
-                found.append(
-                    f"{diversity.empty} of {diversity.continuations} continuations of {one_line(name, 60)} are empty"
-                )
-            if rouge and 100 * rouge.without_tokens > _UNSEEN_PERCENT * rouge.texts:
-                found.append(
-                    f"ROUGE sees no token in {rouge.without_tokens} of {rouge.texts} pairs of {one_line(name, 60)}: it "
-                    "reads the letters a to z and digits only"
-                )
+        for name, rows in group.named():
+            if "repetition" in rows:
+                empty, count = rows["repetition"].details.empty, rows["repetition"].details.continuations
+                if 100 * empty > _EMPTY_PERCENT * count:
+                    found.append(f"{empty} of {count} continuations of {one_line(name, 60)} are empty")
+            if "rouge1" in rows:
+                unseen, count = rows["rouge1"].details.without_tokens, rows["rouge1"].n or 0
+                if 100 * unseen > _UNSEEN_PERCENT * count:
+                    found.append(
+                        f"ROUGE sees no token in {unseen} of {count} pairs of {one_line(name, 60)}: it reads the "
+                        "letters a to z and digits only"
+                    )
     return found
 
 
 def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[str]:
     """A warning for each metric whose systems were measured on different human texts or with different settings."""
+    rows = [row for rows in metrics.texts.values() for row in rows.values()]
     found = []
-    for metric in SystemTexts.model_fields:
-        names = [name for name, texts in metrics.texts.items() if getattr(texts, metric) is not None]
-        records = [steps[step] for name in names if (step := metric_step(metric, name)) in steps]
-        shared = [{key: value for key, value in each["inputs"].items() if key not in _OWN} for each in records]
-        if any(each != shared[0] for each in shared):
+    for part in dict.fromkeys(row.part for row in rows):
+        names = dict.fromkeys(row.system for row in rows if row.part == part)
+        records = [steps[step] for name in names if (step := metric_step(part, name)) in steps]
+        shared = [{key: value for key, value in record["inputs"].items() if key not in _OWN} for record in records]
+        if any(inputs != shared[0] for inputs in shared):
             found.append(
-                f"{metric} was measured on different texts, or with different settings, for different systems; run "
+                f"{part} was measured on different texts, or with different settings, for different systems; run "
                 "`instruct evaluate` again"
             )
     return found
 
 
-def _named(group: _Group) -> list[tuple[str, SystemTexts]]:
-    return [(name, group.texts[seed]) for seed, name in group.names.items()]
-
-
 def _is_sampled(group: _Group) -> bool:
-    return any(METRICS[key].sampled for key in group.figures)
+    return any(METRICS[key].sampled for key in group.samples)

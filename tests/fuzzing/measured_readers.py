@@ -10,13 +10,20 @@ from typing import Any
 
 from reading import Reader
 
-from instruct.measuring.metrics import Metrics, merge_metrics, metrics_path, values_path, write_values
-from instruct.measuring.tasks.model import TaskResults
-from instruct.measuring.texts.model import SystemTexts
 from instruct.reporting.report import Report, build_report
 from instruct.reporting.tasks import task_report
 from instruct.reporting.texts import text_report
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import (
+    Measurement,
+    Metrics,
+    Result,
+    metrics_path,
+    results,
+    values_path,
+    write_results,
+    write_values,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -102,18 +109,14 @@ def read_run_metrics(path: Path) -> None:
             write_values(run, "perplexity", system, PERPLEXITY_VALUES)
             write_values(run, "tasks/trec", system, TASK_VALUES)
         report = build_report(run.folder)
-        metrics = json.loads(path.read_bytes())
-        for part, found in (
-            ("tasks", report.tasks and report.tasks.figures),
-            ("lm_eval", report.tasks and report.tasks.harness),
-        ):
-            shown = Counter(each.system for each in found or [])
-            for system, results in metrics.get(part, {}).items():
-                figures = len(results) if part == "tasks" else sum(len(each["metrics"]) for each in results.values())
-                assert shown[system] == figures
+        rows = [row for row in Metrics.model_validate_json(path.read_bytes()).measurements if row.value is not None]
+        accuracies = [row.system for row in rows if (row.kind, row.metric) == ("tasks", "accuracy")]
+        assert Counter(accuracies) == Counter(each.system for each in (report.tasks.figures if report.tasks else []))
+        theirs = [row.system for row in rows if row.kind == "lm_eval"]
+        assert Counter(theirs) == Counter(each.system for each in (report.tasks.harness if report.tasks else []))
         shown = {name for each in (report.texts.systems if report.texts else []) for name in each.names}
-        assert {name for name, texts in metrics.get("texts", {}).items() if texts.get("perplexity")} <= shown
-        merge_metrics(run, "texts", "emo", SystemTexts(no_control="it was not measured"))
+        assert {row.system for row in rows if (row.kind, row.metric) == ("perplexity", "perplexity")} <= shown
+        write_results(run, "matched", "emo", results({"matched_temperature": None}, None, reason="not measured"))
         report.to_markdown()
     finally:
         shutil.rmtree(run.folder)
@@ -125,13 +128,18 @@ def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
     run.start({"name": "run", "systems": SYSTEMS})
     try:
         for system in SYSTEMS:
-            merge_metrics(run, "texts", system, SystemTexts.model_validate(METRICS["texts"][system]))
-            merge_metrics(run, "tasks", system, TaskResults.model_validate(METRICS["tasks"][system]))
+            for part in ("perplexity", "tasks/trec"):
+                rows = [row for row in MEASURED.measurements if (row.system, row.part) == (system, part)]
+                write_results(run, part, system, [Result.model_validate(plain(row)) for row in rows])
             write_values(run, metric, system, valid)
         shutil.copyfile(path, values_path(run, metric, "emo"))
         return build_report(run.folder)
     finally:
         shutil.rmtree(run.folder)
+
+
+def plain(row: Measurement) -> dict[str, Any]:
+    return row.model_dump(exclude={"system", "part"})
 
 
 def read_text_values(path: Path) -> None:
@@ -149,13 +157,14 @@ REPORT = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_
 REPORT["phases"] = [phase | {"minutes": 1.5} for phase in REPORT["phases"]]
 REPORT |= {"created": "2026-01-01T00:00:00+00:00", "machine": {"cpus": 2}, "versions": {"torch": "2"}}
 MEASURED = Metrics.model_validate(METRICS)
+ROWS = {"version": 2, "measurements": [row.content() for row in MEASURED.measurements]}
 MEASURED_REPORT = REPORT | {
     "texts": text_report(MEASURED, {}, {"systems": TRAININGS}, {}).model_dump(mode="json"),
-    "tasks": task_report(MEASURED, {"trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
+    "tasks": task_report(MEASURED, {"tasks/trec": dict.fromkeys(SYSTEMS, TASK_VALUES)}).model_dump(mode="json"),
 }
 MEASURED_READERS = {
     "report": Reader((".json",), (REPORT, MEASURED_REPORT), read_report),
-    "metrics": Reader((".json",), (METRICS,), read_run_metrics, ("metrics.json", "holds no verdicts")),
+    "metrics": Reader((".json",), (METRICS, ROWS), read_run_metrics, ("metrics.json", "holds no verdicts")),
     "values of texts": Reader((".json",), (PERPLEXITY_VALUES,), read_text_values, ("perplexity/emo.json",)),
     "values of a task": Reader((".json",), (TASK_VALUES,), read_task_values, ("trec/emo.json",)),
 }

@@ -14,6 +14,7 @@ from instruct.generation.continuations import Continuation
 from instruct.measuring.sampled import DiversityOf, MauveOf, RougeOf, draws
 from instruct.measuring.texts.mauve import mauve
 from instruct.measuring.texts.rouge import rouge
+from instruct.run.measurements import Measured, Result
 
 
 def continuations(prefixes: int, seeds: int = 2, words: str = "abcdefgh") -> list[Continuation]:
@@ -30,6 +31,10 @@ def continuations(prefixes: int, seeds: int = 2, words: str = "abcdefgh") -> lis
     ]
 
 
+def by_metric(measured: Measured) -> dict[str, Result]:
+    return {row.metric: row for row in measured.results}
+
+
 @pytest.fixture(scope="module")
 def measurer(tiny_model_folder):
     found = MauveOf(ModelOptions(name=str(tiny_model_folder), dtype="float32"), 12)
@@ -39,21 +44,23 @@ def measurer(tiny_model_folder):
 
 def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(measurer):
     rows = continuations(200)
-    found, columns = measurer.measure(rows)
-    assert columns == {}
-    model = measurer._model
+    measured = measurer.measure(rows)
+    assert measured.values == {}
+    model = measurer.model
     by_draw = {}
     for seed in (0, 1):
         own = [row for row in rows if row.seed == seed]
         texts = ([row.prefix + row.reference for row in own], [row.prefix + row.continuation for row in own])
         states = [model.last_states([ids[:12] for ids in model.encode(each)]) for each in texts]
         by_draw[f"{seed}/0"] = mauve(*states)
-    assert found.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
-    assert found.mauve.value == pytest.approx(np.mean(list(found.by_draw.values())))
-    assert found.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
-    low, high = found.mauve.interval
-    assert low < found.mauve.value < high
-    assert (found.texts, found.clusters, found.max_length, len(found.curve)) == (200, 20, 12, 27)
+    (found,) = measured.results
+    assert found.details.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
+    assert found.value == pytest.approx(np.mean(list(found.details.by_draw.values())))
+    assert found.details.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
+    low, high = found.interval
+    assert low < found.value < high
+    about = found.details
+    assert (found.n, about.clusters, about.max_length, len(about.curve)) == (200, 20, 12, 27)
 
 
 def test_the_order_of_the_rows_does_not_matter():
@@ -63,43 +70,45 @@ def test_the_order_of_the_rows_does_not_matter():
 
 def test_an_empty_text_counts(measurer):
     rows = [replace(row, prefix="", continuation="") for row in continuations(200, seeds=1)]
-    assert 0 < measurer.measure(rows)[0].mauve.value < 0.5
+    assert 0 < measurer.measure(rows).results[0].value < 0.5
 
 
 def test_rouge_is_computed_with_and_without_the_prefix():
     rows = [*continuations(3), replace(continuations(1)[0], id="x", continuation="日本", seed=0)]
-    found, columns = RougeOf().measure(rows)
+    measured = RougeOf().measure(rows)
+    found, columns = by_metric(measured)["rouge1"], measured.values
     for place, row in enumerate(rows):
         assert columns["rougeL"][place] == rouge(row.reference, row.continuation)["rougeL"]
         whole = rouge(row.prefix + row.reference, row.prefix + row.continuation)
         assert columns["rouge1_whole"][place] == whole["rouge1"]
-    assert found.rouge1 == pytest.approx(np.mean(columns["rouge1"]))
-    assert (found.texts, found.without_tokens) == (7, 1)
+    assert found.value == pytest.approx(np.mean(columns["rouge1"]))
+    assert (found.n, found.details.without_tokens) == (7, 1)
 
 
 def test_diversity_is_the_mean_over_draws_with_the_human_texts_beside_it():
     rows = continuations(60, words="ab")
-    found, columns = DiversityOf().measure(rows)
-    alone = [DiversityOf().measure([row for row in rows if row.seed == seed])[0] for seed in (0, 1)]
-    assert found.self_bleu.value == pytest.approx(np.mean([each.self_bleu.value for each in alone]))
-    assert len(found.self_bleu.without) == 40
-    assert found.human["distinct_1"] == pytest.approx(2 / 480)
-    assert found.repetition == pytest.approx(np.mean(columns["repetition"]))
-    assert found.texts == 60
+    measured = DiversityOf().measure(rows)
+    found = by_metric(measured)
+    alone = [by_metric(DiversityOf().measure([row for row in rows if row.seed == seed])) for seed in (0, 1)]
+    assert found["self_bleu"].value == pytest.approx(np.mean([each["self_bleu"].value for each in alone]))
+    assert len(measured.without["self_bleu"]) == 40
+    assert found["distinct_1"].details.human == pytest.approx(2 / 480)
+    assert found["repetition"].value == pytest.approx(np.mean(measured.values["repetition"]))
+    assert found["repetition"].n == 60
 
 
 def test_empty_continuations_have_no_diversity():
     rows = [replace(row, continuation="") for row in continuations(3, seeds=1)]
-    found, _ = DiversityOf().measure(rows)
-    assert (found.distinct_1, found.zipf, found.self_bleu.value) == (None, None, 0)
-    assert (found.empty, found.continuations) == (3, 3)
+    found = by_metric(DiversityOf().measure(rows))
+    assert [found[name].value for name in ("distinct_1", "zipf", "self_bleu")] == [None, None, 0]
+    assert (found["zipf"].details.empty, found["zipf"].details.continuations) == (3, 3)
 
 
 def test_unknown_human_texts_are_refused_with_a_remedy():
     rows = [replace(row, reference=None) for row in continuations(3)]
     with pytest.raises(InputError, match=r"the human text of prefix 't:000' is unknown; choose a corpus card"):
         RougeOf().measure(rows)
-    assert DiversityOf().measure(rows)[0].human == {}
+    assert {row.details.human for row in DiversityOf().measure(rows).results} == {None}
 
 
 def test_a_draw_that_lacks_a_prefix_is_refused():

@@ -10,14 +10,15 @@ import pytest
 from instruct.config import ExperimentConfig, make_config
 from instruct.engines.forward import open_model
 from instruct.generation.continuations import read_continuations
-from instruct.measuring.metrics import read_metrics
+from instruct.measuring.controls import Matched, control_name
+from instruct.measuring.human_text import CURVE
 from instruct.measuring.texts.entropy import TOLERANCE, entropies
 from instruct.measuring.texts.held_out import windows
-from instruct.phases.controls import control_name, controls_of, match_temperatures
+from instruct.phases.controls import controls_of, human_text, match_temperatures
 from instruct.phases.evaluate import evaluate_run
-from instruct.phases.human_text import CURVE, human_text
 from instruct.reporting.report import build_report
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_metrics
 
 
 @pytest.fixture
@@ -43,6 +44,16 @@ def run(config: ExperimentConfig, tiny_adapters: dict[str, Path]) -> RunDirector
     return run
 
 
+def matched(run: RunDirectory) -> Matched:
+    row = read_metrics(run).texts["mle-matched-emo"]["matched_temperature"]
+    return Matched.model_validate({**row.details.model_dump(exclude_unset=True), "temperature": row.value})
+
+
+def no_control(run: RunDirectory) -> str | None:
+    row = read_metrics(run).texts["emo"].get("matched_temperature")
+    return row and row.details.reason
+
+
 def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(config, run, tiny_adapters):
     human = human_text(config)
     found = match_temperatures(config, run, human)
@@ -59,9 +70,9 @@ def test_the_control_has_the_entropy_of_the_system_that_it_is_compared_with(conf
     assert abs(control.entropy - control.system_entropy) <= TOLERANCE
     assert control.temperature != 1
     texts = read_metrics(run).texts
-    assert texts["mle-matched-emo"].matched == control
-    assert texts["emo"].entropy.entropy == control.system_entropy
-    assert texts["emo"].no_control is None
+    assert matched(run) == control
+    assert texts["emo"]["entropy"].value == control.system_entropy
+    assert no_control(run) is None
 
 
 def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
@@ -89,16 +100,16 @@ def test_temperatures_are_matched_again_only_if_the_text_changes(config, run):
 def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reason, printed):
     changed = make_config(config.model_dump(mode="json"), flags, "test")
     assert match_temperatures(changed, run, human_text(changed)) == {}
-    assert read_metrics(run).texts["emo"].no_control.startswith(reason)
+    assert no_control(run).startswith(reason)
     assert f"note: no matched-temperature control: {reason}" in printed.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
     match_temperatures(config, run, None)
-    assert read_metrics(run).texts["emo"].no_control
+    assert no_control(run)
     match_temperatures(config, run, human_text(config))
-    assert read_metrics(run).texts["emo"].no_control is None
+    assert no_control(run) is None
 
 
 def test_the_control_is_of_the_same_seed(config):
@@ -114,15 +125,21 @@ def test_distances_are_measured_of_the_controls_and_along_mle_s_temperatures(con
     reference = f"{{name: {tiny_model}, dtype: float32}}"
     changed = make_config(config.model_dump(mode="json"), ["--evaluation.texts.reference_model", reference], "test")
     found = evaluate_run(changed, run).texts
-    control, mle, emo = (found[name].distances for name in ("mle-matched-emo", "mle", "emo"))
-    assert control.temperature == found["mle-matched-emo"].matched.temperature
-    assert [each.temperature for each in mle.curve] == list(CURVE)
-    assert (control.curve, emo.curve) == ([], [])
-    path = sorted([*mle.curve, mle, control], key=lambda each: each.temperature)
-    entropies = [each.reverse_cross_entropy - each.reverse_kl for each in path]
+    control, mle, emo = (found[name]["reverse_cross_entropy"] for name in ("mle-matched-emo", "mle", "emo"))
+    assert control.details.temperature == matched(run).temperature
+    assert [temperature for temperature, _ in mle.details.curve] == list(CURVE)
+    assert (control.details.curve, emo.details.curve) == ([], [])
+
+    def path(metric: str) -> list[float]:
+        own, other = found["mle"][metric], found["mle-matched-emo"][metric]
+        points = [*own.details.curve, [1.0, own.value], [other.details.temperature, other.value]]
+        return [value for _, value in sorted(points)]
+
+    entropies = [cross - kl for cross, kl in zip(path("reverse_cross_entropy"), path("reverse_kl"), strict=True)]
     assert entropies == sorted(entropies)
-    assert found["mle-matched-emo"].perplexity.tokens == found["mle"].perplexity.tokens
-    assert found["mle-matched-emo"].perplexity.perplexity != found["mle"].perplexity.perplexity
+    control, mle = (found[name]["perplexity"] for name in ("mle-matched-emo", "mle"))
+    assert control.details.tokens == mle.details.tokens
+    assert control.value != mle.value
     assert not any("different" in warning for warning in build_report(run.folder).texts.warnings)
 
 
@@ -144,16 +161,18 @@ def test_generate_also_samples_the_control_and_evaluate_measures_it(continuing, 
     assert code == 0, err
     assert "control   mle-matched-emo: mle at temperature " in out
     texts = {name: read_continuations(run.continuations / f"{name}.json") for name in ("mle", "emo", "mle-matched-emo")}
-    control = read_metrics(run).texts["mle-matched-emo"].matched
+    control = matched(run)
     step = run.manifest()["steps"]["continuations/mle-matched-emo"]
     assert step["results"]["temperature"] == control.temperature
     assert [row.id for row in texts["mle-matched-emo"]] == [row.id for row in texts["mle"]]
     code, _, err = instruct("evaluate", run.folder, "--evaluation.texts.metrics", "[perplexity, entropy]")
     assert code == 0, err
     found = read_metrics(run).texts
-    assert found["mle"].perplexity.texts == 2
-    assert found["mle"].perplexity.bytes == len(" and stormy night.") + len(" and quiet morning."), "of the references"
-    assert found["emo"].entropy.entropy == control.system_entropy
+    assert found["mle"]["perplexity"].n == 2
+    assert found["mle"]["perplexity"].details.bytes == len(" and stormy night.") + len(" and quiet morning."), (
+        "of the references"
+    )
+    assert found["emo"]["entropy"].value == control.system_entropy
 
 
 @pytest.mark.slow
@@ -178,4 +197,4 @@ def test_systems_that_decode_greedily_have_no_control(continuing, run, instruct)
     assert code == 0, err
     assert "note: no matched-temperature control: the systems decode greedily" in out
     assert not (run.continuations / "mle-matched-emo.json").exists()
-    assert read_metrics(run).texts["emo"].no_control == "the systems decode greedily"
+    assert no_control(run) == "the systems decode greedily"

@@ -12,11 +12,10 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.generation.continuations import Continuation, as_json
-from instruct.measuring.metrics import merge_metrics, metrics_path, read_metrics, read_values
-from instruct.measuring.texts.model import Perplexity, SystemTexts
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import Measurement, metrics_path, read_metrics, read_values, results, write_results
 
-FIGURES = Perplexity(perplexity=2.0, word_perplexity=None, byte_perplexity=1.5, texts=1, tokens=2, words=0, bytes=3)
+FIGURES = results({"perplexity": 2.0, "word_perplexity": None, "byte_perplexity": 1.5}, 1, tokens=2, words=0, bytes=3)
 
 
 @pytest.fixture
@@ -38,12 +37,12 @@ def test_evaluate_measures_every_system_on_held_out_text(trained, instruct):
     assert code == 0, err
     found = read_metrics(trained).texts
     assert list(found) == ["base", "emo"]
-    assert found["base"].perplexity != found["emo"].perplexity
-    assert f"emo: perplexity {found['emo'].perplexity.perplexity:.2f} (2 texts, " in out
+    assert found["base"]["perplexity"].value != found["emo"]["perplexity"].value
+    assert f"emo: perplexity {found['emo']['perplexity'].value:.2f} (2 texts, " in out
     assert f"metrics: {metrics_path(trained)}" in out
     values = read_values(trained, "perplexity", "emo")
     assert values["id"] == ["held_out.txt:1", "held_out.txt:3"]
-    assert sum(values["tokens"]) == found["emo"].perplexity.tokens
+    assert sum(values["tokens"]) == found["emo"]["perplexity"].details.tokens
 
 
 def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained, instruct):
@@ -61,7 +60,7 @@ def test_what_is_measured_is_not_measured_again_unless_its_texts_change(trained,
     assert metrics_path(trained).read_bytes() == before
     Path("held_out.txt").write_text("Another text.\n")
     assert instruct("evaluate", trained.folder, *flags)[0] == 0
-    assert read_metrics(trained).texts["emo"].perplexity.texts == 1
+    assert read_metrics(trained).texts["emo"]["perplexity"].n == 1
 
 
 def test_a_changed_setting_of_a_finished_evaluation_is_measured_again_and_recorded(tiny_experiment, instruct):
@@ -74,7 +73,7 @@ def test_a_changed_setting_of_a_finished_evaluation_is_measured_again_and_record
         code, out, err = instruct("evaluate", "config.yaml")
         assert code == 0, err
         run = RunDirectory("runs/mine")
-        assert read_metrics(run).texts["base"].perplexity.texts == count
+        assert read_metrics(run).texts["base"]["perplexity"].n == count
         made_with = run.manifest()["steps"]["evaluate/perplexity/base"]["config"]
         assert made_with["held_out"]["files"] == [f"{name}.txt"]
         assert run.config()["evaluation"]["texts"] == made_with
@@ -99,17 +98,36 @@ def test_a_run_evaluates_what_its_config_asks_for(tiny_experiment, instruct):
 
 def test_parts_are_merged_and_kept(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    merge_metrics(run, "texts", "emo", SystemTexts(perplexity=FIGURES))
-    merge_metrics(run, "texts", "mle", SystemTexts(perplexity=FIGURES))
-    merge_metrics(run, "texts", "emo", SystemTexts())
-    assert read_metrics(run).texts == {name: SystemTexts(perplexity=FIGURES) for name in ("emo", "mle")}
+    for system in ("emo", "mle"):
+        write_results(run, "perplexity", system, FIGURES)
+    write_results(run, "rouge", "emo", results({"rouge1": 0.5}, 1, without_tokens=0))
+    write_results(run, "perplexity", "emo", FIGURES)
+    rows = read_metrics(run).measurements
+    names = ["perplexity", "word_perplexity", "byte_perplexity"]
+    assert [(row.system, row.metric) for row in rows] == [
+        *(("emo", name) for name in [*names, "rouge1"]), *(("mle", name) for name in names),
+    ]  # fmt: skip
+    assert rows[0] == Measurement(system="emo", part="perplexity", **dict(FIGURES[0]))
+    write_results(run, "perplexity", "emo", [])
+    assert read_metrics(run).texts["emo"].keys() == {"rouge1"}
 
 
 def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
     run = RunDirectory(tmp_path)
-    metrics_path(run).write_text(json.dumps({"texts": {"emo": {"perplexity": {"texts": 1}}}}))
-    with pytest.raises(InputError, match=r"metrics.json: texts.emo.perplexity.perplexity: Field required; delete "):
-        read_metrics(run)
+    for content, message in [
+        (
+            {"texts": {"emo": {"perplexity": {"texts": 1}}}},
+            r"Value error, texts.emo.perplexity: .*perplexity is missing",
+        ),
+        ({"texts": {"emo": []}}, r"Value error, texts.emo: is not an object"),
+        ({"version": 3}, r"version: Input should be 2"),
+        ({"version": 2, "measurements": [{"system": "emo"}]}, r"measurements.0.metric: Field required"),
+    ]:
+        metrics_path(run).write_text(json.dumps(content))
+        with pytest.raises(
+            InputError, match=rf"metrics.json: .*{message}.*; delete the file and run `instruct evaluate "
+        ):
+            read_metrics(run)
 
 
 @pytest.mark.parametrize(
@@ -148,19 +166,19 @@ def test_evaluate_measures_continuations_and_distances_by_a_reference_model(cont
     code, out, err = instruct("evaluate", continued.folder, *flags)
     assert code == 0, err
     found = read_metrics(continued).texts
-    assert found["base"].oracle_perplexity.empty == 2
-    assert found["base"].perplexity is None, "there is no human text"
-    assert found["base"].oracle_perplexity.human == found["emo"].oracle_perplexity.human > 1
-    assert found["emo"].oracle_perplexity.by_seed.keys() == {"0", "1"}
-    assert f"emo: oracle perplexity {found['emo'].oracle_perplexity.perplexity:.2f}" in out
+    assert found["base"]["oracle_perplexity"].details.empty == 2
+    assert "perplexity" not in found["base"], "there is no human text"
+    assert found["base"]["oracle_perplexity"].details.human == found["emo"]["oracle_perplexity"].details.human > 1
+    assert found["emo"]["oracle_perplexity"].details.by_seed.keys() == {"0", "1"}
+    assert f"emo: oracle perplexity {found['emo']['oracle_perplexity'].value:.2f}" in out
     values = read_values(continued, "oracle_perplexity", "emo")
     assert [values[name] for name in ("id", "seed", "sample")] == [["a:0", "a:0", "a:1", "a:1"], [0, 1, 0, 1], [0] * 4]
     code, out, err = instruct("evaluate", continued.folder, *flags, "--evaluation.texts.held_out.files", "held_out.txt")
     assert code == 0, err
     found = read_metrics(continued).texts
-    assert found["base"].distances.total_variation == pytest.approx(0, abs=1e-6)
-    assert found["emo"].distances.total_variation > 0.01
-    assert found["emo"].entropy.temperature == 1
+    assert found["base"]["total_variation"].value == pytest.approx(0, abs=1e-6)
+    assert found["emo"]["total_variation"].value > 0.01
+    assert found["emo"]["entropy"].details.temperature == 1
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import yaml
 from sklearn.metrics import f1_score
 
 from instruct.config import make_config
-from instruct.measuring.metrics import read_metrics, read_values
 from instruct.measuring.tasks.answering import load_task, macro_f1
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_metrics, read_values
 
 CARD = {
     "name": "mood",
@@ -52,16 +52,20 @@ def test_every_system_answers_the_task(trained, instruct):
     assert code == 0, err
     found = read_metrics(trained).tasks
     assert list(found) == ["base", "emo"]
-    for system, results in found.items():
-        result, columns = results.root["mood"], read_values(trained, "tasks/mood", system)
+    for system, rows in found.items():
+        row, columns = rows["mood"], read_values(trained, "tasks/mood", system)
+        result = row.details
+        (f1,) = (
+            row.value for row in read_metrics(trained).measurements if (row.system, row.metric) == (system, "macro_f1")
+        )
         gold = ["good" if label else "bad" for _, label in TEST]
         assert columns["label"] == gold
         assert columns["shots"] == [2] * 5
-        assert (result.rows, result.of, result.shots) == (5, 5, 2)
+        assert (row.n, result.of, result.shots) == (5, 5, 2)
         assert result.right == sum(one == other for one, other in zip(gold, columns["answer"], strict=True))
-        assert result.accuracy == 20 * result.right
-        assert result.interval[0] < result.accuracy < result.interval[1] or result.right in (0, 5)
-        assert result.macro_f1 == pytest.approx(
+        assert row.value == 20 * result.right
+        assert row.interval[0] < row.value < row.interval[1] or result.right in (0, 5)
+        assert f1 == pytest.approx(
             100 * f1_score(gold, columns["answer"], average="macro", labels=CARD["labels"], zero_division=0)
         )
         assert result.answers == {label: columns["answer"].count(label) for label in CARD["labels"]}
@@ -69,7 +73,7 @@ def test_every_system_answers_the_task(trained, instruct):
         assert columns["vote"] == ["bad", "good", "bad", "good", "good"]
         assert result.floor == 80
         assert result.most_frequent == 60
-        assert f"{system}: mood {result.accuracy:.1f} % of 5 rows" in out
+        assert f"{system}: mood {row.value:.1f} % of 5 rows" in out
         assert "retrieval alone 80.0" in out
 
 
@@ -96,9 +100,9 @@ def test_other_settings_are_other_results(trained, instruct):
     assert instruct(*flags)[0] == 0
     more = ["--evaluation.tasks.rule", "sum", "--evaluation.tasks.shots", "0", "--evaluation.tasks.variant", "short"]
     assert instruct(*flags, *more)[0] == 0
-    found = read_metrics(trained).tasks["base"].root
+    found = read_metrics(trained).tasks["base"]
     assert list(found) == ["mood", "mood-short-sum-0shots"]
-    result = found["mood-short-sum-0shots"]
+    result = found["mood-short-sum-0shots"].details
     assert (result.shots, result.rule, result.variant, result.floor) == (0, "sum", "short", None)
 
 
@@ -108,8 +112,8 @@ def test_a_limit_draws_the_same_rows_for_every_system(trained, instruct):
     columns = [read_values(trained, "tasks/mood", system) for system in ("base", "emo")]
     assert columns[0]["id"] == columns[1]["id"]
     assert columns[0]["id"] != [0, 1, 2]  # not the first ones: many files are sorted by label
-    result = read_metrics(trained).tasks["base"].root["mood"]
-    assert (result.rows, result.of) == (3, 5)
+    result = read_metrics(trained).tasks["base"]["mood"]
+    assert (result.n, result.details.of) == (3, 5)
 
 
 def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instruct, tiny_experiment, tmp_path):
@@ -120,7 +124,7 @@ def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instru
         file.write(f'"grim {"word " * 8}",0\n')
     code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
     assert code == 0, err
-    result = read_metrics(trained).tasks["base"].root["mood"]
+    result = read_metrics(trained).tasks["base"]["mood"].details
     shots = read_values(trained, "tasks/mood", "base")["shots"]
     assert result.shortened == sum(count < 2 for count in shots) > 0
     assert result.dropped == sum(2 - count for count in shots)

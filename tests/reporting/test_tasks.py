@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from instruct.config import make_config
-from instruct.measuring.metrics import merge_metrics, write_values
-from instruct.measuring.tasks.model import HarnessResult, HarnessResults, TaskResult, TaskResults
 from instruct.reporting.report import Report
 from instruct.reporting.task_tables import task_tables
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import results, write_results, write_values
 
 LABELS = ["a", "b"] * 10
 VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
@@ -23,12 +22,13 @@ VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
 def answered(run: RunDirectory, system: str, task: str, right: int, **more: object) -> None:
     """A system that answers the first `right` of 20 rows with their label."""
     answers = [label if place < right else "c" for place, label in enumerate(LABELS)]
-    result = TaskResult(
-        task=task, rule="openicl", shots=8, retriever="tfidf", rows=20, of=40, right=right, accuracy=5 * right,
-        interval=[10.0, 90.0], most_frequent=50.0, in_training=3, shortened=0, dropped=0, answers={"a": 20},
-        seconds=1.5, **{"floor": 60.0, **more},
+    (result,) = results(
+        {"accuracy": 5 * right}, 20, task=task, rule="openicl", shots=8, retriever="tfidf", of=40, right=right,
+        most_frequent=50.0, in_training=3, shortened=0, dropped=0, answers={"a": 20}, seconds=1.5,
+        **{"floor": 60.0, **more},
     )  # fmt: skip
-    merge_metrics(run, "tasks", system, TaskResults({task: result}))
+    result.interval = [10.0, 90.0]
+    write_results(run, f"tasks/{task}", system, [result])
     columns = {"id": list(range(20)), "label": LABELS, "answer": answers, "vote": VOTES}
     write_values(run, f"tasks/{task}", system, columns)
 
@@ -44,8 +44,9 @@ def evaluated(tmp_path, monkeypatch) -> RunDirectory:
     answered(run, "emo", "trec", 18)
     answered(run, "base", "mmlu", 9, floor=None)
     answered(run, "emo", "mmlu", 9, floor=None)
-    result = HarnessResult(shots=0, rows=5, metrics={"acc": 0.4}, standard_errors={"acc": 0.1})
-    merge_metrics(run, "lm_eval", "emo", HarnessResults({"arc_easy": result}))
+    write_results(
+        run, "lm_eval/arc_easy", "emo", results({"acc": 0.4}, 5, task="arc_easy", shots=0, standard_error=0.1)
+    )
     return run
 
 

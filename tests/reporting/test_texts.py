@@ -12,23 +12,24 @@ import pytest
 from instruct.analysis.jackknife import difference
 from instruct.base.errors import InstructError
 from instruct.generation.continuations import Continuation
-from instruct.measuring.metrics import merge_metrics, metrics_path, read_metrics, write_values
-from instruct.measuring.sampled import DiversityOf, RougeOf, sample_figure
+from instruct.measuring.sampled import DiversityOf, RougeOf, mauve_measured
+from instruct.measuring.texts.distances import NAMES
 from instruct.measuring.texts.mauve import mauve
-from instruct.measuring.texts.model import (
-    Distances,
-    DistancesAt,
-    Entropy,
-    Matched,
-    MauveFigures,
-    Perplexity,
-    SystemTexts,
-)
 from instruct.reporting.read import read_run
 from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text_figures import METRICS
+from instruct.reporting.text_figures import METRICS, text_sample
 from instruct.run.directory import RunDirectory
+from instruct.run.measurements import (
+    Measurement,
+    Result,
+    metrics_path,
+    read_metrics,
+    read_values,
+    results,
+    write_results,
+    write_values,
+)
 
 PREFIXES = 200
 
@@ -48,26 +49,37 @@ def rows(words: str, seed: int = 0) -> list[Continuation]:
 def measure(run: RunDirectory, name: str, words: str, shift: float, seed: int = 0) -> None:
     """Write metrics of a system as `instruct evaluate` does; its features are `shift` away from the human ones."""
     texts = rows(words, seed)
-    for metric, measurer in (("rouge", RougeOf()), ("diversity", DiversityOf())):
-        found, columns = measurer.measure(texts)
-        keys = {key: [getattr(row, key) for row in texts] for key in ("id", "seed", "sample")}
-        write_values(run, metric, name, {**keys, **columns})
-        merge_metrics(run, "texts", name, SystemTexts.model_validate({metric: found}))
+    keys = {key: [getattr(row, key) for row in texts] for key in ("id", "seed", "sample")}
     rng = np.random.default_rng(seed)
     human = np.random.default_rng(99).normal(size=(PREFIXES, 8))
     found = mauve(human, human * 0.5 + rng.normal(size=human.shape) + shift, [0, 1])
-    figures = MauveFigures(
-        mauve=sample_figure([found.measured]), by_draw={"1/0": found.value}, by_kmeans_seed=found.by_seed,
-        star=found.star, frontier_integral=found.frontier_integral, curve=found.curve, texts=found.n,
-        clusters=found.clusters, features="tiny", max_length=16,
-    )  # fmt: skip
-    merge_metrics(run, "texts", name, SystemTexts(mauve=figures))
+    for part, measured in (
+        ("rouge", RougeOf().measure(texts)),
+        ("diversity", DiversityOf().measure(texts)),
+        ("mauve", mauve_measured({"1/0": found}, "tiny", 16)),
+    ):
+        write_values(run, part, name, {**keys, **measured.values}, measured.without)
+        write_results(run, part, name, measured.results)
     nats = np.random.default_rng(5).gamma(4, 5, size=PREFIXES) + shift + rng.normal(size=PREFIXES) * 0.1
     write_values(
         run, "perplexity", name, {"id": [f"h:{n}" for n in range(PREFIXES)], "nats": nats, "tokens": [8] * 200}
     )
-    value = Perplexity(perplexity=float(np.exp(nats.sum() / 1600)), texts=200, tokens=1600, words=0, bytes=1)
-    merge_metrics(run, "texts", name, SystemTexts(perplexity=value))
+    value = float(np.exp(nats.sum() / 1600))
+    write_results(run, "perplexity", name, results({"perplexity": value}, 200, tokens=1600, words=0, bytes=1))
+
+
+def copy(run: RunDirectory, other: RunDirectory, *systems: str) -> None:
+    """The rows of systems, without the values of each text."""
+    for row in read_metrics(run).measurements:
+        if row.system in systems:
+            kept = [
+                each for each in read_metrics(other).measurements if (each.system, each.part) == (row.system, row.part)
+            ]
+            write_results(other, row.part, row.system, [*map(plain, kept), plain(row)])
+
+
+def plain(row: Measurement) -> Result:
+    return Result.model_validate(row.model_dump(exclude={"system", "part"}))
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +90,8 @@ def run(tmp_path_factory) -> RunDirectory:
     measure(found, "mle", "abcdefgh", 0.9, seed=1)
     measure(found, "emo", "abcd", 0.2, seed=2)
     measure(found, "mle-matched-emo", "abcd", 0.2, seed=3)
-    matched = Matched(
-        mle="mle", system="emo", system_temperature=1, temperature=0.87, system_entropy=2, entropy=2
-    )  # fmt: skip
-    merge_metrics(found, "texts", "mle-matched-emo", SystemTexts(matched=matched))
+    control = {"mle": "mle", "system": "emo", "system_temperature": 1, "system_entropy": 2, "entropy": 2}
+    write_results(found, "matched", "mle-matched-emo", results({"matched_temperature": 0.87}, None, **control))
     return found
 
 
@@ -110,9 +120,9 @@ def test_a_run_without_verdicts_has_a_report_of_its_metrics(run, instruct):
 def test_figures_have_the_values_of_metrics_json_and_an_interval_around_them(report, run):
     metrics = read_metrics(run).texts
     emo = next(system for system in report.texts.systems if system.name == "emo")
-    assert emo.figure("mauve").value == metrics["emo"].mauve.mauve.value
-    assert emo.figure("rougeL").value == metrics["emo"].rouge.rougeL
-    assert emo.figure("perplexity").value == metrics["emo"].perplexity.perplexity
+    assert emo.figure("mauve").value == metrics["emo"]["mauve"].value
+    assert emo.figure("rougeL").value == metrics["emo"]["rougeL"].value
+    assert emo.figure("perplexity").value == metrics["emo"]["perplexity"].value
     assert {figure.metric for figure in emo.figures} <= METRICS.keys()
     for figure in emo.figures:
         if figure.interval is None:  # the same few words, whichever texts are left out
@@ -145,9 +155,9 @@ def test_the_control_follows_its_system_and_silences_the_warning(report):
 def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
-    for name in ("mle", "emo"):
-        merge_metrics(other, "texts", name, read_metrics(run).texts[name])
-    merge_metrics(other, "texts", "emo", SystemTexts(no_control="there is <b>no</b> human text [x]"))
+    copy(run, other, "mle", "emo")
+    reason = "there is <b>no</b> human text [x]"
+    write_results(other, "matched", "emo", results({"matched_temperature": None}, None, reason=reason))
     found = build_report(other.folder)
     (warning,) = [each for each in found.texts.warnings if "control" in each]
     assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
@@ -159,10 +169,8 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
 def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
-    texts = read_metrics(run).texts["emo"]
-    diversity = texts.diversity.model_copy(update={"empty": 30})
-    rouge = texts.rouge.model_copy(update={"without_tokens": 40})
-    merge_metrics(other, "texts", "emo", SystemTexts(diversity=diversity, rouge=rouge))
+    write_results(other, "diversity", "emo", results({"repetition": 0.1}, 200, empty=30, continuations=200))
+    write_results(other, "rouge", "emo", results({"rouge1": 0.1}, 200, without_tokens=40))
     assert build_report(other.folder).texts.warnings == [
         "30 of 200 continuations of emo are empty",
         "ROUGE sees no token in 40 of 200 pairs of emo: it reads the letters a to z and digits only",
@@ -174,9 +182,8 @@ def test_systems_that_were_measured_on_different_texts_are_a_warning(run, tmp_pa
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "base": {"objective": "none"}}})
 
     def measured(name: str, texts: str) -> list[str]:
-        found = SystemTexts(perplexity=read_metrics(run).texts["mle"].perplexity)
         with other.step(f"evaluate/perplexity/{name}", {"weights": name, "texts": texts}):
-            merge_metrics(other, "texts", name, found)
+            write_results(other, "perplexity", name, results({"perplexity": 9.0}, 2))
         return build_report(other.folder).texts.warnings
 
     assert measured("mle", "a") == measured("base", "a") == []
@@ -188,9 +195,16 @@ def test_systems_that_were_measured_on_different_texts_are_a_warning(run, tmp_pa
 def test_values_that_are_missing_leave_the_value_alone(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
-    merge_metrics(other, "texts", "emo", read_metrics(run).texts["emo"])
+    copy(run, other, "emo")
     (system,) = build_report(other.folder).texts.systems
     assert system.figure("rougeL").interval is None
+    assert system.figure("mauve").interval is None
+    without = read_values(run, "mauve", "emo")["without"]["mauve"]
+    texts = {"mauve": {"mauve": {"value": 0.5, "interval": [0.4, 0.6], "without": without, "other_variance": 0.001}}}
+    figures = {"by_draw": {}, "by_kmeans_seed": [], "star": 1.0, "frontier_integral": 0.0, "curve": []}
+    texts["mauve"] |= {**figures, "texts": 200, "clusters": 2, "features": "tiny", "max_length": 16}
+    metrics_path(other).write_text(json.dumps({"texts": {"emo": texts}}))  # before version 2 they were in this file
+    (system,) = build_report(other.folder).texts.systems
     assert system.figure("mauve").interval is not None
 
 
@@ -205,8 +219,8 @@ def test_training_seeds_are_one_system_with_an_interval_over_trainings(tmp_path)
     test = next(test for test in texts.tests if test.metric == "rouge1")
     assert (test.first, test.second, test.trainings, test.test) == ("emo", "mle", 2, "jackknife")
     assert test.p < 0.2
-    found, values = read_run(other.folder), read_run(other.folder).text_values
-    figures = [METRICS["rouge1"].read(found.metrics.texts[n], {"rouge": values["rouge"][n]}).measured for n in names]
+    found = read_run(other.folder)
+    figures = [text_sample(found.metrics.texts[n]["rouge1"], found.values["rouge"][n]).measured for n in names]
     assert test.difference == pytest.approx(difference(figures[2:], figures[:2]).value)
 
 
@@ -214,9 +228,10 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
     other = RunDirectory(tmp_path / "plane")
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
     for name, value, curve in (("mle", 3.0, (0.8, 1.2)), ("emo", 2.5, ())):
-        at = {t: dict.fromkeys(DistancesAt.model_fields, value + t - 1) | {"temperature": t} for t in (*curve, 1.0)}
-        distances = at.pop(1.0) | {"reference": "r", "texts": 200, "curve": list(at.values())}
-        merge_metrics(other, "texts", name, SystemTexts(distances=Distances(**distances)))
+        points = [[t, value + t - 1] for t in curve]
+        write_results(
+            other, "distances", name, results(dict.fromkeys(NAMES, value), 200, temperature=1.0, curve=points)
+        )
     mle, emo = write_report(other.folder).report.texts.systems
     assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
     assert emo.by_temperature == []
@@ -226,7 +241,7 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
 def test_perplexity_over_training_is_drawn_from_the_log(run, tmp_path):
     other = RunDirectory(tmp_path / "trained")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
-    merge_metrics(other, "texts", "emo", read_metrics(run).texts["emo"])
+    copy(run, other, "emo")
     (other.adapters / "emo").mkdir(parents=True)
     log = [{"step": 1, "eval_perplexity": 20.5}, {"step": 2, "loss": 1.0}, {"step": 3, "eval_perplexity": float("nan")}]
     (other.adapters / "emo" / "training_log.json").write_text(json.dumps(log))
@@ -238,9 +253,8 @@ def test_perplexity_over_training_is_drawn_from_the_log(run, tmp_path):
 
 def test_a_number_that_is_not_finite_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    merge_metrics(run, "texts", "mle", SystemTexts(entropy=Entropy(entropy=2.0, temperature=1, texts=3, tokens=9)))
+    write_results(run, "entropy", "mle", results({"entropy": 2.0}, 3, tokens=9))
     before = metrics_path(run).read_bytes()
-    diverged = Entropy.model_construct(entropy=float("nan"), temperature=1, texts=3, tokens=9)
-    with pytest.raises(InstructError, match=r"run: a number about texts of emo is not finite; its training may have"):
-        merge_metrics(run, "texts", "emo", SystemTexts.model_construct(entropy=diverged))
+    with pytest.raises(InstructError, match=r"run: a number about entropy of emo is not finite; its training may have"):
+        write_results(run, "entropy", "emo", results({"entropy": float("nan")}, 3))
     assert metrics_path(run).read_bytes() == before

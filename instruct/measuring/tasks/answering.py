@@ -17,11 +17,11 @@ from instruct.base.errors import InputError
 from instruct.engines.forward import ForwardModel, Row
 from instruct.measuring.tasks.cards import TaskCard, load_task_card
 from instruct.measuring.tasks.demonstrations import choose, in_training, vote
-from instruct.measuring.tasks.model import TaskResult
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.tasks.prompts import PromptWriter
 from instruct.measuring.tasks.rows import TaskRow, load_rows
 from instruct.measuring.tasks.scoring import LabelScorer, Scores, label_rows
+from instruct.run.measurements import Measured, results
 
 _SEED = 0
 
@@ -59,7 +59,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Answers:
+class TaskScores:
     """Scores and the demonstrations that fitted, for each row; seconds for all."""
 
     scores: list[Scores]
@@ -120,7 +120,7 @@ def prompt_rows(model: ForwardModel, task: Task, row: TaskRow, found: Sequence[T
     )
 
 
-def answer_task(model: ForwardModel, task: Task) -> Answers:
+def answer_task(model: ForwardModel, task: Task) -> TaskScores:
     """Answer every row of a task.
 
     Raises:
@@ -132,55 +132,58 @@ def answer_task(model: ForwardModel, task: Task) -> Answers:
     order = sorted(range(len(prompts)), key=lambda place: list(prompts[place][0][0].ids))
     scored = LabelScorer(model, task.rule).scores([prompts[place][0] for place in order])
     by_place = dict(zip(order, scored, strict=True))
-    return Answers(
+    return TaskScores(
         [by_place[place] for place in range(len(prompts))],
         [shots for _, shots in prompts],
         time.monotonic() - begun,
     )
 
 
-def task_result(task: Task, answers: Answers) -> TaskResult:
-    """How good the answers are."""
+def task_measured(task: Task, scored: TaskScores) -> Measured:
+    """How good the answers are, and the answers by row: place in the split, label, answer, scores, shots, and the vote
+    of the demonstrations' labels. Rates are percentages.
+
+    The details of the row: `right` of the test rows, of which `of` exist; `floor`: the accuracy of the vote, None for
+    fixed demonstrations; `most_frequent`: of always answering the test rows' most frequent label; `in_training`: test
+    rows that are among the demonstrations' split, word for word; `shortened`: rows whose prompt did not fit the context
+    with all demonstrations, `dropped` demonstrations in all; `answers`: how often each label was the answer; `seconds`
+    that the model took.
+    """
     labels = task.card.labels
     gold = [row.label for row in task.rows]
-    given = [labels[scores.best] for scores in answers.scores]
-    right = sum(map(str.__eq__, given, gold))
-    interval = wilson_interval(right, len(gold))
-    assert interval is not None
-    left_out = [len(found) - shots for found, shots in zip(task.demonstrations, answers.shots, strict=True)]
-    voted = [vote(found) for found in task.demonstrations]
-    return TaskResult(
+    answers = [labels[scores.best] for scores in scored.scores]
+    right = sum(map(str.__eq__, answers, gold))
+    left_out = [len(shown) - shots for shown, shots in zip(task.demonstrations, scored.shots, strict=True)]
+    votes = [vote(shown) for shown in task.demonstrations]
+    accuracy, *others = results(
+        {"accuracy": 100 * right / len(gold)}
+        | ({"macro_f1": macro_f1(gold, answers, labels)} if task.card.metric == "macro_f1" else {}),
+        len(gold),
         task=task.card.name,
         variant=task.variant,
         rule=task.rule,
         shots=task.shots,
         retriever=task.retriever,
-        rows=len(gold),
         of=task.of,
         right=right,
-        accuracy=100 * right / len(gold),
-        interval=interval,
-        macro_f1=macro_f1(gold, given, labels) if task.card.metric == "macro_f1" else None,
-        floor=_share(voted, gold) if task.retriever and task.shots else None,
+        floor=_share(votes, gold) if task.retriever and task.shots else None,
         most_frequent=100 * Counter(gold).most_common(1)[0][1] / len(gold),
         in_training=task.in_training,
         shortened=sum(count > 0 for count in left_out),
         dropped=sum(left_out),
-        answers={label: given.count(label) for label in labels},
-        seconds=round(answers.seconds, 2),
+        answers={label: answers.count(label) for label in labels},
+        seconds=round(scored.seconds, 2),
     )
-
-
-def answer_columns(task: Task, answers: Answers) -> dict[str, list[Any]]:
-    """The answers by row, as columns: place in the split, label, answer, scores, shots, the demonstrations' vote."""
-    return {
+    accuracy.interval = wilson_interval(right, len(gold))
+    columns: dict[str, Sequence[Any]] = {
         "id": task.places,
-        "label": [row.label for row in task.rows],
-        "answer": [task.card.labels[scores.best] for scores in answers.scores],
-        "scores": [[round(value, 6) for value in scores.values] for scores in answers.scores],
-        "shots": answers.shots,
-        "vote": [vote(found) for found in task.demonstrations],
+        "label": gold,
+        "answer": answers,
+        "scores": [[round(value, 6) for value in scores.values] for scores in scored.scores],
+        "shots": scored.shots,
+        "vote": votes,
     }
+    return Measured([accuracy, *others], columns)
 
 
 def macro_f1(gold: Sequence[str], given: Sequence[str], labels: Sequence[str]) -> float:

@@ -19,8 +19,8 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
-from instruct.measuring.tasks.model import HarnessResult
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.run.measurements import Details, Result
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -63,8 +63,8 @@ class Harness:
         """What results depend on besides the model and the task."""
         return {"lm_eval": self.version, "shots": self._options.lm_eval_shots, "limit": self._options.limit}
 
-    def evaluate(self, model: ForwardModel, name: str) -> dict[str, HarnessResult]:
-        """A task's results, or those of a group and its tasks, by name.
+    def evaluate(self, model: ForwardModel, name: str) -> list[Result]:
+        """A task's results, or those of a group and its tasks; as lm-eval gives them, not in percent.
 
         Raises:
             InputError: the task's data cannot be loaded.
@@ -88,13 +88,14 @@ class Harness:
                 reason = one_line(f"{type(error).__name__}: {error}", 200)
                 raise InputError(f"lm_eval: the task {name} cannot be run ({reason}); try it with `lm-eval`") from error
         assert found
-        return {
-            each: _result(values, found["n-shot"].get(each), found["n-samples"].get(each, {}).get("effective"))
-            for each, values in found["results"].items()
-        }
+        return [
+            result
+            for task, values in found["results"].items()
+            for result in _results(task, values, found["n-shot"].get(task), found["n-samples"].get(task, {}))
+        ]
 
 
-def _result(values: dict[str, Any], shots: int | None, rows: int | None) -> HarnessResult:
+def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int]) -> list[Result]:
     """Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through."""
     metrics: dict[str, float] = {}
     errors: dict[str, float] = {}
@@ -104,7 +105,11 @@ def _result(values: dict[str, Any], shots: int | None, rows: int | None) -> Harn
             continue
         name = metric.removesuffix("_stderr") + ("" if applied == "none" else f" ({applied})")
         (errors if metric.endswith("_stderr") else metrics)[name] = float(value)
-    return HarnessResult(shots=shots, rows=rows, metrics=metrics, standard_errors=errors)
+    n = rows.get("effective")
+    return [
+        Result(metric=name, value=value, n=n, details=Details(task=task, shots=shots, standard_error=errors.get(name)))
+        for name, value in metrics.items()
+    ]
 
 
 def _task_name(path: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from instruct.base.errors import InputError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
-from instruct.measuring.texts.model import Entropy
+from instruct.run.measurements import Result, results
 
 # Where temperatures are looked for, and how near the entropies have to be, in nats.
 COLDEST, HOTTEST, TOLERANCE = 0.05, 10.0, 1e-3
@@ -53,14 +53,10 @@ def entropies(
     return Entropies(nats, tokens)
 
 
-def entropy(values: Entropies, index: int, temperature: float) -> Entropy:
-    """The mean of one of the temperatures."""
-    return Entropy(
-        entropy=values.means[index],
-        temperature=temperature,
-        texts=int((values.tokens > 0).sum()),
-        tokens=int(values.tokens.sum()),
-    )
+def entropy(values: Entropies, index: int, temperature: float) -> list[Result]:
+    """The mean of one of the temperatures, in nats per token."""
+    tokens, texts = int(values.tokens.sum()), int((values.tokens > 0).sum())
+    return results({"entropy": values.means[index]}, texts, temperature=temperature, tokens=tokens)
 
 
 def matching_temperatures(

@@ -11,8 +11,8 @@ import yaml
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import open_model
-from instruct.measuring.tasks.answering import answer_task, load_task, task_result
-from instruct.measuring.tasks.harness import Harness, _result, export_task
+from instruct.measuring.tasks.answering import answer_task, load_task, task_measured
+from instruct.measuring.tasks.harness import Harness, _results, export_task
 from instruct.measuring.tasks.options import TaskOptions
 
 lm_eval = pytest.importorskip("lm_eval")
@@ -43,7 +43,7 @@ def compare(model, name: str, options: TaskOptions, folder: Path) -> None:
     accuracy, scores = their_scores(model, export_task(task, folder))
     for ours, theirs in zip(answers.scores, scores, strict=True):
         assert ours.values == pytest.approx(theirs, abs=1e-4)
-    assert task_result(task, answers).accuracy == pytest.approx(100 * accuracy)
+    assert task_measured(task, answers).results[0].value == pytest.approx(100 * accuracy)
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ def test_an_exported_row_has_its_demonstrations_as_a_column(mood, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experiment, instruct):
-    from instruct.measuring.metrics import read_metrics
     from instruct.run.directory import RunDirectory
+    from instruct.run.measurements import read_metrics
 
     code, out, err = instruct(
         "evaluate", "--tasks", mood.cards[0], "--evaluation.tasks.folder", tmp_path, "--export-tasks", "exported"
@@ -101,10 +101,10 @@ def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experime
     assert code == 0, err
     run = RunDirectory("runs/mine")
     metrics = read_metrics(run)
-    theirs = metrics.lm_eval["base"].root["instruct_mood"]
-    assert (theirs.shots, theirs.rows) == (0, 2)
-    assert 100 * theirs.metrics["acc"] == metrics.tasks["base"].root["mood-sum"].accuracy
-    assert f"base: lm-eval instruct_mood acc {theirs.metrics['acc']:.4f}" in out
+    (theirs,) = (row for row in metrics.measurements if row.kind == "lm_eval" and row.metric == "acc")
+    assert (theirs.system, theirs.task, theirs.details.shots, theirs.n) == ("base", "instruct_mood", 0, 2)
+    assert 100 * theirs.value == metrics.tasks["base"]["mood-sum"].value
+    assert f"base: lm-eval instruct_mood acc {theirs.value:.4f}" in out
     before = run.manifest()["steps"]
     code, _, err = instruct("evaluate", "base.yaml", "--lm-eval", "exported/mood.yaml")
     assert code == 0, err
@@ -115,11 +115,12 @@ def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experime
 
 
 def test_results_are_read_by_metric_and_filter():
-    found = _result(
-        {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}, 5, 9
-    )
-    assert found.metrics == {"acc": 0.5, "em (strict)": 1.0}
-    assert found.standard_errors == {"acc": 0.1}
+    values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
+    found = _results("x", values, 5, {"original": 20, "effective": 9})
+    assert {row.metric: (row.value, row.details.standard_error, row.n) for row in found} == {
+        "acc": (0.5, 0.1, 9),
+        "em (strict)": (1.0, None, 9),
+    }
 
 
 def test_a_file_that_is_no_task_of_lm_eval_is_refused(tmp_path):

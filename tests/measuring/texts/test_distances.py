@@ -56,8 +56,8 @@ def test_distances_are_means_over_tokens_then_over_texts(model, held_out, tiny_m
         for name, expected in zip(NAMES, position_distances(p[at], q[at]), strict=True):
             assert values[name][window.place] == pytest.approx(float(expected.mean()), rel=1e-4)
     assert np.isnan(values["total_variation"][1]), "an empty text has no distance"
-    means = mean_distances(values)
-    assert means.jensen_shannon == pytest.approx(float(values["jensen_shannon"][[0, 2]].mean()))
+    means = {row.metric: row.value for row in mean_distances([values], [1.0], "reference", 1.0)}
+    assert means["jensen_shannon"] == pytest.approx(float(values["jensen_shannon"][[0, 2]].mean()))
 
 
 def test_a_model_is_at_no_distance_from_itself(model, held_out):
@@ -88,5 +88,8 @@ def test_all_temperatures_are_measured_in_one_pass(model, held_out):
         (apart,) = distances(model, replace(model, temperature=temperature), texts, found)
         for name in NAMES:
             assert np.allclose(values[name], apart[name], rtol=1e-4)
-    precise, own, spread = (mean_distances(each).reverse_cross_entropy for each in together)
+    rows = {row.metric: row for row in mean_distances(together, temperatures, "reference", 0.5)}
+    row = rows["reverse_cross_entropy"]
+    precise, (_, own), (_, spread) = row.value, *row.details.curve
+    assert [at for at, _ in row.details.curve] == temperatures[1:]
     assert precise < own < spread

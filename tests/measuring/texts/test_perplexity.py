@@ -43,10 +43,13 @@ def test_perplexity_equals_a_token_by_token_reference(held_out, model, tiny_mode
         words, sizes = words + len(scored.split()), sizes + len(scored.encode())
     texts = held_out(TEXTS)
     found = perplexity(likelihoods(model, texts, windows(model, texts, max_length)))
-    assert (found.texts, found.tokens, found.words, found.bytes) == (len(TEXTS), tokens, words, sizes)
-    assert found.perplexity == pytest.approx(math.exp(nats / tokens), rel=1e-5)
-    assert found.word_perplexity == pytest.approx(math.exp((nats - end_nats) / words), rel=1e-5)
-    assert found.byte_perplexity == pytest.approx(math.exp((nats - end_nats) / sizes), rel=1e-5)
+    of = found[0].details
+    assert (found[0].n, of.tokens, of.words, of.bytes) == (len(TEXTS), tokens, words, sizes)
+    assert {row.metric: row.value for row in found} == {
+        "perplexity": pytest.approx(math.exp(nats / tokens), rel=1e-5),
+        "word_perplexity": pytest.approx(math.exp((nats - end_nats) / words), rel=1e-5),
+        "byte_perplexity": pytest.approx(math.exp((nats - end_nats) / sizes), rel=1e-5),
+    }
 
 
 def test_perplexity_is_that_of_trl_s_evaluation_loss(held_out, model, tiny_model, tmp_path):
@@ -67,9 +70,9 @@ def test_perplexity_is_that_of_trl_s_evaluation_loss(held_out, model, tiny_model
         for row in trainer.eval_dataset.select_columns(["input_ids"]).to_list()
     ]
     expected = math.exp(sum(loss * count for loss, count in losses) / sum(count for _, count in losses))
-    found = perplexity(likelihoods(model, held_out(texts), windows(model, held_out(texts), 1024)))
-    assert found.tokens == sum(count for _, count in losses)
-    assert found.perplexity == pytest.approx(expected, rel=1e-4)
+    found, *_ = perplexity(likelihoods(model, held_out(texts), windows(model, held_out(texts), 1024)))
+    assert found.details.tokens == sum(count for _, count in losses)
+    assert found.value == pytest.approx(expected, rel=1e-4)
     assert len(lengths) >= 1
 
 
@@ -151,21 +154,21 @@ def test_likelihoods_are_in_float64(held_out, model):
 def test_continuations_have_a_perplexity_for_all_and_for_each_seed_and_empty_ones_are_counted(model, held_out):
     texts = held_out(["ds to learn", "", " more", " other words"], ["a few wor", "a few", "words", "words and"])
     values = likelihoods(model, texts, windows(model, texts, 1024))
-    found = oracle_perplexity(values, [1, 1, 2, 1], "tiny")
-    assert (found.texts, found.empty, found.tokens) == (4, 1, int(values.tokens.sum()))
-    assert found.perplexity == pytest.approx(math.exp(values.nats.sum() / values.tokens.sum()))
+    (found,) = oracle_perplexity(values, [1, 1, 2, 1], "tiny")
+    assert (found.n, found.details.empty, found.details.tokens) == (4, 1, int(values.tokens.sum()))
+    assert found.value == pytest.approx(math.exp(values.nats.sum() / values.tokens.sum()))
     first = [0, 3]
-    assert found.by_seed["1"] == pytest.approx(math.exp(values.nats[first].sum() / values.tokens[first].sum()))
-    assert found.by_seed["2"] == pytest.approx(math.exp(values.nats[2] / values.tokens[2]))
+    assert found.details.by_seed["1"] == pytest.approx(math.exp(values.nats[first].sum() / values.tokens[first].sum()))
+    assert found.details.by_seed["2"] == pytest.approx(math.exp(values.nats[2] / values.tokens[2]))
     human = held_out([" the"] * 3, ["a few wor", "a few", "words"])
     own = likelihoods(model, human, windows(model, human, 1024))
-    beside = oracle_perplexity(values, [1, 1, 2, 1], "tiny", own)
-    assert beside.human == pytest.approx(perplexity(own).perplexity)
-    assert beside.perplexity == found.perplexity
-    assert oracle_perplexity(values, [1, 3, 2, 1], "tiny").by_seed.keys() == {"1", "2"}
+    (beside,) = oracle_perplexity(values, [1, 1, 2, 1], "tiny", own)
+    assert beside.details.human == pytest.approx(perplexity(own)[0].value)
+    assert beside.value == found.value
+    assert oracle_perplexity(values, [1, 3, 2, 1], "tiny")[0].details.by_seed.keys() == {"1", "2"}
 
 
 def test_nothing_but_empty_continuations_has_no_perplexity(model, held_out):
     texts = held_out(["", ""], ["a few", "words"])
-    found = oracle_perplexity(likelihoods(model, texts, windows(model, texts, 1024)), [0, 0], "tiny")
-    assert (found.perplexity, found.empty) == (None, 2)
+    (found,) = oracle_perplexity(likelihoods(model, texts, windows(model, texts, 1024)), [0, 0], "tiny")
+    assert (found.value, found.details.empty) == (None, 2)

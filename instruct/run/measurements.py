@@ -1,0 +1,308 @@
+"""metrics.json: what `instruct evaluate` measured, a row for each number; values of each text are beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
+
+from instruct.analysis.results import Interval
+from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.files import write_atomically
+from instruct.run.directory import RunDirectory
+from instruct.run.metrics_v1 import converted
+
+Model = TypeVar("Model", bound=BaseModel)
+VERSION: Literal[2] = 2
+Point = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class Details(BaseModel):
+    """What a row says beside its value: what reports need of it, and other facts; docs/text_metrics.md and
+    docs/tasks.md explain them.
+
+    `curve`: of a distance, temperatures and values there; of MAUVE, the divergence curve. `human`: the same metric of
+    the human texts. `system`: that a control was matched to; `reason`: why a system has none. `without`: the value
+    without each group of texts, in files of before version 2; later ones have it beside the values of each text.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    tokens: int = 0
+    temperature: float = 1.0
+    curve: list[Point] = []
+    human: float | None = None
+    features: str = ""
+    max_length: int = 0
+    other_variance: float = 0.0
+    without: list[float] | None = None
+    without_tokens: int = 0
+    empty: int = 0
+    continuations: int = 0
+    system: str | None = None
+    reason: str | None = None
+    task: str = ""
+    rule: str = ""
+    shots: int | None = None
+    of: int = 0
+    floor: float | None = None
+    most_frequent: float = 0.0
+    in_training: int = 0
+    shortened: int = 0
+    standard_error: float | None = None
+
+
+class Result(BaseModel):
+    """A number, before it is said whose. `value` None: it is not defined. `n`: the texts or rows that it is of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: str
+    value: float | None = None
+    interval: Interval | None = None
+    n: int | None = None
+    details: Details = Details()
+
+
+def results(figures: Mapping[str, float | None], n: int | None, **details: Any) -> list[Result]:
+    """Numbers of one metric's `n` texts or rows, which share their details."""
+    about = Details(**details)
+    return [Result(metric=metric, value=value, n=n, details=about) for metric, value in figures.items()]
+
+
+class Measurement(Result):
+    """A number about a system. `part`: what one step measures, such as `mauve`, `tasks/trec` and `lm_eval/arc_easy`."""
+
+    system: str
+    part: str
+
+    @property
+    def kind(self) -> str:
+        """`tasks`, `lm_eval`, or the part."""
+        return self.part.partition("/")[0]
+
+    @property
+    def task(self) -> str:
+        """A task's name in results: with its settings, or of a group of lm-eval's tasks one of these."""
+        return self.part.partition("/")[2] if self.kind == "tasks" else self.details.task
+
+    def content(self) -> dict[str, Any]:
+        """As metrics.json has it: without what is not set."""
+        own = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        return {"system": self.system, "part": self.part, **own}
+
+
+class Metrics(BaseModel):
+    """The content of metrics.json; a file of before version 2 is converted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[2] = VERSION
+    measurements: list[Measurement] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _converted(cls, content: Any) -> Any:
+        return content if not isinstance(content, dict) or "version" in content else converted(content)
+
+    @property
+    def texts(self) -> dict[str, dict[str, Measurement]]:
+        """The rows about texts, by system and metric."""
+        systems: dict[str, dict[str, Measurement]] = {}
+        for row in self.measurements:
+            if row.kind not in ("tasks", "lm_eval"):
+                systems.setdefault(row.system, {})[row.metric] = row
+        return systems
+
+    def value(self, system: str, metric: str) -> float | None:
+        """A number about a system's texts; None: it was not measured, or is not defined."""
+        row = self.texts.get(system, {}).get(metric)
+        return row.value if row else None
+
+    @property
+    def tasks(self) -> dict[str, dict[str, Measurement]]:
+        """The accuracies in few-shot tasks, by system and task, in percent."""
+        systems: dict[str, dict[str, Measurement]] = {}
+        for row in self.measurements:
+            if row.kind == "tasks" and row.metric == "accuracy":
+                systems.setdefault(row.system, {})[row.task] = row
+        return systems
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one step measures: rows; columns with values of each text; rows' values without each group of texts."""
+
+    results: Sequence[Result]
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    without: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def metrics_path(run: RunDirectory) -> Path:
+    """Where a run's metrics are."""
+    return run.folder / "metrics.json"
+
+
+def read_metrics(run: RunDirectory) -> Metrics:
+    """A run's metrics; empty if nothing was measured.
+
+    Raises:
+        InputError: metrics.json cannot be read.
+    """
+    path = metrics_path(run)
+    return _read(Metrics, path, run) if path.is_file() else Metrics()
+
+
+def measure(
+    run: RunDirectory,
+    part: str,
+    system: str,
+    inputs: dict[str, Any],
+    compute: Callable[[], Measured],
+    **about: Any,
+) -> None:
+    """Compute a part of a system's metrics as a step of the run, unless it was computed from the same inputs.
+
+    Args:
+        about: of the step's record, see `RunDirectory.step`.
+    """
+    step = metric_step(part, system)
+    written = any((row.system, row.part) == (system, part) for row in read_metrics(run).measurements)
+    if part.startswith("tasks/"):  # the answers are compared with those of other systems
+        written = written and values_path(run, part, system).is_file()
+    if written and run.is_done(step, inputs):
+        return
+    with run.step(step, inputs, **about) as recorded:
+        found = compute()
+        if found.values:
+            write_values(run, part, system, found.values, found.without)
+        write_results(run, part, system, found.results)
+        recorded |= {result.metric: result.value for result in found.results}
+
+
+def write_results(run: RunDirectory, part: str, system: str, results: Iterable[Result]) -> None:
+    """Put rows in place of a system's rows of the same part; those of others are kept.
+
+    Raises:
+        InstructError: a number is not finite.
+    """
+    new = [Measurement(system=system, part=part, **dict(result)) for result in results]
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        old = read_metrics(run).measurements
+        # A system keeps its place, and so does a part of it.
+        places = {key: place for place, key in enumerate(dict.fromkeys((row.system, row.part) for row in [*old, *new]))}
+        systems = {name: place for place, name in enumerate(dict.fromkeys(row.system for row in [*old, *new]))}
+        rows = [row for row in old if (row.system, row.part) != (system, part)] + new
+        rows.sort(key=lambda row: (systems[row.system], places[row.system, row.part]))
+        try:
+            lines = ",\n".join(json.dumps(row.content(), ensure_ascii=False, allow_nan=False) for row in rows)
+        except ValueError:
+            raise InstructError(
+                f"{run.folder}: a number about {part} of {system} is not finite; its training may have diverged: "
+                "train it with another learning rate, or leave it out of the config"
+            ) from None
+        write_atomically(metrics_path(run), f'{{"version": {VERSION}, "measurements": [\n{lines}\n]}}\n')
+
+
+def metric_step(part: str, system: str) -> str:
+    """The name of the step that measures a part of a system's metrics."""
+    return f"evaluate/{part}/{system}"
+
+
+def values_path(run: RunDirectory, part: str, system: str) -> Path:
+    """Where the values of each text are: runs/NAME/metrics/PART/SYSTEM.json."""
+    return run.folder / "metrics" / part / f"{system}.json"
+
+
+def write_values(
+    run: RunDirectory,
+    part: str,
+    system: str,
+    values: Mapping[str, Sequence[Any]],
+    without: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """Keep the values of each text, as columns of one length; `id` (and of samples, `seed` and `sample`) says which
+    text. Paired tests between systems read them.
+
+    Args:
+        without: of metrics of whole samples, the value without each group of texts (instruct.analysis.jackknife).
+    """
+    assert len({len(column) for column in values.values()}) == 1, "columns of one length"
+    content: dict[str, Any] = {name: list(column) for name, column in values.items()}
+    if without:
+        content["without"] = {metric: list(column) for metric, column in without.items()}
+    write_atomically(values_path(run, part, system), json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def read_values(run: RunDirectory, part: str, system: str, needed: Sequence[str] = ()) -> dict[str, Any] | None:
+    """What `write_values` wrote, `without` under its name; None: it did not.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column that is needed.
+    """
+    path = values_path(run, part, system)
+    if not path.is_file():
+        return None
+    columns = _read(_Values, path, run).model_dump(exclude_none=True)
+    if lacking := [name for name in needed if name not in columns]:
+        raise InputError(
+            f"{path}: {lacking[0]}: Field required; delete the file and run `instruct evaluate {run.folder}`"
+        )
+    return columns
+
+
+# Finite, and small enough to be added up.
+_Number = Annotated[float, Field(strict=True, ge=-1e15, le=1e15)]
+_MOST_NATS = 700  # per token: exp() of more overflows
+
+
+class _Values(BaseModel):
+    """The columns of a file of values: numbers, apart from these."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, list[_Number | None]]
+
+    id: list[StrictStr | StrictInt]
+    label: list[str] | None = None
+    answer: list[str] | None = None
+    vote: list[str | None] | None = None
+    scores: list[list[float]] | None = None
+    without: dict[str, list[_Number]] | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> _Values:
+        columns = self.model_dump(exclude_none=True, exclude={"without"})
+        if len({len(column) for column in columns.values()}) > 1:
+            raise ValueError("the columns have different lengths")
+        if ("nats" in columns) != ("tokens" in columns):
+            raise ValueError("nats and tokens require each other")
+        for nats, tokens in zip(columns.get("nats", ()), columns.get("tokens", ()), strict=True):
+            if nats is None or tokens is None or abs(nats) > _MOST_NATS * tokens:
+                raise ValueError(f"{nats} nats of {tokens} tokens")
+        return self
+
+
+def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
+    """A file that `instruct evaluate` wrote.
+
+    Raises:
+        InputError: it cannot be read; the message names the first place.
+    """
+    remedy = f"delete the file and run `instruct evaluate {run.folder}`"
+    try:
+        content = model.model_validate_json(path.read_bytes(), strict=True)
+        json.dumps(content.model_dump(), allow_nan=False)
+        return content
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
+        raise InputError(f"{path}: {place}: {one_line(first['msg'], 120)}; {remedy}") from None
+    except ValueError:
+        raise InputError(f"{path}: has a number that is not finite; {remedy}") from None
