@@ -30,7 +30,7 @@ from instruct.base.models import EMBEDDED_MODEL, model_path
 from instruct.base.output import run_guarded, say
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.pickles import unreadable
-from instruct.engines.score_heads import Reading, StatesEngine
+from instruct.engines.score_heads import HeadReading, StatesEngine
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import ChatTemplate
@@ -162,7 +162,7 @@ def split_by_instruction(human: HumanSet, seed: int, share: float = 0.2) -> tupl
 def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: dict[str, str]) -> None:
     """Write a trained head, its card, and the verdicts of cross-validation on the training set."""
     options = EngineOptions(f"judge {training.name}", training.model, Decoding(), 8192, reward=True)
-    reading = Reading(training.layers)
+    reading = HeadReading(training.layers)
     engine = StatesEngine(options, reading)
     try:
         trained = train_head(read_features(engine, train.pairs), reading)

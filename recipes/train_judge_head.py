@@ -16,7 +16,7 @@ from sklearn.model_selection import GroupKFold
 
 from instruct.base.errors import InputError
 from instruct.engines.base import Prompt
-from instruct.engines.score_heads import Reading, ScoreHead, StatesEngine
+from instruct.engines.score_heads import HeadReading, ScoreHead, StatesEngine
 from instruct.judging.presentations import ChatTemplate
 from instruct.validation.human_sets import HumanPair
 
@@ -96,7 +96,7 @@ def read_features(engine: StatesEngine, pairs: Sequence[HumanPair]) -> LabeledFe
     )
 
 
-def train_head(data: LabeledFeatures, reading: Reading) -> TrainedHead:
+def train_head(data: LabeledFeatures, reading: HeadReading) -> TrainedHead:
     """A head for these labels.
 
     Args:
@@ -117,7 +117,7 @@ def train_head(data: LabeledFeatures, reading: Reading) -> TrainedHead:
         verdicts[test] = verdicts_of(fitted.differences(data.only(test)), margin)
     choice, margin = _chosen(data)
     fitted = _Fitted(data, choice)
-    read = Reading((choice.layer,), reading.prompt_tokens, reading.answer_tokens)
+    read = HeadReading((choice.layer,), reading.prompt_tokens, reading.answer_tokens)
     return TrainedHead(fitted.head(read), margin, choice, list(verdicts))
 
 
@@ -148,7 +148,7 @@ class _Fitted:
         """The first answers' scores minus the second ones'."""
         return self._difference(data) @ self._weights
 
-    def head(self, reading: Reading) -> ScoreHead:
+    def head(self, reading: HeadReading) -> ScoreHead:
         weights = self._weights / self._scale
         return ScoreHead(reading, weights.astype(np.float32), float(-weights @ self._mean))
 

@@ -14,7 +14,7 @@ from train_judge_head import LabeledFeatures, best_margin, train_head, verdicts_
 
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
-from instruct.engines.score_heads import Reading
+from instruct.engines.score_heads import HeadReading
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
 from instruct.validation.human_sets import load_human_set
@@ -35,9 +35,9 @@ def accuracy(verdicts: list[str], sign: np.ndarray) -> float:
 
 def test_the_layer_that_tells_is_chosen_and_generalizes():
     data, unseen = features(), features(seed=1)
-    trained = train_head(data, Reading((5, 9), 40, 30))
+    trained = train_head(data, HeadReading((5, 9), 40, 30))
     assert trained.choice.layer == 9
-    assert trained.head.reading == Reading((9,), 40, 30)
+    assert trained.head.reading == HeadReading((9,), 40, 30)
     scores = [trained.head.scores(side[:, 4:]) for side in (unseen.first, unseen.second)]
     measured = accuracy(verdicts_of(scores[0] - scores[1], trained.tie_margin), unseen.sign)
     assert measured > 0.7
@@ -53,20 +53,20 @@ def test_labels_without_information_are_at_chance_in_cross_validation():
     rng = np.random.default_rng(3)
     sign = np.repeat(rng.choice([-1, 1], size=100), 3)  # the same for all pairs of an instruction
     blind = LabeledFeatures(data.layers, data.first, data.second, sign, data.groups)
-    assert 0.35 < accuracy(train_head(blind, Reading((5, 9))).verdicts, sign) < 0.6
+    assert 0.35 < accuracy(train_head(blind, HeadReading((5, 9))).verdicts, sign) < 0.6
 
 
 def test_exchanged_answers_give_the_exchanged_head():
     data = features()
     exchanged = LabeledFeatures(data.layers, data.second, data.first, -data.sign, data.groups)
-    one, other = (train_head(labels, Reading((5, 9))) for labels in (data, exchanged))
+    one, other = (train_head(labels, HeadReading((5, 9))) for labels in (data, exchanged))
     assert one.head.weights == pytest.approx(other.head.weights, abs=1e-5)
     opposite = {"first": "second", "second": "first", "tie": "tie"}
     assert one.verdicts == [opposite[verdict] for verdict in other.verdicts]
 
 
 def test_training_again_gives_the_same_head():
-    one, other = (train_head(features(), Reading((5, 9))) for _ in range(2))
+    one, other = (train_head(features(), HeadReading((5, 9))) for _ in range(2))
     assert one.head.weights.tobytes() == other.head.weights.tobytes()
     assert (one.tie_margin, one.choice, one.verdicts) == (other.tie_margin, other.choice, other.verdicts)
 
@@ -89,7 +89,7 @@ def test_a_margin_means_the_same_here_and_when_the_judge_is_asked():
 def test_too_few_instructions_are_refused():
     data = features(27)
     with pytest.raises(InputError, match=r"a winner for 9 different instructions; training a head needs at least 10"):
-        train_head(data, Reading((5, 9)))
+        train_head(data, HeadReading((5, 9)))
 
 
 def labelled(path: Path, instructions: int = 40) -> Path:

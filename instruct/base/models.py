@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -116,6 +117,12 @@ def embedded_model_folder() -> Path:
         model.save_pretrained(making)
         tokenizer.save_pretrained(making)
     return folder
+
+
+def folder_made_of(model: str, identity: str) -> Path:
+    """A folder in the cache for what is made of a model, once: it is there if it has a config.json."""
+    name = re.sub(r"[^\w.-]+", "--", model).strip("-")[-60:]
+    return cache_folder() / "models" / f"{name}-{identity[:16]}"
 
 
 @contextlib.contextmanager

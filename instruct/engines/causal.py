@@ -7,7 +7,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.engines.base import EngineOptions
-from instruct.engines.network import NetworkEngine, best_device
+from instruct.engines.network import NetworkEngine
 
 
 class CausalEngine(NetworkEngine):
@@ -48,8 +48,7 @@ class CausalEngine(NetworkEngine):
         network = self._from_pretrained(transformers.AutoModelForCausalLM, **quantization)
         # What a model brings along (temperature, repetition penalty) would fill what the decoding leaves open.
         network.generation_config = transformers.GenerationConfig()
-        # A quantized model is on its device already, and cannot be moved.
-        return network if quantization else network.to(best_device())
+        return network
 
     def _adapted(self, adapter: str) -> Any:
         """A context in which the model answers with `adapter`, or as it is if that is empty."""

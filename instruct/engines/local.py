@@ -17,6 +17,7 @@ from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.weights import model_identity
 
 SAFETENSORS = "*.safetensors"
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
@@ -58,11 +59,14 @@ class LocalEngine(BatchesInTurn):
     @cached_property
     def identity(self) -> dict[str, Any]:
         options = self._options
-        found = {"engine": self.kind, "model": _identity(options.model), "revision": options.revision}
+        model, folder = options.model, Path(options.model).expanduser()
+        if model != EMBEDDED_MODEL and (folder / "config.json").is_file():
+            model = model_identity(str(folder), None, (SAFETENSORS, PICKLES))  # another training would change it
+        identity = {"engine": self.kind, "model": model, "revision": options.revision}
         for name, default in (("dtype", None), ("quantization", None), ("tensor_parallel_size", 1)):
             if (value := getattr(options, name)) != default:
-                found[name] = value
-        return found
+                identity[name] = value
+        return identity
 
     def check(self) -> None:
         """Refuse a model whose weights are not here and cannot be fetched, or are a pickle that is not allowed.
@@ -193,16 +197,6 @@ def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
         return AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{subject}: {model} has no tokenizer ({one_line(error, 200)})") from error
-
-
-def _identity(model: str) -> str:
-    """A model's name; for a folder a hash of what is in it, which another training would change."""
-    from instruct.engines.weights import model_identity
-
-    folder = Path(model).expanduser()
-    if model == EMBEDDED_MODEL or not (folder / "config.json").is_file():
-        return model
-    return model_identity(str(folder), None, (SAFETENSORS, PICKLES))
 
 
 def _located(options: EngineOptions) -> tuple[str, bool]:

@@ -22,16 +22,20 @@ class NetworkEngine(LocalEngine):
 
     def start(self) -> str:
         """Load the model if it is not loaded; returns transformers' version and the device."""
+        import torch
         import transformers
 
         if self._network is None:
             self._prepare()
-            self._network = self._loaded().eval()
+            network = self._loaded()
+            if not self._options.quantization:  # a quantized model is on its device already, and cannot be moved
+                network = network.to("cuda" if torch.cuda.is_available() else "cpu")
+            self._network = network.eval()
         return f"transformers {transformers.__version__} {self._network.device.type}"
 
     @abstractmethod
     def _loaded(self) -> Any:
-        """The network on its device."""
+        """The network with its weights."""
 
     def _from_pretrained(self, auto_class: Any, **more: Any) -> Any:
         """What `auto_class` loads from the model's safetensors."""
@@ -56,10 +60,3 @@ class NetworkEngine(LocalEngine):
         if self._network is not None:
             self._network = None
             free_memory()
-
-
-def best_device() -> str:
-    """Where a network is put."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -12,7 +12,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
-from instruct.base.models import cache_folder, whole_folder
+from instruct.base.models import cache_folder, folder_made_of, whole_folder
 from instruct.base.output import warn
 from instruct.engines.memory import GIB
 from instruct.engines.weights import TEXTS, model_identity
@@ -38,8 +38,7 @@ def safetensors_folder(subject: str, model: str, revision: str | None) -> Path:
     local = Path(model).is_dir()
     commit = None if local else _commit(model, revision)
     identity = model_identity(model, None, (PICKLES,)) if local else f"{model}@{commit}"
-    name = re.sub(r"[^\w.-]+", "--", model).strip("-")[-60:]
-    folder = cache_folder() / "models" / f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    folder = folder_made_of(model, hashlib.sha256(identity.encode()).hexdigest())
     if (folder / "config.json").is_file():
         return folder
     source = Path(model) if local else _downloaded(subject, model, str(commit))

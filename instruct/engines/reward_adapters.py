@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import cache_folder, model_path, whole_folder
+from instruct.base.models import folder_made_of, model_path, whole_folder
 from instruct.base.output import warn
 from instruct.engines.weights import is_adapter, model_identity
 
@@ -39,8 +38,7 @@ def merged_folder(subject: str, adapter: Path) -> Path:
     Raises:
         InputError: it is no reward model's adapter, has no head, or its base model cannot be loaded.
     """
-    name = re.sub(r"[^\w.-]+", "--", str(adapter)).strip("-")[-60:]
-    folder = cache_folder() / "models" / f"{name}-{model_identity(str(adapter), None)[:16]}"
+    folder = folder_made_of(str(adapter), model_identity(str(adapter), None))
     if (folder / "config.json").is_file():
         return folder
     from peft import PeftConfig

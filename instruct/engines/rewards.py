@@ -13,7 +13,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.models import model_path
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import EngineOptions, Prompt, Request
-from instruct.engines.network import NetworkEngine, best_device
+from instruct.engines.network import NetworkEngine
 from instruct.engines.pickles import unreadable
 from instruct.engines.reward_adapters import adapter_folder, merged_folder, quiet_loading
 from instruct.engines.weights import model_identity
@@ -122,9 +122,6 @@ class RewardEngine(NetworkEngine):
             raise unreadable(options.model, error) from error
 
     def _loaded(self) -> Any:
-        return self._network_from_weights().to(best_device())
-
-    def _network_from_weights(self) -> Any:
         from transformers import AutoModelForSequenceClassification
 
         network, loading = self._from_pretrained(AutoModelForSequenceClassification, output_loading_info=True)

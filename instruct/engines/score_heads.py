@@ -24,7 +24,7 @@ _EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
-class Reading:
+class HeadReading:
     """What is read of an answer.
 
     Attributes:
@@ -46,7 +46,7 @@ class ScoreHead:
     the average answer of the training set has 0.
     """
 
-    reading: Reading
+    reading: HeadReading
     weights: np.ndarray
     bias: float
 
@@ -74,7 +74,7 @@ def load_head(path: Path) -> ScoreHead:
     try:
         with safe_open(path, "numpy") as file:
             stated = json.loads((file.metadata() or {})["reading"])
-            reading = Reading(**{**stated, "layers": tuple(stated["layers"])})
+            reading = HeadReading(**{**stated, "layers": tuple(stated["layers"])})
             weights, bias = file.get_tensor("weights"), float(file.get_tensor("bias")[0])
         if (
             weights.ndim != 1
@@ -106,7 +106,7 @@ class StatesEngine(RewardEngine):
         InputError: when the first text is looked at: the model has too few blocks, or as `RewardEngine`.
     """
 
-    def __init__(self, options: EngineOptions, reading: Reading) -> None:
+    def __init__(self, options: EngineOptions, reading: HeadReading) -> None:
         super().__init__(options)
         self.reading = reading
 
@@ -130,7 +130,7 @@ class StatesEngine(RewardEngine):
                 f"has {blocks}; choose the model that the head was trained on"
             )
 
-    def _network_from_weights(self) -> Any:
+    def _loaded(self) -> Any:
         from transformers import AutoModel
 
         network = self._from_pretrained(AutoModel)

@@ -170,7 +170,7 @@ class ServerEngine(BatchesInTurn):
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Fault),
             stop=lambda state: self._gives_up(state.attempt_number, paid),
-            wait=_wait_after,
+            wait=lambda state: _wait(state.attempt_number, state.outcome.exception()),  # type: ignore[union-attr,arg-type]
             sleep=self._sleep,
             reraise=True,
         )
@@ -316,13 +316,6 @@ async def _whole(response: Any) -> bytes:
     finally:
         await response.aclose()
     return b"".join(parts)
-
-
-def _wait_after(state: tenacity.RetryCallState) -> float:
-    assert state.outcome is not None
-    fault = state.outcome.exception()
-    assert isinstance(fault, Fault)
-    return _wait(state.attempt_number, fault)
 
 
 def _wait(attempt: int, fault: Fault) -> float:

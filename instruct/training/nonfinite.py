@@ -32,7 +32,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Finding:
+class NonFinite:
     """The statistic that is not finite, and the documents in which it is not."""
 
     statistic: str
@@ -67,7 +67,7 @@ def documents_of(inputs: dict[str, Any]) -> list[Document]:
     return found
 
 
-def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> Finding:
+def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> NonFinite:
     """The first statistic that is not finite and the documents that have one."""
     names = [field.name for field in fields(ObjectiveStatistics)]
     places = tokens.largest_state.numel()
@@ -88,8 +88,8 @@ def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> Findi
                 break
     found = [(name, rows) for name, rows in wrong.items() if rows]
     if not found:
-        return Finding("value", [])
-    return Finding(found[0][0], [document for _, rows in found for document in rows])
+        return NonFinite("value", [])
+    return NonFinite(found[0][0], [document for _, rows in found for document in rows])
 
 
 def non_finite_parameter(model: nn.Module) -> str | None:
@@ -118,7 +118,7 @@ def place_in_dataset(dataset: Any, tokens: list[int]) -> str | None:
 
 
 def non_finite_line(
-    finding: Finding, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
+    finding: NonFinite, when: str, inputs: dict[str, Any], dataset: Any, tokenizer: Any, model: nn.Module
 ) -> str:
     """The error message: step, statistic, rows with their first words (control characters escaped), remedy."""
     rows = []

@@ -14,13 +14,13 @@ from transformers import AutoModel, AutoTokenizer
 from instruct.base.errors import InputError
 from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.rewards import BATCH_TOKENS
-from instruct.engines.score_heads import Reading, ScoreHead, ScoreHeadEngine, StatesEngine, load_head
+from instruct.engines.score_heads import HeadReading, ScoreHead, ScoreHeadEngine, StatesEngine, load_head
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 
-READING = Reading((1, 2), prompt_tokens=40, answer_tokens=30)
+READING = HeadReading((1, 2), prompt_tokens=40, answer_tokens=30)
 CARD = """\
 name: scorer
 description: a tiny head
@@ -149,7 +149,7 @@ def test_other_engines_and_models_are_refused(tiny_model_folder, head):
     ScoreHead(READING, weights, 0.0).save(head)
     with pytest.raises(InputError, match=r"its head has 10 weights, but .* gives 65 features"):
         scores(ScoreHeadEngine(options(tiny_model_folder, head=head)))
-    ScoreHead(Reading((3,)), weights, 0.0).save(head)
+    ScoreHead(HeadReading((3,)), weights, 0.0).save(head)
     with pytest.raises(InputError, match=r"reads the states after block 3 of .*, which has 2"):
         ScoreHeadEngine(options(tiny_model_folder, head=head)).check()
 
@@ -182,7 +182,7 @@ def test_files_that_are_no_heads_are_refused(tmp_path, head):
         with pytest.raises(InputError, match="is not a score head"):
             load_head(path)
     save_file(one, path, {"reading": json.dumps(good)})
-    assert load_head(path).reading == Reading((1,), 4, 4)
+    assert load_head(path).reading == HeadReading((1,), 4, 4)
 
 
 def test_a_head_is_saved_as_the_same_bytes(tmp_path, head):
