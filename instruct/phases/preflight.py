@@ -26,9 +26,8 @@ from instruct.judging.presentations import Answers, joined
 from instruct.phases.changes import refusals
 from instruct.phases.upload import check_write_access, configured_repositories
 from instruct.run.directory import RunDirectory
-from instruct.training.estimate import ModelShape, check_gpu, matrix_flops, model_shape, training_minutes
-from instruct.training.memory import BYTES, Sharding, memory_gib, sharding_of
-from instruct.training.precision import compute_dtype, weights_dtype
+from instruct.training.estimate import ModelShape, check_gpu, model_shape, training_minutes
+from instruct.training.memory import Sharding, disk_gib, memory_gib, sharding_of
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
 from instruct.training.train import first_trained, trainer_arguments
@@ -85,7 +84,7 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
     sharding = sharding_of(arguments)
     needed = sum(memory_gib(config, shape, arguments, sharding).values())
     available = available_gib()
-    disk = _disk_gib(config, shape)
+    disk = disk_gib(config, shape)
     existing = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(existing).free / GIB
     # After `accelerate launch` has trained on several GPUs, a single process answers and judges.
@@ -98,28 +97,33 @@ def check_training(config: ExperimentConfig, folder: Path) -> TrainingRows:
 
     lengths = numbers(data.encoded.trainable, "tokens").tolist()
     blocks = -(-sum(lengths) // arguments.max_length) if arguments.packing and arguments.max_length else 0
-    minutes = _training_minutes(config, shape, arguments, [arguments.max_length] * blocks or lengths)
+    minutes = training_minutes([arguments.max_length] * blocks or lengths, shape, arguments, config.lora is not None)
     say(f"run       {folder}")
     say(f"disk      about {disk:.1f} GiB of {free:.0f} GiB free")
     say(f"model     {config.model.name}: {shape.parameters / 1e6:,.0f} M parameters, {_adapter(config)}")
-    form = f"template {data.template}"
-    if data.rows.plain_text:
-        form = f"{sum(lengths):,} tokens of text"
+    form = f"{sum(lengths):,} tokens of text" if data.rows.plain_text else f"template {data.template}"
     if blocks:
         form += f", packed ({arguments.packing_strategy}) into about {blocks:,} blocks of {arguments.max_length}"
+    _print_rows(config, data, form, arguments)
+    if repositories:
+        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
+    estimated = "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
+    trained = ", ".join(config.trained)
+    say(f"train     {trained}: estimated {estimated} each, {needed:.1f} of {available:.1f} GiB memory")
+    return data
+
+
+def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, arguments: Any) -> None:
+    """Print what will be trained on; `form`: how it is written."""
     streamed = f"streamed, of the first {SAMPLE:,} rows " if data.stream else ""
-    say(f"data      {data_label(config.data.model_dump())}: {streamed}{_counts(data.encoded.counts)}; {form}")
+    counts = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in data.encoded.counts.items() if n)
+    say(f"data      {data_label(config.data.model_dump())}: {streamed}{counts}; {form}")
     for part in data.rows.parts:
         say(f"  {part['data']}: {part_line(part)}")
     if data.eval_rows:
         say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
     for note in data.rows.notes:
         say(f"note      {note}")
-    systems = ", ".join(config.trained)
-    if repositories:
-        say(f"upload    {', '.join(repositories.values())}, after training and again with the report")
-    say(f"train     {systems}: estimated {_minutes(minutes)} each, {needed:.1f} of {available:.1f} GiB memory")
-    return data
 
 
 def check_memory(config: ExperimentConfig, needed: float, available: float, sharding: Sharding) -> None:
@@ -279,36 +283,8 @@ def _steps(arguments: Any) -> str:
     return f"{every}; the checkpoint with the best {arguments.metric_for_best_model} is kept"
 
 
-def _training_minutes(config: ExperimentConfig, shape: ModelShape, arguments: Any, lengths: list[int]) -> float:
-    rows = len(lengths) * arguments.num_train_epochs
-    if arguments.max_steps > 0:
-        rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
-        rows *= arguments.world_size
-    tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
-    return training_minutes(tokens, shape, config.lora is not None, matrix_flops())
-
-
-def _minutes(minutes: float) -> str:
-    return "less than a minute" if minutes < 1 else f"{minutes:.0f} min"
-
-
-def _disk_gib(config: ExperimentConfig, shape: ModelShape) -> float:
-    # A checkpoint and the final weights of each system: small for an adapter, not for a full model with Adam's moments.
-    if config.lora:
-        trained = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
-        return len(config.trained) * trained * 16 / GIB + 0.1
-    width = BYTES[compute_dtype(config.model)]
-    stored = BYTES.get(weights_dtype(config), width)
-    # A new checkpoint (weights and two moments) is written before the last one is removed.
-    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
-
-
 def _adapter(config: ExperimentConfig) -> str:
     if not config.lora:
         return "full fine-tuning"
     kind = "QLoRA" if config.model.quantization else "DoRA" if config.lora.use_dora else "LoRA"
     return f"{kind} rank {config.lora.r}"
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items() if number)

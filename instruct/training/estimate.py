@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.machine import check_gpu_is_usable
@@ -93,9 +95,19 @@ def matrix_flops() -> float:
     return best
 
 
-def training_minutes(tokens: int, shape: ModelShape, lora: bool, flops: float) -> float:
-    """The minutes to train on `tokens` tokens: 4 FLOP per parameter and token with frozen weights, otherwise 6."""
+def training_minutes(lengths: Sequence[int], shape: ModelShape, arguments: Any, lora: bool) -> float:
+    """The minutes to train: 4 FLOP per parameter and token with frozen weights, otherwise 6.
+
+    Args:
+        lengths: of the rows of an epoch, in tokens.
+        arguments: the trainer's.
+    """
     import torch
 
+    rows = len(lengths) * arguments.num_train_epochs
+    if arguments.max_steps > 0:
+        rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+        rows *= arguments.world_size
+    tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
     efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]
-    return tokens * shape.parameters * (4 if lora else 6) / (flops * efficiency) / 60
+    return tokens * shape.parameters * (4 if lora else 6) / (matrix_flops() * efficiency) / 60

@@ -8,7 +8,7 @@ from typing import Any
 
 from instruct.engines.memory import GIB
 from instruct.training.estimate import ModelShape
-from instruct.training.options import TrainingOptions
+from instruct.training.options import LoraOptions, TrainingOptions
 from instruct.training.precision import compute_dtype, weights_dtype
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -82,8 +82,7 @@ def memory_gib(
     stored = BYTES.get(weights_dtype(config), width)
     inside = shape.parameters - shape.outside
     if config.lora:
-        # A rank-r pair on each of the seven projections, in float32.
-        trained: float = shape.layers * 7 * 2 * config.lora.r * 2 * shape.hidden
+        trained: float = _lora_parameters(config.lora, shape)  # in float32
         own, head = 4, 0
         of_layers = QUANTIZED_BYTES if config.model.quantization else stored
         weights = inside * of_layers + shape.outside * stored + trained * own
@@ -121,3 +120,18 @@ def memory_gib(
         "activations": activations / GIB,
         "objective": objective / GIB,
     }
+
+
+def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
+    """What a run's checkpoints and final weights take: little for adapters, much for whole models with Adam's state."""
+    if config.lora:
+        return len(config.trained) * _lora_parameters(config.lora, shape) * 16 / GIB + 0.1
+    width = BYTES[compute_dtype(config.model)]
+    stored = BYTES.get(weights_dtype(config), width)
+    # A new checkpoint (weights and two moments) is written before the last one is removed.
+    return shape.parameters * (len(config.trained) * width + 2 * 3 * stored) / GIB
+
+
+def _lora_parameters(lora: LoraOptions, shape: ModelShape) -> int:
+    """A rank-r pair on each of the seven projections."""
+    return shape.layers * 7 * 2 * lora.r * 2 * shape.hidden

@@ -232,7 +232,7 @@ def test_the_model_s_own_context_is_a_limit_too(reward_model, tmp_path):
     engine = RewardEngine(options(tmp_path / "short"))
     (portion,) = engine.complete([Request("long", chat("Why?", "x" * 60))])
     assert portion[0][1] == Failure(
-        f"too long: {engine.tokens(chat('Why?', 'x' * 60))} tokens exceed the context of 40"
+        f"too long: {engine.tokens(chat('Why?', 'x' * 60))} tokens exceed the context of 40", permanent=True
     )
 
 
