@@ -254,7 +254,12 @@ def judge(arguments: argparse.Namespace, overrides: list[str]) -> Result:
 
 
 def _reported(report: Report, failure: InstructError | None = None) -> Result:
-    return Result(report, "\n".join(report.headlines()), failure=failure)
+    return Result(report, "\n".join(_short(report)), failure=failure)
+
+
+def _short(report: Report) -> list[str]:
+    """Who won, and what changes that claim."""
+    return [*report.headlines(), *(f"WARNING: {warning}" for warning in report.warnings())]
 
 
 def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
@@ -366,7 +371,7 @@ def report(arguments: argparse.Namespace, overrides: list[str]) -> Result:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
     except GateError as error:
         return _reported(built, error)
-    return Result(built, "\n".join([*built.headlines(), passed]), passed)
+    return Result(built, "\n".join([*_short(built), passed]), passed)
 
 
 def compare(arguments: argparse.Namespace, overrides: list[str]) -> Result:

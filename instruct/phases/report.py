@@ -38,9 +38,7 @@ def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
 
 def print_written(report: Report, folder: Path) -> None:
     """Print the summary of a run's report, and where it is."""
-    from instruct.reporting.render.terminal import render_summary
-
     path = RunDirectory(folder).report / "report.md"
-    say(render_summary(report))
+    say(str(report))
     say(f"report: {path}")
     say(f"page: {path.with_suffix('.html')}")

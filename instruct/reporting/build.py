@@ -18,6 +18,7 @@ from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.reporting.cautions import figure_warnings
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
@@ -32,6 +33,8 @@ from instruct.reporting.model import (
     ReportData,
     System,
     Unjudged,
+    claim_warning,
+    note_warning,
 )
 from instruct.reporting.overlap import overlap_warnings, recorded_overlap
 from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
@@ -113,15 +116,22 @@ def _comparison(
         prompts or None,
         (lengths[0], lengths[1]) if ours and theirs else None,
         length_control,
-        [*lineage_warnings(contents.run, contents.manifest, judged.card, judged.step), *doubts],
+        [
+            *map(claim_warning, lineage_warnings(contents.run, contents.manifest, judged.card, judged.step)),
+            *map(claim_warning, doubts),
+            *map(note_warning, _identical_warnings(outcomes, ours, theirs)),
+        ],
     )
-    figures.warnings += _identical_warnings(outcomes, ours, theirs)
     if contents.labels:
         figures.with_labels, cautions = with_labels(outcomes, contents.labels)
-        figures.warnings += cautions
+        figures.warnings += map(claim_warning, cautions)
     overlap = recorded_overlap(contents.manifest)
-    figures.warnings += overlap_warnings(contents.manifest, overlap, candidate, baseline)
-    figures.warnings += health_warnings(candidate, baseline, figures.leading_figures.finding, systems)
+    finding = figures.leading_figures.finding
+    about_answers = [
+        *overlap_warnings(contents.manifest, overlap, candidate, baseline),
+        *health_warnings(candidate, baseline, finding, systems),
+    ]
+    figures.warnings = [*figure_warnings(figures), *figures.warnings, *map(claim_warning, about_answers)]
     return figures
 
 

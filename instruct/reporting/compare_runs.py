@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,24 @@ from instruct.analysis.paired import Difference, paired_difference
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.comparison import rounded
+from instruct.reporting.document import Caution, Document
 from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.figures.rankings import ranked_systems
+from instruct.reporting.model import TallyFigures, claim_warning
 from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rankings, strengths
 from instruct.reporting.render.html import image, render
-from instruct.reporting.render.markdown import table_lines as markdown_lines
-from instruct.reporting.render.page import clean
-from instruct.reporting.render.terminal import table_lines as terminal_lines
-from instruct.reporting.tables import Table, Value, table_of
-from instruct.reporting.text import escape_markdown, escape_terminal, probability, span
+from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.render.terminal import render_terminal
+from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.text import probability, span
 from instruct.run.directory import RunDirectory
 
 _TITLE = "Systems side by side"
+_NOTE = (
+    "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
+    "over the prompts with a verdict in both; p: paired permutation test of no difference."
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,50 @@ class Row:
     against: Entry | None = None
     warnings: list[str] = field(default_factory=list)
     difference: Difference | None = None
+
+    @property
+    def figures(self) -> TallyFigures:
+        """Those of the entry's comparison under its leading policy."""
+        return self.entry.comparison.leading_figures
+
+
+def _shown_difference(row: Row) -> str | None:
+    difference = row.difference
+    if difference is None or difference.points is None:
+        return None
+    return f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
+
+
+_COLUMNS = [
+    Column("judge", "entry.judge", text=True),
+    Column("run", "entry.run", text=True),
+    Column("candidate", "entry.comparison.candidate", text=True),
+    Column("baseline", "entry.comparison.baseline", text=True),
+    Column("policy", "entry.comparison.leading", text=True),
+    Column("n", "figures.n_judged"),
+    Column("win rate %", "figures.win_rate"),
+    Column("std. error", "figures.standard_error"),
+    Column("95 % CI", "figures.interval"),
+    Column("diff.", _shown_difference),
+    Column("p", lambda row: probability(row.difference.p if row.difference else None)),
+]
+_DIFFERENCE = [
+    Column("difference", lambda difference: rounded(difference.points)),
+    Column("difference_low", lambda difference: rounded((difference.interval or [None])[0])),
+    Column("difference_high", lambda difference: rounded((difference.interval or [None])[-1])),
+    Column("difference_n", lambda difference: difference.n or None),
+    Column("p"),
+]
+_CSV_COLUMNS = [
+    *_COLUMNS[:5],
+    *(Column(key, f"figures.{key}") for key in ("n_judged", "win", "tie", "loss", "unparsed", "failed")),
+    *(Column(key, f"figures.{key}") for key in ("win_rate", "standard_error")),
+    Column("interval_low", itemgetter(0)).within(attrgetter("figures.interval")),
+    Column("interval_high", itemgetter(1)).within(attrgetter("figures.interval")),
+    Column("compared_with", lambda row: _label(row.against) if row.against else ""),
+    *(column.within(attrgetter("difference")) for column in _DIFFERENCE),
+    Column("warnings", lambda row: "; ".join(row.warnings)),
+]
 
 
 @dataclass(frozen=True)
@@ -46,23 +96,31 @@ class Compared:
 
     def tables(self) -> list[Table]:
         """All figures as tables."""
-        return [_table(self.rows), *ranking_tables(self.rankings, self.strengths)]
+        return [
+            columns_table(_TITLE, self.rows, _COLUMNS, _NOTE),
+            *ranking_tables(self.rankings, self.strengths),
+        ]
+
+    def document(self) -> Document:
+        """The tables, and why rows may not be comparable."""
+        first, *others = self.tables()
+        cautions = [
+            Caution(claim_warning(warning), f"{one_line(row.entry.judge, 60)}, {one_line(_label(row.entry))}")
+            for row in self.rows
+            for warning in row.warnings
+        ]
+        return Document(_TITLE, [replace(first, title=""), *cautions, *others])
 
     def content(self) -> dict[str, Any]:
         """All figures for programs."""
         return {
-            "comparisons": [_figures(row) | {"warnings": row.warnings} for row in self.rows],
+            "comparisons": [
+                {column.header: column.of(row) for column in _CSV_COLUMNS} | {"warnings": row.warnings}
+                for row in self.rows
+            ],
             "rankings": [asdict(each) for each in self.rankings],
             "strengths": [asdict(each) for each in self.strengths],
         }
-
-    def warnings(self) -> list[str]:
-        """Why rows may not be comparable, with their names."""
-        return [
-            f"{one_line(row.entry.judge, 60)}, {one_line(_label(row.entry))}: {one_line(warning, 400)}"
-            for row in self.rows
-            for warning in row.warnings
-        ]
 
 
 def compare_runs(folders: Sequence[str | Path]) -> Compared:
@@ -138,112 +196,43 @@ def _differing(entry: Entry, other: Entry) -> list[str]:
     return found
 
 
-def _figures(row: Row) -> dict[str, Any]:
-    """A row's figures by their column in the CSV."""
-    ours, difference = row.entry.comparison, row.difference or Difference(0, None, None, None)
-    figures = ours.leading_figures
-    low, high = figures.interval or (None, None)
-    difference_low, difference_high = difference.interval or (None, None)
-    return {
-        "judge": row.entry.judge,
-        "run": row.entry.run,
-        "candidate": ours.candidate,
-        "baseline": ours.baseline,
-        "policy": ours.leading,
-        **{key: getattr(figures, key) for key in ("n_judged", "win", "tie", "loss", "unparsed", "failed")},
-        "win_rate": figures.win_rate,
-        "standard_error": figures.standard_error,
-        "interval_low": low,
-        "interval_high": high,
-        "compared_with": _label(row.against) if row.against else "",
-        "difference": rounded(difference.points),
-        "difference_low": rounded(difference_low),
-        "difference_high": rounded(difference_high),
-        "difference_n": difference.n or None,
-        "p": difference.p,
-        "warnings": "; ".join(row.warnings),
-    }
-
-
 def _label(entry: Entry) -> str:
     return f"{entry.run}: {entry.comparison.candidate} against {entry.comparison.baseline}"
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    header = ["judge", "run", "candidate", "baseline", "policy", "n", "win rate %", "std. error", "95 % CI"]
-    note = (
-        "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
-        "over the prompts with a verdict in both; p: paired permutation test of no difference."
-    )
-    return Table(
-        _TITLE,
-        [*header, "diff.", "p"],
-        [_cells(row) for row in rows],
-        left=5,
-        note=note,
-    )
+def render_table(compared: Compared) -> str:
+    """The comparisons for a terminal."""
+    return render_terminal(compared.document())
 
 
-def _cells(row: Row) -> list[Value]:
-    ours, difference = row.entry.comparison, row.difference
-    figures = ours.leading_figures
-    shown = None
-    if difference is not None and difference.points is not None:
-        shown = f"{difference.points:+.1f}" + (f" ({span(difference.interval)})" if difference.interval else "")
-    names = [row.entry.judge, row.entry.run, ours.candidate, ours.baseline, ours.leading]
-    rates = [figures.n_judged, figures.win_rate, figures.standard_error, figures.interval]
-    return [*names, *rates, shown, probability(difference.p if difference else None)]
-
-
-def render_table(found: Compared) -> str:
-    """The comparisons for a terminal: a line each, why some may not be comparable, then the rankings."""
-    first, *others = found.tables()
-    warned = [f"WARNING: {escape_terminal(text, 600)}" for text in found.warnings()]
-    lines = [*terminal_lines(first), *warned, "", first.note]
-    for table in others:
-        lines += ["", escape_terminal(table.title, 200), *(terminal_lines(table) if table.rows else []), "", table.note]
-    return "\n".join(lines) + "\n"
-
-
-def render_markdown(found: Compared) -> str:
-    """The same as Markdown."""
-    first, *others = found.tables()
-    warned = [f"- Warning, {escape_markdown(text, 600)}" for text in found.warnings()]
-    lines = [f"# {_TITLE}", "", *markdown_lines(first), "", *warned, *[""] * bool(warned), first.note]
-    for table in others:
-        lines += ["", f"## {escape_markdown(table.title, 200)}", ""]
-        lines += [*markdown_lines(table), ""] if table.rows else []
-        lines += [escape_markdown(table.note, 2000)]
-    return "\n".join(lines) + "\n"
-
-
-def render_page(found: Compared) -> str:
-    """The same as one HTML file, with a figure of the rankings."""
-    drawing = ranked_systems([asdict(each) for each in found.rankings])
+def _page(compared: Compared) -> str:
+    """One HTML file, with a figure of the rankings."""
+    drawing = ranked_systems([asdict(ranking) for ranking in compared.rankings])
+    shown = compared.document()
     return render(
         "compare.html.jinja",
         "report.css",
-        title=_TITLE,
+        title=shown.title,
         figure=image(drawing.svg()) if drawing else None,
-        warnings=found.warnings(),
-        tables=found.tables(),
-        clean=clean,
+        warnings=shown.claims_changed(),
+        tables=compared.tables(),
+        clean=one_line,
     )
 
 
-def write_comparison(found: Compared, path: str | Path) -> None:
+def _csv(compared: Compared) -> str:
+    return csv_text(columns_table("Runs", compared.rows, _CSV_COLUMNS))
+
+
+def write_comparison(compared: Compared, path: str | Path) -> None:
     """Write the comparison as Markdown (FILE.md), CSV (FILE.csv) or a page (FILE.html), whole or not at all.
 
     Raises:
         InputError: another extension.
     """
     path = Path(path)
-    renderers = {".md": render_markdown, ".html": render_page, ".csv": _csv}
-    write_atomically(path, renderers[check_ending(path)](found))
-
-
-def _csv(found: Compared) -> str:
-    return csv_text(table_of("Runs", [_figures(row) for row in found.rows]))
+    renderers = {".md": lambda compared: render_markdown(compared.document()), ".html": _page, ".csv": _csv}
+    write_atomically(path, renderers[check_ending(path)](compared))
 
 
 def check_ending(path: str | Path) -> str:

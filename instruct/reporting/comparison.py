@@ -17,7 +17,16 @@ from instruct.analysis.statistics import Tally, finding_of, position_statistics,
 from instruct.base.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
-from instruct.reporting.model import Comparison, LengthControl, Ratings, ReasonCount, TallyFigures
+from instruct.reporting.model import (
+    Comparison,
+    LengthControl,
+    Ratings,
+    ReasonCount,
+    ReportWarning,
+    TallyFigures,
+    claim_warning,
+    note_warning,
+)
 from instruct.reporting.read import Judged
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
@@ -58,7 +67,7 @@ def comparison_figures(
     prompts: set[str] | None,
     lengths: tuple[Mapping[str, int], Mapping[str, int]] | None,
     length_control: LengthControl | None,
-    warnings: Sequence[str],
+    warnings: Sequence[ReportWarning],
 ) -> Comparison:
     """What report.json holds about one comparison.
 
@@ -90,19 +99,22 @@ def comparison_figures(
         policies[outcomes.leading] = _with_sequence(policies[outcomes.leading], looked)
     own = []
     if partial:
-        own.append(
+        text = (
             f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}: {complete} of "
             f"{counted(len(wanted), 'pair')} judged{' in both orders' if shown == 2 else ''}; rerun the judge command "
             "to resume"
         )
+        own.append(claim_warning(text))
     if unknown := len(times.keys() - wanted):
-        own.append(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
+        text = f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers"
+        own.append(claim_warning(text))
     own += _policy_warning(card, outcomes.leading) if not alone else []
     if trimmed:
-        own.append(f"the answers of {trimmed} of {counted(len(times), 'pair')} were trimmed to fit the judge's context")
+        text = f"the answers of {trimmed} of {counted(len(times), 'pair')} were trimmed to fit the judge's context"
+        own.append(note_warning(text))
     length = _length(outcomes.pairs, *lengths) if lengths else None
     if length and (warning := length_warning(length)):
-        own.append(warning)
+        own.append(claim_warning(warning))
     from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
     return Comparison(
         candidate=judged.key.candidate,
@@ -178,12 +190,14 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[str]:
+def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarning]:
     if card is None or leading == card.leading_policy:
         return []
     return [
-        f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
-        "the pairs were shown in one"
+        claim_warning(
+            f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
+            "the pairs were shown in one"
+        )
     ]
 
 

@@ -34,7 +34,7 @@ from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
 
 
@@ -118,6 +118,32 @@ class TallyFigures(Record):
         return self.tie - self.contradicted - self.identical
 
 
+class ReportWarning(Record):
+    """What a reader must know about the figures; `severity`: `claim` if it changes what may be claimed, or `note`."""
+
+    severity: Literal["claim", "note"]
+    text: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_4(cls, warning: Any) -> Any:
+        """Version 4 wrote the text alone."""
+        return {"severity": "claim", "text": warning} if isinstance(warning, str) else warning
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def claim_warning(text: str) -> ReportWarning:
+    """A warning that changes what may be claimed."""
+    return ReportWarning(severity="claim", text=text)
+
+
+def note_warning(text: str) -> ReportWarning:
+    """A warning that does not."""
+    return ReportWarning(severity="note", text=text)
+
+
 class ReasonCount(Record):
     """How many verdicts as shown (a pair in both orders has two) have a reason, such as `failed`, `too long`."""
 
@@ -178,7 +204,7 @@ class Comparison(Record):
     with_labels: PredictionPowered | None
     requests: int
     notes: list[str]
-    warnings: list[str]
+    warnings: list[ReportWarning]
 
     @model_validator(mode="after")
     def _has_its_leading_policy(self) -> Comparison:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
 from instruct.base.errors import counted
 from instruct.reporting.entries import Entry
-from instruct.reporting.tables import Table, Value
+from instruct.reporting.tables import Column, Table, columns_table
 
 _RANKED = (
     "Simultaneous 95 % intervals (max-t bootstrap over prompts): all of them hold at once. Ranks: those that the "
@@ -17,6 +17,10 @@ _RANKED = (
 _STRENGTHS = (
     "Bradley–Terry strengths in log-odds, mean 0, with 95 % bootstrap intervals over prompts: a system beats one that "
     "is 1 weaker with probability 73 %. A tie is half a win for either."
+)
+_UNDETERMINED = (
+    "Not determined: some systems won no point against the others, or two groups of systems were never "
+    "compared. Judge more pairs between them."
 )
 
 
@@ -96,29 +100,28 @@ def _names(group: Sequence[Entry], baselines: bool = False) -> list[str]:
 
 def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> list[Table]:
     """The tables of both; without systems to rank, none."""
+    standing = [
+        Column("system", "name", text=True),
+        Column("rank"),
+        Column("rank 95 %", _ranks),
+        Column("n"),
+        Column("win rate %", "win_rate"),
+        Column("simultaneous 95 % CI", "interval"),
+    ]
+    strength = [
+        Column("system", "name", text=True),
+        Column("strength", lambda system: f"{system.strength:+.2f}"),
+        Column("95 % CI", lambda system: f"{system.interval[0]:+.2f} to {system.interval[1]:+.2f}"),
+    ]
     tables = []
     for ranking in ranked:
-        rows: list[Sequence[Value]] = [
-            [each.name, each.rank, _ranks(each), each.n, each.win_rate, each.interval] for each in ranking.standings
-        ]
         title = f"Ranked by {ranking.judge} against {ranking.baseline} ({ranking.policy})"
         note = " ".join([*(f"Caution: {warning}." for warning in ranking.warnings), _RANKED])
-        header = ["system", "rank", "rank 95 %", "n", "win rate %", "simultaneous 95 % CI"]
-        tables.append(Table(title, header, rows, note=note))
-    for each in strong:
-        title = f"Strengths by {each.judge} ({each.policy})"
-        if each.strengths is None:
-            note = (
-                "Not determined: some systems won no point against the others, or two groups of systems were never "
-                "compared. Judge more pairs between them."
-            )
-            tables.append(Table(title, ["system", "strength", "95 % CI"], [], note=note))
-            continue
-        rows = [
-            [one.name, f"{one.strength:+.2f}", f"{one.interval[0]:+.2f} to {one.interval[1]:+.2f}"]
-            for one in each.strengths
-        ]
-        tables.append(Table(title, ["system", "strength", "95 % CI"], rows, note=_STRENGTHS))
+        tables.append(columns_table(title, ranking.standings, standing, note))
+    for group in strong:
+        title = f"Strengths by {group.judge} ({group.policy})"
+        note = _UNDETERMINED if group.strengths is None else _STRENGTHS
+        tables.append(columns_table(title, group.strengths or [], strength, note))
     return tables
 
 

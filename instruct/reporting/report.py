@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.build import build
+from instruct.reporting.cautions import figure_warnings
+from instruct.reporting.document import document
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.tables import figures_table
 from instruct.reporting.figures import draw_figures
@@ -20,8 +22,11 @@ from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
-from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.text import escape_terminal, headline
+from instruct.reporting.render.terminal import render_terminal
+from instruct.reporting.text import headline
+
+# This version's report.json has the warnings that were read from the run, not those that follow from the figures.
+_WITHOUT_FIGURE_WARNINGS = 4
 
 
 class Report(ReportData):
@@ -54,6 +59,10 @@ class Report(ReportData):
             raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
         except ValueError:
             raise InputError(f"{file}: has a number that is not finite; {again}") from None
+        if report.schema_version == _WITHOUT_FIGURE_WARNINGS:
+            for comparison in (pair for judge in report.judges for pair in judge.comparisons):
+                comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
+            report.schema_version = SCHEMA_VERSION
         if report.schema_version != SCHEMA_VERSION:
             raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
         return report
@@ -78,7 +87,7 @@ class Report(ReportData):
 
     def to_markdown(self) -> str:
         """The text of report.md."""
-        return render_markdown(self)
+        return render_markdown(document(self))
 
     def to_html(self) -> str:
         """The report as a page of its own, without the run's figures and pairs."""
@@ -91,11 +100,15 @@ class Report(ReportData):
 
     def headlines(self) -> list[str]:
         """Who won, by how much and how certainly: a sentence per judge and comparison."""
-        return [headline(judge, each, escape_terminal) for judge in self.judges for each in judge.comparisons]
+        return [headline(judge, pair) for judge in self.judges for pair in judge.comparisons]
+
+    def warnings(self) -> list[str]:
+        """What changes the claims that the headlines make: a sentence per warning, with what it is about."""
+        return document(self).claims_changed()
 
     def __str__(self) -> str:
         """The summary that the command prints."""
-        return render_summary(self)
+        return render_terminal(document(self))
 
 
 class WrittenReport(NamedTuple):
@@ -124,7 +137,7 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     write_exports(run, report)
     write_page(run, report, packed_pairs(built.outcomes, contents.answers))
     path = run.report / "report.md"
-    write_atomically(path, render_markdown(report))
+    write_atomically(path, report.to_markdown())
     if difficulty and any(each.length_control for judge in report.judges for each in judge.comparisons):
         keep_difficulty(run, difficulty)
     return WrittenReport(report, path)

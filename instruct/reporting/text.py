@@ -1,16 +1,12 @@
-"""Sentences that report.md, the page and the terminal share, and the escaping of foreign text."""
+"""The sentences of a report, plain text on one line; whoever renders them escapes them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from instruct.analysis.results import PairAgreement, SeedSpread
-from instruct.analysis.statistics import LEAST_DECIDED
+from instruct.analysis.results import PairAgreement, Paired, SeedSpread
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import Comparison, Judge, Panel, ReportData, TallyFigures
-
-Escape = Callable[[object], str]
 
 POLICIES = {
     "single": "one order per pair",
@@ -19,30 +15,17 @@ POLICIES = {
     "averaged": "both orders, mean of the log-odds or ratings",
 }
 
-# Below this percentage of pairs with the same verdict in both orders, the report warns.
-_LEAST_CONSISTENCY = 80.0
-_SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//", "www.": "www&#46;"}
+
+def name(text: object) -> str:
+    """A name in a sentence."""
+    return one_line(text, 80)
 
 
-def escape_markdown(text: object, limit: int = 200) -> str:
-    """Foreign text as one line of Markdown that shows it and does nothing else: no markup, table cell, HTML or link."""
-    line = _SPECIAL.sub(lambda match: "\\" + match.group(), one_line(text, limit))
-    for mark, entity in _ENTITIES.items():
-        line = re.sub(re.escape(mark), entity, line, flags=re.IGNORECASE)
-    return line
-
-
-def escape_terminal(text: object, limit: int = 300) -> str:
-    """Foreign text as one line without control characters; nothing that prints it reads markup."""
-    return one_line(text, limit)
-
-
-def headline(judge: Judge, comparison: Comparison, escape: Escape) -> str:
+def headline(judge: Judge, comparison: Comparison) -> str:
     """Which system is better under the leading policy, with win rate, interval and number of pairs."""
-    names = (escape(comparison.candidate), escape(comparison.baseline))
-    said = _sentence(escape(judge.name), comparison.leading_figures, *names)
-    ties = largest_tie(comparison.leading_figures)
+    figures = comparison.leading_figures
+    said = _sentence(name(judge.name), figures, comparison.candidate, comparison.baseline)
+    ties = largest_tie(figures)
     return f"{said}. {ties}" if ties else said
 
 
@@ -53,54 +36,66 @@ def largest_tie(figures: TallyFigures) -> str | None:
     return f"{count} of {counted(figures.n_judged, 'pair')}: {words}" if count else None
 
 
-def majority_headline(panel: Panel, escape: Escape) -> str:
+def majority_headline(panel: Panel) -> str:
     """The same for the majority of a panel."""
-    names = (escape(panel.candidate), escape(panel.baseline))
-    return _sentence(f"majority of {len(panel.policies)} judges", panel.majority, *names)
+    return _sentence(f"majority of {len(panel.policies)} judges", panel.majority, panel.candidate, panel.baseline)
 
 
-def seeds_headline(spread: SeedSpread, escape: Escape) -> str:
+def seeds_headline(spread: SeedSpread) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
-    judge, candidate, baseline = (escape(name) for name in (spread.judge, spread.candidate, spread.baseline))
+    judge, candidate, baseline = map(name, (spread.judge, spread.candidate, spread.baseline))
     return f"{judge}: {candidate} against {baseline}, {len(spread.seeds)} training seeds: {over_seeds(spread)}"
 
 
 def over_seeds(spread: SeedSpread) -> str:
     """The mean win rate of several training seeds, their standard deviation and the intervals."""
-    found = [f"standard deviation {spread.standard_deviation:.1f}"]
+    parts = [f"standard deviation {spread.standard_deviation:.1f}"]
     if spread.interval_seeds:
-        found.append(f"95 % CI over seeds {span(spread.interval_seeds)}")
+        parts.append(f"95 % CI over seeds {span(spread.interval_seeds)}")
     if spread.interval_both:
-        found.append(f"95 % CI over seeds and prompts {span(spread.interval_both)}")
-    return f"mean win rate {spread.mean:.1f} % ({'; '.join(found)})"
+        parts.append(f"95 % CI over seeds and prompts {span(spread.interval_both)}")
+    return f"mean win rate {spread.mean:.1f} % ({'; '.join(parts)})"
+
+
+def paired_difference(paired: Paired) -> str:
+    """Two systems with the same baseline."""
+    judge, first, second, baseline = map(name, (paired.judge, paired.first, paired.second, paired.baseline))
+    interval = f"95 % CI {span(paired.interval)}, " if paired.interval else ""
+    return (
+        f"{judge}: {first} minus {second}: {paired.difference:+.1f} points ({interval}"
+        f"p {probability(paired.p)}) over {counted(paired.n, 'prompt')}, both against {baseline}"
+    )
 
 
 def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> str:
-    claim, evidence = verdict(figures, candidate, baseline)
-    return f"{by}: {claim}: {evidence}" if evidence else f"{by}: {claim}"
+    said, rest = "".join(claim(figures, candidate, baseline)), claim_figures(figures)
+    return f"{by}: {said}: {rest}" if rest else f"{by}: {said}"
 
 
-def verdict(figures: TallyFigures, candidate: str, baseline: str) -> tuple[str, str]:
-    """The two halves of a headline: the claim, and its figures; the second is empty without any verdict.
-
-    The win rate is that of the system named first in the claim.
-    """
+def claim(figures: TallyFigures, candidate: str, baseline: str) -> list[str]:
+    """The first half of a headline in pieces, every other one a name."""
+    ours, theirs = name(candidate), name(baseline)
     if figures.win_rate is None:
-        return f"no verdict on {candidate} against {baseline} ({unread(figures)})", ""
-    claim = {
-        "candidate": f"{candidate} beats {baseline}",
-        "baseline": f"{baseline} beats {candidate}",
-        "no difference": f"no difference shown between {candidate} and {baseline}",
-        "too few": f"too few pairs to compare {candidate} with {baseline}",
+        return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
+    return {
+        "candidate": ["", ours, " beats ", theirs],
+        "baseline": ["", theirs, " beats ", ours],
+        "no difference": ["no difference shown between ", ours, " and ", theirs],
+        "too few": ["too few pairs to compare ", ours, " with ", theirs],
     }[figures.finding]
-    weighted = figures.kind == "weighted"
-    found = rate_details(figures)
-    found.append(f"n = {figures.n_judged}")
-    found += [f"{figures.identical} identical"] if figures.identical else []
-    evidence = f"{'weighted ' * weighted}win rate {number(claimed_rate(figures))} % ({', '.join(found)})"
+
+
+def claim_figures(figures: TallyFigures) -> str:
+    """The second half: the win rate of the system named first in the claim; empty without any verdict."""
+    if figures.win_rate is None:
+        return ""
+    details = [*rate_details(figures), f"n = {figures.n_judged}"]
+    details += [f"{figures.identical} identical"] if figures.identical else []
+    weighted = "weighted " * (figures.kind == "weighted")
+    said = f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
     if figures.reversible and figures.finding in ("candidate", "baseline"):
-        evidence += f". The pairs without a verdict ({unread(figures)}) could reverse this"
-    return claim, evidence
+        said += f". The pairs without a verdict ({unread(figures)}) could reverse this"
+    return said
 
 
 def claimed_rate(figures: TallyFigures) -> float | None:
@@ -111,10 +106,11 @@ def claimed_rate(figures: TallyFigures) -> float | None:
 def rate_details(figures: TallyFigures) -> list[str]:
     """What follows the claimed rate: its interval and, of a weighted judge, the discrete rate."""
     ends = [_claimed(figures, end) for end in figures.interval or ()]
-    found = [f"{interval_name(figures)} {span(sorted(end for end in ends if end is not None))}"] if ends else []
+    kind = "95 % confidence sequence" if figures.interval_method == "confidence sequence" else "95 % CI"
+    details = [f"{kind} {span(sorted(end for end in ends if end is not None))}"] if ends else []
     if figures.kind == "weighted":
-        found.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
-    return found
+        details.append(f"discrete {number(_claimed(figures, figures.discrete_win_rate))} %")
+    return details
 
 
 def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
@@ -127,33 +123,27 @@ def evidence(comparison: Comparison) -> str | None:
     For counted verdicts the sign test is named, for graded preferences the permutation test.
     """
     tests, length, power = comparison.significance, comparison.length, comparison.power
-    found = [sequence] if (sequence := _stopping(comparison)) else []
+    parts = [sequence] if (sequence := _stopping(comparison)) else []
     if tests.permutation_test.p is not None:
         if comparison.leading_figures.kind == "weighted":
-            found.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
+            parts.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
         elif tests.sign_test.p is not None:
-            found.append(
-                f"Sign test: p {_equals(tests.sign_test.p)} ({counted(tests.sign_test.n, 'pair')} without ties)."
-            )
+            pairs = counted(tests.sign_test.n, "pair")
+            parts.append(f"Sign test: p {_equals(tests.sign_test.p)} ({pairs} without ties).")
     if length is not None and length.adjusted.win_rate is not None:
         adjusted = length.adjusted
-        found.append(
+        parts.append(
             f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
             f"(95 % CI {span(adjusted.interval)}{f'; {adjusted.note}' if adjusted.note else ''})."
         )
     if people := comparison.with_labels:
-        found.append(
+        parts.append(
             f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: win rate of "
             f"{one_line(comparison.candidate, 60)} {people.win_rate:.1f} % (95 % CI {span(people.interval)})."
         )
     if power.smallest_difference is not None:
-        found.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
-    return " ".join(found) or None
-
-
-def interval_name(figures: TallyFigures) -> str:
-    """What kind of interval the figures have."""
-    return "95 % confidence sequence" if figures.interval_method == "confidence sequence" else "95 % CI"
+        parts.append(f"Minimum detectable difference: {power.smallest_difference:.1f} points.")
+    return " ".join(parts) or None
 
 
 def _stopping(comparison: Comparison) -> str | None:
@@ -172,45 +162,10 @@ def _stopping(comparison: Comparison) -> str | None:
     )
 
 
-def cautions(judge: Judge, comparison: Comparison) -> list[str]:
-    """Every warning that applies to one comparison, plain text: the judge's and the comparison's."""
-    figures = comparison.leading_figures
-    found = judge_warnings(judge)
-    if figures.finding == "too few":
-        pairs = counted(figures.win + figures.loss, "pair")
-        found.append(f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}")
-    if figures.second_interval:
-        found.append(
-            f"uncertain: the bootstrap interval ({span(figures.second_interval)} %) would lead to another finding"
-        )
-    if missing := figures.unparsed + figures.failed:
-        reverses = ", which could reverse the result" * figures.reversible
-        found.append(
-            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
-            f"({unread(figures)}): worst- and best-case bounds "
-            f"{span(figures.bounds)} %{reverses}"
-        )
-    consistency = comparison.consistency
-    if consistency is not None and consistency < _LEAST_CONSISTENCY:
-        changed = round(comparison.consistency_n * (1 - consistency / 100))
-        found.append(
-            f"inconsistent: the verdict changed with the order of the answers for {changed} of "
-            f"{counted(comparison.consistency_n, 'pair')} ({100 - consistency:.1f} %)"
-        )
-    return [capital(text) for text in (*found, *comparison.warnings)]
-
-
-def trust(judge: Judge, escape: Escape) -> str:
+def trust(judge: Judge) -> str:
     """How far the judge agrees with people, if anybody measured it."""
-    return f"Judge {escape(judge.name)} ({escape(judge.model)}); agreement with people: {escape(judge.agreement)}."
-
-
-def judge_warnings(judge: Judge) -> list[str]:
-    """What a reader must know about the judge before its figures."""
-    found = [judge.warning] if judge.warning else []
-    if judge.other_model:
-        found.append("another model than the card's was asked; do not compare these figures with published ones")
-    return [*found, *judge.warnings]
+    agreement = one_line(judge.agreement, 400)
+    return f"Judge {name(judge.name)} ({name(judge.model)}); agreement with people: {agreement}."
 
 
 def length_control(comparison: Comparison) -> str | None:
@@ -225,18 +180,9 @@ def length_control(comparison: Comparison) -> str | None:
     return f"length-controlled win rate {figures.win_rate:.1f} % ({spread}{figures.note})"
 
 
-def probability(p: float | None) -> str:
-    """A p-value to three decimals."""
-    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _equals(p: float | None) -> str:
-    return f"= {probability(p)}".replace("= <", "<")
-
-
-def kappas(agreement: PairAgreement, escape: Escape) -> str:
+def kappas(agreement: PairAgreement) -> str:
     """How two judges agree, in a line."""
-    names = " and ".join(map(escape, agreement.judges))
+    names = " and ".join(map(name, agreement.judges))
     if agreement.agreement is None:
         return f"{names}: no pair that both read"
     kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
@@ -244,21 +190,12 @@ def kappas(agreement: PairAgreement, escape: Escape) -> str:
     return f"{names}: kappa {kappa}, the same outcome for {agreement.agreement:.1f} % of {pairs}"
 
 
-def spent(report: ReportData, escape: Escape) -> str | None:
+def spent(report: ReportData) -> str | None:
     """What judging cost, in total and by judge; None if it cost nothing."""
     if not report.usd:
         return None
-    parts = ", ".join(f"{escape(judge.name)} {judge.usd:.2f}" for judge in report.judges if judge.usd)
-    return f"Spent on judging: {report.usd:.2f} USD" + (f" ({parts})" if parts else "")
-
-
-def unjudged(report: ReportData, escape: Escape) -> list[str]:
-    """The comparisons that are still to be judged."""
-    return [
-        f"{escape(each.judge)}: {escape(each.candidate)} against {escape(each.baseline)}"
-        + (f" ({escape(each.stopped)})" if each.stopped else "")
-        for each in report.not_judged
-    ]
+    parts = ", ".join(f"{name(judge.name)} {judge.usd:.2f}" for judge in report.judges if judge.usd)
+    return f"Spent on judging: {report.usd:.2f} USD" + (f" ({parts})" if parts else "") + "."
 
 
 def unread(figures: TallyFigures) -> str:
@@ -269,6 +206,15 @@ def unread(figures: TallyFigures) -> str:
 def capital(text: str) -> str:
     """A sentence with a capital first letter."""
     return text[:1].upper() + text[1:]
+
+
+def probability(p: float | None) -> str:
+    """A p-value to three decimals."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _equals(p: float | None) -> str:
+    return f"= {probability(p)}".replace("= <", "<")
 
 
 def number(value: float | None) -> str:

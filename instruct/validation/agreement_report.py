@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from instruct.base.errors import one_line
 from instruct.reporting.render import markdown, terminal
+from instruct.reporting.render.markdown import escape_markdown
 from instruct.reporting.tables import Table
-from instruct.reporting.text import escape_markdown, probability
+from instruct.reporting.text import probability
 from instruct.validation.rates import CLASSES, Rate, Record
 from instruct.validation.yardsticks import COIN
 

@@ -52,7 +52,7 @@ def test_judging_stops_when_the_interval_is_narrow_enough(run, instruct, fake_se
     # Pairs that were not needed are not missing.
     assert found["pairs_judged"] < found["pairs_expected"] == PAIRS
     assert not found["partial"]
-    assert not any("PARTIAL" in warning for warning in found["warnings"])
+    assert not any("PARTIAL" in warning["text"] for warning in found["warnings"])
     figures = found["policies"][found["leading"]]
     assert figures["interval_method"] == "confidence sequence"
     assert figures["interval"] == looked["looks"][-1]["interval"]

@@ -17,7 +17,8 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.judging.cards import load_judge_card
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.reporting.compare_runs import compare_runs, render_markdown, render_table, write_comparison
+from instruct.reporting.compare_runs import compare_runs, render_table, write_comparison
+from instruct.reporting.render.markdown import render_markdown
 from instruct.run.directory import RunDirectory
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -78,7 +79,7 @@ def test_figures_of_a_common_judge_have_a_paired_difference(two):
 
 def test_table_markdown_and_csv_have_the_same_content(two, tmp_path):
     found = compare_runs([run.folder for run in two])
-    table, markdown = render_table(found), render_markdown(found)
+    table, markdown = render_table(found), render_markdown(found.document())
     assert table.split("\n")[3].split()[:7] == ["j", "second", "emo", "mle", "strict", "19", "76.3"]
     assert "| j | second | emo | mle | strict | 19 | 76.3 |" in markdown
     assert "+23.7 (" in table
@@ -154,8 +155,8 @@ def test_hostile_names_are_escaped(two):
         store.add_judgments([Judgment("j", name, "mle", 0, "secret prompt 0", "d", "first", "k", "first")])
     found = compare_runs([run.folder for run in two])
     assert "\x1b" not in render_table(found)
-    assert "[red]" not in render_table(found)
-    assert "<b>" not in render_markdown(found)
+    assert "\x1b" not in render_table(found)
+    assert "<b>" not in render_markdown(found.document())
 
 
 def test_the_command_prints_the_table_and_names_the_files_it_writes(instruct, two, tmp_path):
@@ -198,7 +199,7 @@ def test_a_tiny_p_value_is_not_shown_as_zero(two):
     found = compare_runs([run.folder for run in two])
     assert 0 < found.rows[1].difference.p < 0.001
     assert render_table(found).split("\n")[3].endswith("  < 0.001")
-    assert "| &lt; 0.001 |" in render_markdown(found)
+    assert "| &lt; 0.001 |" in render_markdown(found.document())
 
 
 def three_systems(run: RunDirectory, write_answers, judge: str = "j") -> None:
@@ -226,7 +227,7 @@ def test_systems_of_one_run_are_ranked_against_their_baseline(run, card, write_a
     assert [(each.name, each.win_rate) for each in ranking.standings] == [("a", 75.0), ("b", 70.0), ("c", 25.0)]
     assert [each.rank_interval for each in ranking.standings] == [[1, 2], [1, 2], [3, 3]]
     assert ranking.warnings == []
-    assert "| c | 3 | 3 | 40 | 25.0 |" in render_markdown(found)
+    assert "| c | 3 | 3 | 40 | 25.0 |" in render_markdown(found.document())
     assert "1–2" in render_table(found)
 
 

@@ -7,12 +7,12 @@ import statistics
 
 import numpy as np
 import pytest
+from pages import warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.model import Health, LengthHistogram, System
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 
 
@@ -129,8 +129,8 @@ def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs,
         "the winner's answers (emo) are 7900 % longer than those of mle (mean 400 and 5 characters); "
         "judges tend to prefer longer answers",
     ]
-    assert report.judges[0].comparisons[0].warnings == warnings
-    summary = render_summary(report)
+    assert warned(report.judges[0].comparisons[0]) == warnings
+    summary = str(report)
     assert all(f"  WARNING: {warning}\n" in summary for warning in warnings)
     markdown = write_report(run.folder).path.read_text(encoding="utf-8")
     assert "| emo | emo | e | 20 | 80.5 | 400.0 | 400.0 | 7 (35.0 %) | 0 (0.0 %) | 20 (100.0 %) |" in markdown

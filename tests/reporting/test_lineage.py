@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pages import warned
 
 from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
@@ -50,7 +51,7 @@ def change(run: RunDirectory, step: str, part: str, **values: object) -> None:
 def warnings_of(run: RunDirectory) -> list[str]:
     (judge,) = build_report(run.folder).judges
     (comparison,) = judge.comparisons
-    return comparison.warnings
+    return warned(comparison)
 
 
 def test_a_consistent_run_gives_no_warning(whole):
@@ -119,10 +120,10 @@ def test_a_different_alpaca_eval_version_gives_a_warning(run, write_answers, jud
     inputs = {"answers": answers, "card": load_judge_card(name).sha256(), "judge": {"card": name}}
     judge_pairs(["first"], judge=name)
     now = importlib.metadata.version("alpaca-eval")
-    for versions, warned in ({"alpaca-eval": now}, []), ({"alpaca-eval": "0.5"}, ["0.5"]), ({}, []):
+    for versions, warned_of in ({"alpaca-eval": now}, []), ({"alpaca-eval": "0.5"}, ["0.5"]), ({}, []):
         add_step(f"judge/{name}/emo_vs_mle", inputs=inputs, versions=versions)
         assert warnings_of(run) == [
-            f"alpaca-eval was {was} when these verdicts were made and is {now} now" for was in warned
+            f"alpaca-eval was {was} when these verdicts were made and is {now} now" for was in warned_of
         ]
 
 

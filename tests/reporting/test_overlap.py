@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pages import warned
 
 from instruct.data.overlap import Overlap, overlap_text
 from instruct.reporting.report import write_report
@@ -30,7 +31,7 @@ def test_a_report_warns_of_evaluation_prompts_in_the_training_data(run, judged, 
     report = written.report
     assert (report.overlap.exact, report.overlap.shared, report.overlap.rows) == (2, 8, 12)
     (comparison,) = report.judges[0].comparisons
-    assert WARNING in comparison.warnings
+    assert WARNING in warned(comparison)
     text = (run.report / "report.md").read_text()
     assert f"  - Warning: {WARNING}" in text
     assert f"{SENTENCE}." in text
@@ -41,7 +42,7 @@ def test_no_overlap_is_stated_without_a_warning(run, judged, add_step):
     count(add_step, exact=0, shared=0)
     report = write_report(run.folder).report
     assert report.overlap.exact == 0
-    assert not any("evaluation prompts" in warning for warning in report.judges[0].comparisons[0].warnings)
+    assert not any("evaluation prompts" in warning for warning in warned(report.judges[0].comparisons[0]))
     assert "0 of 800 evaluation prompts (0.0 %) are in the training data" in (run.report / "report.md").read_text()
 
 
@@ -51,7 +52,7 @@ def test_a_comparison_of_systems_from_elsewhere_has_no_overlap_warning(run, writ
     judge_pairs([("first", "first")] * 20, candidate="theirs")
     count(add_step)
     report = write_report(run.folder).report
-    assert not any("evaluation prompts" in warning for warning in report.judges[0].comparisons[0].warnings)
+    assert not any("evaluation prompts" in warning for warning in warned(report.judges[0].comparisons[0]))
 
 
 @pytest.mark.parametrize("stale", [{"data": "e" * 64}, {"prompts": "q"}])
@@ -59,4 +60,4 @@ def test_an_overlap_with_other_rows_or_prompts_is_not_reported(run, judged, add_
     count(add_step, **stale)
     report = write_report(run.folder).report
     assert report.overlap is None
-    assert WARNING not in report.judges[0].comparisons[0].warnings
+    assert WARNING not in warned(report.judges[0].comparisons[0])

@@ -6,6 +6,7 @@ import json
 
 import pandas as pd
 import pytest
+from pages import warned
 
 from instruct.analysis.results import PermutationTest
 from instruct.analysis.statistics import position_statistics
@@ -36,7 +37,7 @@ def test_alpaca_eval_verdicts_give_the_published_figures(
     assert (figures.win_rate, figures.standard_error) == (win_rate, standard_error)
     assert figures.discrete_win_rate == discrete
     assert judge.warnings == []
-    assert comparison.warnings == (
+    assert warned(comparison) == (
         [
             "the verdicts follow length: the candidate's win rate is 3.1 % where its answer is shortest "
             "(246 to 3087 characters shorter than the baseline's) and 51.6 % where it is longest (114 to 1339 "

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import yaml
+from pages import warned
 from PIL import Image
 
 from instruct.base.errors import InputError
@@ -17,7 +18,6 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.comparison import Comparison
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.provenance import config_summary
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Report, build_report, write_report
 
 VERDICTS = ["first", "second", "tie", "unparsed", "failed"]
@@ -57,7 +57,7 @@ def test_the_counts_of_every_policy_add_up(judged):
     assert (comparison.consistency, comparison.consistency_n) == (pytest.approx(100 / 3), 9)
     assert (comparison.first_position_rate, comparison.first_position_n) == (50, 20)
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (25, 25, False)
-    assert comparison.warnings == []
+    assert warned(comparison) == []
 
 
 def test_a_card_can_count_verdicts_as_its_authors_do(run, card, write_answers, judge_pairs):
@@ -86,7 +86,7 @@ def test_policies_that_need_both_orders_are_left_out_with_a_warning(run, card, w
     assert (comparison.orders, comparison.leading, [*comparison.policies]) == ("one", "single", ["single"])
     assert comparison.policies["single"].unparsed == 1
     assert (comparison.partial, comparison.consistency) == (False, None)
-    assert "needs both orders" in comparison.warnings[0]
+    assert "needs both orders" in warned(comparison)[0]
 
 
 def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, judge_pairs, add_step):
@@ -100,7 +100,7 @@ def test_an_interrupted_judge_makes_a_partial_report(run, card, write_answers, j
     assert comparison.policies["single"].n == 4
     text = write_report(run.folder).path.read_text(encoding="utf-8")
     assert "PARTIAL: judging has not finished: 3 of 10 pairs judged in both orders" in text
-    assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in render_summary(build_report(run.folder))
+    assert "WARNING: PARTIAL: judging has not finished: 3 of 10" in str(build_report(run.folder))
 
 
 def test_configured_comparisons_without_verdicts_are_named(judged, add_step, tmp_path):
@@ -116,7 +116,7 @@ def test_configured_comparisons_without_verdicts_are_named(judged, add_step, tmp
         {"judge": "other", "candidate": "mle", "baseline": "baseline", "stopped": None},
     ]
     assert "\n- other: mle against baseline\n" in write_report(judged.folder).path.read_text(encoding="utf-8")
-    assert render_summary(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
+    assert str(report).endswith("NOT JUDGED YET: other: mle against baseline\n")
 
 
 @pytest.mark.parametrize("status", ["started", "done"])
@@ -128,9 +128,9 @@ def test_unfinished_judging_is_partial_whatever_the_store_contains(judged, add_s
 def test_changed_answers_are_named(judged, add_step, write_answers):
     digests = {name: sha256_of(judged.outputs / f"{name}.json") for name in ("emo", "mle")}
     add_step("judge/j/emo_vs_mle", inputs={"answers": digests, "judge": {"card": "j"}})
-    assert only_comparison(judged).warnings == []
+    assert warned(only_comparison(judged)) == []
     write_answers("mle", len(ALL_PAIRS), output="other  answer")
-    assert only_comparison(judged).warnings == ["the answers of mle have changed since they were judged; judge again"]
+    assert warned(only_comparison(judged)) == ["the answers of mle have changed since they were judged; judge again"]
 
 
 def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge_pairs):
@@ -138,7 +138,7 @@ def test_verdicts_on_removed_prompts_are_counted(run, card, write_answers, judge
     write_answers("emo", 2)
     judge_pairs([WIN] * 5)
     comparison = only_comparison(run)
-    assert comparison.warnings == ["3 verdicts on prompts that are not among the candidate's answers"]
+    assert warned(comparison) == ["3 verdicts on prompts that are not among the candidate's answers"]
     assert (comparison.pairs_judged, comparison.pairs_expected, comparison.partial) == (2, 2, False)
 
 
@@ -153,7 +153,7 @@ def test_external_answers_and_a_card_given_by_path_are_reported(
     add_step("judge/j/emo_vs_theirs", inputs={"answers": answers, "judge": {"card": str(tmp_path / "elsewhere" / "j")}})
     judge_pairs([WIN] * 4, baseline="theirs")
     report = build_report(run.folder)
-    assert report.judges[0].comparisons[0].warnings == []
+    assert warned(report.judges[0].comparisons[0]) == []
     assert [system.name for system in report.systems] == ["emo", "theirs"]
 
 
@@ -171,7 +171,7 @@ def test_systems_have_the_length_and_truncation_of_their_answers(judged, add_ste
 def test_the_report_names_the_inputs_of_the_run(judged, add_step):
     add_step("answers", minutes=3.5, inputs={"prompts": "e" * 64})
     report = build_report(judged.folder)
-    assert report.schema_version == 4
+    assert report.schema_version == 5
     assert report.run == "small"
     assert report.config["base model"] == "tiny|model, LoRA rank 8"
     mle, emo = report.trainings
@@ -237,10 +237,7 @@ def test_a_judges_warning_precedes_every_figure(run, card, write_answers, judge_
     assert lines[2] == "> **Warning, demo:** proves the plumbing, not the models"
     report = json.loads((run.report / "report.json").read_text(encoding="utf-8"))
     assert [judge["warning"] for judge in report["judges"]] == ["proves the plumbing, not the models", None]
-    assert (
-        render_summary(Report.model_validate(report)).splitlines()[0]
-        == "WARNING: demo: proves the plumbing, not the models"
-    )
+    assert str(Report.model_validate(report)).splitlines()[0] == "WARNING: demo: proves the plumbing, not the models"
     assert b"proves the plumbing" in (run.report / "figures" / "demo.svg").read_bytes()
     assert b"proves the plumbing" not in (run.report / "figures" / "plain.svg").read_bytes()
 
@@ -306,7 +303,7 @@ def test_a_judge_without_its_card_is_reported_with_a_warning(run, write_answers,
     assert judge.comparisons[0].leading == "strict"
     (warning,) = judge.warnings
     assert "the judge has no card here (unknown judge 'gone'" in warning
-    assert "agreement with people: unknown, because the judge's card is missing." in render_summary(report)
+    assert "agreement with people: unknown, because the judge's card is missing." in str(report)
     assert "**Warning, gone:** the judge has no card here" in write_report(run.folder).path.read_text("utf-8")
 
 
@@ -314,15 +311,15 @@ def test_a_changed_card_is_named(judged, add_step, card, tmp_path):
     (tmp_path / "judges" / "j" / "prompt.txt").write_text("{instruction} {first} {second}")
     inputs = {"answers": {}, "judge": {"card": "j"}, "card": load_judge_card("j").sha256()}
     add_step("judge/j/emo_vs_mle", inputs=inputs)
-    assert only_comparison(judged).warnings == []
+    assert warned(only_comparison(judged)) == []
     card("j", notes="other notes", human_agreement={"pandalm": {"pairs": 999}})
-    assert only_comparison(judged).warnings == []
+    assert warned(only_comparison(judged)) == []
     card("j", decoding={"temperature": 0.5})
-    assert only_comparison(judged).warnings == [
+    assert warned(only_comparison(judged)) == [
         "the judge's card has changed since these verdicts were made; judge again"
     ]
     (tmp_path / "judges" / "j" / "prompt.txt").unlink()
-    (warning,) = only_comparison(judged).warnings
+    (warning,) = warned(only_comparison(judged))
     assert warning.startswith("the judge's card can no longer be read in full: ")
     assert "prompt.txt: no such prompt file" in warning
 

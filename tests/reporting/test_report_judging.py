@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pages import warned
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
@@ -14,7 +15,6 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.model import Unjudged
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import Difficulty, build_report, write_report
 
 WIN = ("first", "second")
@@ -29,7 +29,7 @@ def only_comparison(run):
 
 def texts(run):
     report = build_report(run.folder)
-    return write_report(run.folder).path.read_text(encoding="utf-8"), render_summary(report)
+    return write_report(run.folder).path.read_text(encoding="utf-8"), str(report)
 
 
 def test_missing_verdicts_are_counted_with_their_reasons(run, card, write_answers, judge_showings):
@@ -76,7 +76,7 @@ def test_trimmed_pairs_are_counted_and_reported(run, card, write_answers, judge_
     judge_showings({"verdict": "first", "trimmed": True}, {"verdict": "tie", "trimmed": True}, {"verdict": "second"})
     comparison = only_comparison(run)
     assert comparison.trimmed == 2
-    assert comparison.warnings == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
+    assert warned(comparison) == ["the answers of 2 of 3 pairs were trimmed to fit the judge's context"]
 
 
 def test_the_report_says_what_stopped_the_judging(run, card, write_answers, judge_pairs, add_step):
@@ -92,7 +92,7 @@ def test_the_report_says_what_stopped_the_judging(run, card, write_answers, judg
     assert sentence in markdown
     assert f"WARNING: {sentence}" in terminal
     assert "- greedy \\[x\\]" in markdown
-    assert "  note: greedy (x)" in terminal
+    assert "  note: greedy [x]" in terminal
 
 
 def test_judging_stopped_before_its_first_verdict_is_reported(run, card, write_answers, add_step):
@@ -125,7 +125,7 @@ def test_costs_are_reported_by_judge(run, card, write_answers, judge_pairs):
     )  # fmt: skip
     markdown, terminal = texts(run)
     assert "\nSpent on judging: 2.00 USD (dear 1.75).\n" in markdown
-    assert "\nSpent on judging: 2.00 USD (dear 1.75)\n" in terminal
+    assert "\nSpent on judging: 2.00 USD (dear 1.75).\n" in terminal
 
 
 def test_single_ratings_have_means_and_no_position_statistics(run, card, write_answers, judge_showings, tmp_path):
@@ -143,7 +143,7 @@ def test_single_ratings_have_means_and_no_position_statistics(run, card, write_a
     comparison = only_comparison(run)
     assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3}
     assert (comparison.orders, comparison.consistency, comparison.first_position_rate) == ("alone", None, None)
-    assert (comparison.consistency_n, comparison.first_position_n, comparison.warnings) == (0, 0, [])
+    assert (comparison.consistency_n, comparison.first_position_n, warned(comparison)) == (0, 0, [])
     figures = comparison.policies["single"]
     assert [getattr(figures, key) for key in ("win", "tie", "loss", "unparsed")] == [2, 1, 0, 1]
     markdown = texts(run)[0]
@@ -410,7 +410,7 @@ def test_stored_winners_of_identical_answers_are_warned_about(run, card, write_a
     write_answers("emo", 3, "the same")
     write_answers("mle", 3, "the same")
     judge_showings({"verdict": "first"}, {"verdict": "second"}, {"verdict": "tie"})
-    assert only_comparison(run).warnings == [
+    assert warned(only_comparison(run)) == [
         "2 verdicts for one of two identical answers; `instruct judge --reparse` makes them ties"
     ]
 

@@ -7,8 +7,6 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import wilson_interval
-from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -100,7 +98,7 @@ def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
     )
     assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
     assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 35.9–91.8 | 62.5–75.0 |" in text
-    summary = render_summary(report)
+    summary = str(report)
     assert "majority of 3 judges: no difference shown between emo and mle" in summary
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
 
@@ -111,4 +109,4 @@ def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
     judge_pairs([("first", "second")] * 6)
     report = build_report(run.folder)
     assert report.panels == []
-    assert "majority" not in render_markdown(report) + render_summary(report)
+    assert "majority" not in report.to_markdown() + str(report)

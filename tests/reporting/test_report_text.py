@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
@@ -14,9 +15,9 @@ from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.model import Comparison, Judge
-from instruct.reporting.render.terminal import render_summary
-from instruct.reporting.report import build_report, write_report
-from instruct.reporting.text import escape_markdown, headline
+from instruct.reporting.render.markdown import escape_markdown
+from instruct.reporting.report import Report, build_report, write_report
+from instruct.reporting.text import headline
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -74,7 +75,7 @@ def test_hostile_names_are_escaped_in_the_report(hostile_run):
 
 
 def test_hostile_names_are_escaped_on_the_terminal(hostile_run):
-    text = render_summary(build_report(hostile_run.folder))
+    text = str(build_report(hostile_run.folder))
     assert all(character.isprintable() or character == "\n" for character in text)
     assert "[31mred [0m [bold]rich[/bold]" in text
     assert "heading" not in [line.strip("# ") for line in text.splitlines()]
@@ -108,14 +109,14 @@ def test_the_headline_states_the_finding(counts, sentence):
     comparison = Comparison.model_construct(
         candidate="emo", baseline="mle", leading="strict", policies={"strict": tally_figures(counts)}
     )
-    assert headline(Judge.model_construct(name="j"), comparison, str) == sentence
+    assert headline(Judge.model_construct(name="j"), comparison) == sentence
 
 
 def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 4)
     judge_pairs([("first", "second"), ("first", "first"), ("tie", "tie"), ("unparsed", "first")])
-    lines = render_summary(build_report(run.folder)).splitlines()
+    lines = str(build_report(run.folder)).splitlines()
     table = [line for line in lines if line.startswith(("candidate", "emo  "))]
     assert [line.split()[2] for line in table] == ["policy", "strict", "single"]
     cells = [
@@ -136,3 +137,45 @@ def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, ju
         "50.0–75.0",
     ]
     assert table[1].split() == cells
+
+
+@pytest.fixture
+def doubtful(run, card, write_answers, judge_pairs):
+    """Three of eight pairs have a winner, and the judge contradicted itself on the others."""
+    card("j", warning="for tests")
+    write_answers("emo", 8)
+    judge_pairs([("first", "second")] * 3 + [("first", "first")] * 4 + [("unparsed", "first")])
+    return run
+
+
+def test_what_changes_a_claim_is_said_everywhere(doubtful, instruct):
+    texts = [
+        "too few: 3 pairs with a winner of 7 judged; a finding takes 6",
+        "1 of 8 pairs have no verdict (1 unparsed, 0 failed): worst- and best-case bounds 62.5–75.0 %",
+        "inconsistent: the verdict changed with the order of the answers for 4 of 7 pairs (57.1 %)",
+    ]
+    report, path = write_report(doubtful.folder)
+    (comparison,) = report.judges[0].comparisons
+    assert [(warning.severity, warning.text) for warning in comparison.warnings] == list(
+        zip(("claim", "note", "claim"), texts, strict=True)
+    )
+    assert report.warnings() == ["j: for tests", *(f"j, emo against mle: {texts[place]}" for place in (0, 2))]
+    written = [*(path.with_suffix(ending).read_text() for ending in (".md", ".html", ".json")), str(report)]
+    for text in texts:
+        assert all(text[1:] in form for form in written), text
+    quiet = instruct("report", doubtful.folder, "--quiet")[1].splitlines()
+    assert quiet == [*report.headlines(), *(f"WARNING: {warning}" for warning in report.warnings())]
+
+
+def test_a_report_of_version_4_is_read_with_the_warnings_that_its_figures_give(doubtful):
+    report, path = write_report(doubtful.folder)
+    file = path.with_suffix(".json")
+    content = json.loads(file.read_text())
+    content["schema_version"] = 4
+    content["judges"][0]["comparisons"][0]["warnings"] = ["the answers have changed"]
+    file.write_text(json.dumps(content))
+    read = Report.read(file)
+    warnings = read.judges[0].comparisons[0].warnings
+    assert warnings[:-1] == report.judges[0].comparisons[0].warnings
+    assert (str(warnings[-1]), warnings[-1].severity) == ("the answers have changed", "claim")
+    assert read.schema_version == report.schema_version

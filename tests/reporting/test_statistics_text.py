@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from instruct.base.files import write_atomically
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text import evidence, probability
 
@@ -31,7 +30,7 @@ def test_report_and_terminal_show_the_figures(run, card, write_answers, judge_pa
     assert f"Win rate of emo at equal length: {equal}." in line
     assert line.endswith(f"Minimum detectable difference: {comparison.power.smallest_difference:.1f} points.")
     assert (paired.difference, paired.n) == (45, 40)
-    summary = render_summary(report)
+    summary = str(report)
     assert f"\n  {line}\n" in summary
     assert "j: emo minus mix: +45.0 points (" in summary
     assert "over 40 prompts, both against mle" in summary
@@ -66,7 +65,7 @@ def test_no_statistics_are_shown_without_a_verdict(run, card, write_answers, jud
     judge_pairs([("failed", "failed")] * 2)
     report = build_report(run.folder)
     assert evidence(report.judges[0].comparisons[0]) is None
-    assert "Sign test" not in render_summary(report)
+    assert "Sign test" not in str(report)
 
 
 def test_a_p_value_is_never_shown_as_zero():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from instruct.base.output import wrapped
-from instruct.reporting.render.terminal import render_summary, table_lines
+from instruct.reporting.render.terminal import table_lines
 from instruct.reporting.report import build_report
 from instruct.reporting.tables import Table
 
@@ -39,7 +39,7 @@ def judged(run, card, write_answers, judge_pairs):
 
 def test_a_summary_fits_a_terminal(judged):
     with terminal():
-        lines = render_summary(judged).splitlines()
+        lines = str(judged).splitlines()
     assert max(map(len, lines)) <= 80
     assert "WARNING: j: this judge follows the length of the answers and checks no fact in" in lines
     assert "  them; do not quote it" in lines
@@ -48,7 +48,7 @@ def test_a_summary_fits_a_terminal(judged):
 
 
 def test_a_summary_in_a_file_has_a_line_per_sentence(judged):
-    lines = render_summary(judged).splitlines()
+    lines = str(judged).splitlines()
     assert any("checks no fact in them; do not quote it" in line for line in lines)
     assert any(line.startswith("candidate  baseline  policy ") for line in lines)
 

@@ -16,7 +16,6 @@ from instruct.measuring.sampled import DiversityOf, RougeOf, mauve_measured
 from instruct.measuring.texts.distances import NAMES
 from instruct.measuring.texts.mauve import mauve
 from instruct.reporting.read import read_run
-from instruct.reporting.render.terminal import render_summary
 from instruct.reporting.report import build_report, write_report
 from instruct.reporting.text_figures import METRICS, text_sample
 from instruct.run.directory import RunDirectory
@@ -161,7 +160,7 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
     found = build_report(other.folder)
     (warning,) = [each for each in found.texts.warnings if "control" in each]
     assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
-    assert "may be sharpening" in render_summary(found)
+    assert "may be sharpening" in str(found)
     assert "<b>" not in found.to_markdown()
     assert "<b>no" not in found.to_html()
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from instruct.reporting.model import Comparison, ReportData
-from instruct.reporting.tables import Table, Value
+from operator import attrgetter
 
-COLUMNS = (
-    "win_rate",
-    "standard_error",
-    "n_wins",
-    "n_wins_base",
-    "n_draws",
-    "n_total",
-    "discrete_win_rate",
-    "mode",
-    "avg_length",
-    "length_controlled_winrate",
-    "lc_standard_error",
-)
+from instruct.reporting.model import Comparison, ReportData
+from instruct.reporting.tables import Column, Table, columns_table
+
+_FIGURES = {
+    "win_rate": "win_rate",
+    "standard_error": "standard_error",
+    "n_wins": "win",
+    "n_wins_base": "loss",
+    "n_draws": "tie",
+    "n_total": "n_judged",
+    "discrete_win_rate": "discrete_win_rate",
+}
 
 
 def leaderboards(report: ReportData) -> dict[tuple[str, str], Table]:
@@ -31,27 +29,22 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], Table]:
     did not make.
     """
     lengths = {system.name: system.mean_characters for system in report.systems}
-    boards: dict[tuple[str, str], list[list[Value]]] = {}
+
+    def length(comparison: Comparison) -> int | None:
+        mean = lengths.get(comparison.candidate)
+        return None if mean is None else int(mean)
+
+    figures = [Column(header, name) for header, name in _FIGURES.items()]
+    controlled = [Column("length_controlled_winrate", "win_rate"), Column("lc_standard_error", "standard_error")]
+    columns = [
+        Column("", "candidate", text=True),
+        *(column.within(lambda comparison: comparison.policies["single"]) for column in figures),
+        Column("mode", lambda _: "community"),
+        Column("avg_length", length),
+        *(column.within(attrgetter("length_control")) for column in controlled),
+    ]
+    boards: dict[tuple[str, str], list[Comparison]] = {}
     for judge in report.judges:
         for comparison in judge.comparisons:
-            row = _row(comparison, lengths.get(comparison.candidate))
-            boards.setdefault((judge.name, comparison.baseline), []).append(row)
-    return {names: Table("Leaderboard", ["", *COLUMNS], rows) for names, rows in boards.items()}
-
-
-def _row(comparison: Comparison, length: float | None) -> list[Value]:
-    figures, controlled = comparison.policies["single"], comparison.length_control
-    return [
-        comparison.candidate,
-        figures.win_rate,
-        figures.standard_error,
-        figures.win,
-        figures.loss,
-        figures.tie,
-        figures.n_judged,
-        figures.discrete_win_rate,
-        "community",
-        None if length is None else int(length),
-        controlled.win_rate if controlled else None,
-        controlled.standard_error if controlled else None,
-    ]
+            boards.setdefault((judge.name, comparison.baseline), []).append(comparison)
+    return {names: columns_table("Leaderboard", rows, columns) for names, rows in boards.items()}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from yaml import YAMLError
 
 from instruct.base.errors import one_line
+from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.exports.tables import leading_table
 from instruct.reporting.model import Comparison, Judge, ReportData
-from instruct.reporting.render.markdown import table_lines
-from instruct.reporting.text import escape_markdown, headline, judge_warnings, trust
+from instruct.reporting.render.markdown import escape_markdown, table_lines
+from instruct.reporting.text import headline, trust
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -92,12 +93,12 @@ def evaluation_section(report: ReportData, candidate: str) -> str:
     judges: dict[str, Judge] = {}
     for judge, comparison in _of(report, candidate):
         judges[judge.name] = judge
-        lines += [f"- {headline(judge, comparison, escape_markdown)}"]
-        lines += [f"  - Warning: {escape_markdown(warning, 400)}" for warning in comparison.warnings]
+        lines += [f"- {escape_markdown(headline(judge, comparison))}"]
+        lines += [f"  - Warning: {escape_markdown(warning)}" for warning in comparison.warnings]
     lines += ["", *table_lines(leading_table(_of(report, candidate))), ""]
     for judge in judges.values():
-        lines += [f"> **Warning:** {escape_markdown(warning, 1000)}\n" for warning in judge_warnings(judge)]
-        lines += [trust(judge, escape_markdown), ""]
+        lines += [f"> **Warning:** {escape_markdown(warning)}\n" for warning in judge_warnings(judge)]
+        lines += [escape_markdown(trust(judge)), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

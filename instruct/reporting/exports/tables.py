@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
+from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.model import Comparison, Judge, ReportData, TallyFigures
-from instruct.reporting.tables import Table, Value, table_of
-from instruct.reporting.text import judge_warnings, number
+from instruct.reporting.tables import Column, Table, Value, columns_table
+from instruct.reporting.text import number
 
 _COUNTS = ("win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
-_ENDS = ("low", "high")
+
+
+class _Row(NamedTuple):
+    judge: Judge
+    comparison: Comparison
+    policy: str
+
+    @property
+    def figures(self) -> TallyFigures:
+        return self.comparison.policies[self.policy]
+
+    @property
+    def leads(self) -> bool:
+        return self.policy == self.comparison.leading
 
 
 def leading_table(comparisons: Sequence[tuple[Judge, Comparison]]) -> Table:
     """The leading figures of comparisons by several judges."""
-    rows: list[Sequence[Value]] = []
-    for judge, each in comparisons:
-        figures = each.leading_figures
-        missing = figures.unparsed + figures.failed
-        rates = [figures.win_rate, figures.standard_error, figures.interval]
-        rows.append([judge.name, each.baseline, each.leading, figures.n_judged, missing, *rates])
-    header = ["judge", "baseline", "policy", "n", "no verdict", "win rate %", "std. error", "95 % CI"]
-    return Table("Leading figures", header, rows, left=3)
+    columns = [
+        Column("judge", "judge.name", text=True),
+        Column("baseline", "comparison.baseline", text=True),
+        Column("policy", text=True),
+        Column("n", "figures.n_judged"),
+        Column("no verdict", lambda row: row.figures.unparsed + row.figures.failed),
+        Column("win rate %", "figures.win_rate"),
+        Column("std. error", "figures.standard_error"),
+        Column("95 % CI", "figures.interval"),
+    ]
+    return columns_table("Leading figures", [_Row(*pair, pair[1].leading) for pair in comparisons], columns)
 
 
 def win_rate_tables(report: ReportData) -> list[Table]:
@@ -66,44 +84,43 @@ def figures_table(report: ReportData) -> Table:
     Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
     """
     rows = [
-        _figures(report, judge, comparison, policy)
+        _Row(judge, comparison, policy)
         for judge in report.judges
         for comparison in judge.comparisons
         for policy in comparison.policies
     ]
-    return table_of("Figures", rows)
+    return columns_table("Figures", rows, [Column("run", lambda row: report.run), *_FIGURES])
 
 
-def _figures(report: ReportData, judge: Judge, comparison: Comparison, policy: str) -> dict[str, Any]:
-    figures = comparison.policies[policy]
-    leads = policy == comparison.leading
-    spans = {"interval": figures.interval, "second_interval": figures.second_interval, "bound": figures.bounds}
-    tests, length, controlled = comparison.significance, comparison.length, comparison.length_control
-    return {
-        "run": report.run,
-        "judge": judge.name,
-        "judge_model": judge.model,
-        "candidate": comparison.candidate,
-        "baseline": comparison.baseline,
-        "policy": policy,
-        "leading": leads,
-        "kind": figures.kind,
-        **{key: getattr(figures, key) for key in ("n", "n_judged", *_COUNTS)},
-        "win_rate": figures.win_rate,
-        "discrete_win_rate": figures.discrete_win_rate,
-        "standard_error": figures.standard_error,
-        "interval_method": figures.interval_method,
-        **{f"{name}_{end}": ends[i] if ends else None for name, ends in spans.items() for i, end in enumerate(_ENDS)},
-        "finding": figures.finding,
-        "sign_test_p": tests.sign_test.p if leads else None,
-        "permutation_test_p": tests.permutation_test.p if leads else None,
-        "length_adjusted_win_rate": length.adjusted.win_rate if leads and length else None,
-        "length_controlled_win_rate": controlled.win_rate if controlled else None,
-        "pairs_judged": comparison.pairs_judged,
-        "pairs_expected": comparison.pairs_expected,
-        "partial": comparison.partial,
-        "consistency": comparison.consistency,
-        "first_position_rate": comparison.first_position_rate,
-        "agreement_with_people": judge.agreement,
-        "warnings": "; ".join([*judge_warnings(judge), *comparison.warnings]),
-    }
+def _ends(name: str, of: str) -> list[Column]:
+    """The columns of an interval."""
+    interval = attrgetter(f"figures.{of}")
+    return [Column(f"{name}_{end}", itemgetter(i)).within(interval) for i, end in enumerate(("low", "high"))]
+
+
+def _leading(header: str, value: Callable[[Comparison], Value]) -> Column:
+    return Column(header, lambda row: value(row.comparison) if row.leads else None)
+
+
+_FIGURES = [
+    Column("judge", "judge.name"),
+    Column("judge_model", "judge.model"),
+    Column("candidate", "comparison.candidate"),
+    Column("baseline", "comparison.baseline"),
+    Column("policy"),
+    Column("leading", "leads"),
+    *(Column(key, f"figures.{key}") for key in ("kind", "n", "n_judged", *_COUNTS)),
+    *(Column(key, f"figures.{key}") for key in ("win_rate", "discrete_win_rate", "standard_error", "interval_method")),
+    *_ends("interval", "interval"),
+    *_ends("second_interval", "second_interval"),
+    *_ends("bound", "bounds"),
+    Column("finding", "figures.finding"),
+    _leading("sign_test_p", lambda it: it.significance.sign_test.p),
+    _leading("permutation_test_p", lambda it: it.significance.permutation_test.p),
+    _leading("length_adjusted_win_rate", lambda it: it.length.adjusted.win_rate if it.length else None),
+    Column("length_controlled_win_rate", "win_rate").within(attrgetter("comparison.length_control")),
+    *(Column(key, f"comparison.{key}") for key in ("pairs_judged", "pairs_expected", "partial", "consistency")),
+    Column("first_position_rate", "comparison.first_position_rate"),
+    Column("agreement_with_people", "judge.agreement"),
+    Column("warnings", lambda row: "; ".join(map(str, [*judge_warnings(row.judge), *row.comparison.warnings]))),
+]

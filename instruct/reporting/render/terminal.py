@@ -1,95 +1,54 @@
-"""The report as text for the terminal."""
+"""A document as text for the terminal."""
 
 from __future__ import annotations
 
-from instruct.base.errors import counted
+from instruct.base.errors import one_line
 from instruct.base.output import terminal_width, wrapped
-from instruct.reporting.model import Judge, ReportData
-from instruct.reporting.tables import Table, policy_table
-from instruct.reporting.task_tables import task_tables
-from instruct.reporting.text import (
-    capital,
-    escape_terminal,
-    evidence,
-    headline,
-    judge_warnings,
-    kappas,
-    length_control,
-    majority_headline,
-    probability,
-    seeds_headline,
-    span,
-    spent,
-    trust,
-    unjudged,
-)
-from instruct.reporting.text_tables import text_tables
+from instruct.reporting.document import Block, Brief, Caution, Document, Listing, Paragraph
+from instruct.reporting.tables import Table
+from instruct.reporting.verdicts import Verdict
 
 
-def render_summary(report: ReportData) -> str:
-    """The report for a terminal: plain text without control characters."""
-    lines = [
-        f"WARNING: {escape_terminal(judge.name)}: {escape_terminal(warning, 1000)}"
-        for judge in report.judges
-        for warning in judge_warnings(judge)
-    ]
-    for judge in report.judges:
-        lines += _judge(judge)
-    for panel in report.panels:
-        lines.append(majority_headline(panel, escape_terminal))
-        lines += [f"  {kappas(agreement, escape_terminal)}" for agreement in panel.agreements]
-        lines.append("")
-    seeds = [seeds_headline(each, escape_terminal) for each in report.seeds]
-    lines += [*seeds, ""] if seeds else []
-    lines += _paired(report)
-    lines += _texts(report)
-    money = spent(report, escape_terminal)
-    lines += [money] if money else []
-    lines += [f"NOT JUDGED YET: {line}" for line in unjudged(report, escape_terminal)]
+def render_terminal(document: Document) -> str:
+    """A document's opening for a terminal: plain text without control characters."""
+    lines: list[str] = []
+    for block in document.opening:
+        lines += _block(block)
+        if not isinstance(block, Caution | Verdict):
+            lines.append("")
     return wrapped("\n".join(lines).rstrip()) + "\n"
 
 
-def _judge(judge: Judge) -> list[str]:
-    lines = []
-    for comparison in judge.comparisons:
-        lines.append(headline(judge, comparison, escape_terminal))
-        lines += [f"  WARNING: {escape_terminal(warning)}" for warning in comparison.warnings]
-        for line in (evidence(comparison), length_control(comparison)):
-            lines += [f"  {escape_terminal(capital(line), 400)}"] if line else []
-        missing = [each for each in comparison.reasons if each.verdict in ("unparsed", "failed")]
-        lines += [f"  {each.n} x {each.verdict}: {escape_terminal(each.reason, 120)}" for each in missing[:3]]
-        more = sum(each.n for each in missing[3:])
-        lines += [f"  {more} more without a verdict; report.md lists the reasons"] if more else []
-        lines += [f"  note: {escape_terminal(note)}" for note in comparison.notes]
-    lines += [trust(judge, escape_terminal), ""]
-    return [*lines, *table_lines(policy_table(judge.comparisons), 28), ""]
+def _block(block: Block) -> list[str]:
+    match block:
+        case Caution():
+            return [_line(": ".join(filter(None, ["WARNING", block.about, block.warning.text])))]
+        case Verdict():
+            warnings = [f"WARNING: {warning}" for warning in block.warnings]
+            notes = [f"note: {note}" for note in block.notes]
+            return [
+                block.headline,
+                *(f"  {_line(text)}" for text in (*block.details, *warnings, *block.missing, *notes)),
+            ]
+        case Paragraph():
+            return [_line(block.text)]
+        case Listing():
+            title = f"{block.title.upper()}: " if block.missing else ""
+            return [
+                line for text, details in block.items for line in (title + text, *(f"  {each}" for each in details))
+            ]
+        case Brief(content=Table() as table):
+            return table_lines(table)
+        case Brief(content=list() as sentences):
+            return sentences
+        case Table():
+            rows = table_lines(block) if block.rows else []
+            return [*[_line(block.title)] * bool(block.title), *rows, *["", _line(block.note)] * bool(block.note)]
+    return []
 
 
-def _texts(report: ReportData) -> list[str]:
-    """The metrics of texts, and the tests that remain significant after correction."""
-    lines = (
-        [f"WARNING: {escape_terminal(capital(text), 1000)}" for text in report.texts.warnings] if report.texts else []
-    )
-    for table in text_tables(report)[:1] + task_tables(report.tasks)[:1]:
-        lines += [*table_lines(table), ""]
-    return lines
-
-
-def _paired(report: ReportData) -> list[str]:
-    """Two systems with the same baseline, a line each."""
-    lines = []
-    for each in report.paired:
-        if each.difference is None:
-            continue
-        judge, first, second, baseline = (
-            escape_terminal(name, 60) for name in (each.judge, each.first, each.second, each.baseline)
-        )
-        interval = f"95 % CI {span(each.interval)}, " if each.interval else ""
-        lines.append(
-            f"{judge}: {first} minus {second}: {each.difference:+.1f} points ({interval}"
-            f"p {probability(each.p)}) over {counted(each.n, 'prompt')}, both against {baseline}"
-        )
-    return [*lines, ""] if lines else []
+def _line(text: object) -> str:
+    return one_line(text, 2000)
 
 
 def table_lines(table: Table, limit: int = 40, indent: int = 0) -> list[str]:
@@ -97,7 +56,7 @@ def table_lines(table: Table, limit: int = 40, indent: int = 0) -> list[str]:
 
     On a terminal that is too narrow for a row, each row becomes a column, with the header on the left.
     """
-    rows = [[escape_terminal(cell, limit) for cell in row] for row in (table.header, *table.cells())]
+    rows = [[one_line(cell, limit) for cell in row] for row in (table.header, *table.cells())]
     width = terminal_width()
     lines = _columns(rows, table.left)
     if width is not None and len(lines[0]) + indent > width:

@@ -1,0 +1,48 @@
+"""What a reader must know before believing a report's figures: the warnings that follow from the figures themselves."""
+
+from __future__ import annotations
+
+from instruct.analysis.statistics import LEAST_DECIDED
+from instruct.base.errors import counted
+from instruct.reporting.model import Comparison, Judge, ReportWarning, claim_warning, note_warning
+from instruct.reporting.text import span, unread
+
+# Below this percentage of pairs with the same verdict in both orders, the report warns.
+_LEAST_CONSISTENCY = 80.0
+
+
+def judge_warnings(judge: Judge) -> list[ReportWarning]:
+    """What a reader must know about the judge before its figures."""
+    texts = [judge.warning] if judge.warning else []
+    if judge.other_model:
+        texts.append("another model than the card's was asked; do not compare these figures with published ones")
+    return [claim_warning(text) for text in (*texts, *judge.warnings)]
+
+
+def figure_warnings(comparison: Comparison) -> list[ReportWarning]:
+    """What a comparison's figures say about themselves."""
+    figures = comparison.leading_figures
+    warnings = []
+    if figures.finding == "too few":
+        pairs = counted(figures.win + figures.loss, "pair")
+        text = f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}"
+        warnings.append(claim_warning(text))
+    if figures.second_interval:
+        bootstrap = span(figures.second_interval)
+        warnings.append(
+            claim_warning(f"uncertain: the bootstrap interval ({bootstrap} %) would lead to another finding")
+        )
+    if missing := figures.unparsed + figures.failed:
+        text = (
+            f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
+            f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
+        )
+        reverses = f"{text}, which could reverse the result"
+        warnings.append(claim_warning(reverses) if figures.reversible else note_warning(text))
+    consistency = comparison.consistency
+    if consistency is not None and consistency < _LEAST_CONSISTENCY:
+        changed = round(comparison.consistency_n * (1 - consistency / 100))
+        pairs = counted(comparison.consistency_n, "pair")
+        text = f"inconsistent: the verdict changed with the order of the answers for {changed} of {pairs}"
+        warnings.append(claim_warning(f"{text} ({100 - consistency:.1f} %)"))
+    return warnings
