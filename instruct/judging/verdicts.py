@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
-from instruct.judging.cards import JudgeCard, RatingScale, VerdictRule, Words
+from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
 from instruct.judging.store import Judgment
 
 Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
+
+T = TypeVar("T")
 
 # More statements than a judge that decides makes; a reply that goes in circles is not read further.
 _MOST_STATEMENTS = 200
@@ -48,21 +51,17 @@ class Reading:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
-class Rating:
-    """The rating of a single answer, or the reason why there is none."""
-
-    rating: float | None = None
-    reason: str | None = None
+class Unreadable(Exception):
+    """The reason why a reply holds no verdict or rating; never in the reply's own words."""
 
 
 @dataclass(frozen=True)
-class _Statement:
-    """A place in the reply that states a verdict or a rating, and the value it states."""
+class _Statement(Generic[T]):
+    """A place in the reply that states a verdict or a rating, and what it states."""
 
     start: int
     end: int
-    value: str
+    value: T
 
 
 def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, str]) -> Reading:
@@ -79,11 +78,11 @@ def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, st
         return read_verdict(card, completions[0], shown)
     if card.protocol == "reward":
         return read_scores(card.verdict.tie_margin, *(completion.text for completion in completions))
-    first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
-    if first.rating is None or second.rating is None:
-        return Reading("unparsed", reason=first.reason if first.rating is None else second.reason)
-    verdict: Verdict = "tie" if first.rating == second.rating else "first" if first.rating > second.rating else "second"
-    return Reading(verdict, ratings=(first.rating, second.rating))
+    try:
+        first, second = (read_rating(card, done, (answer,)) for done, answer in zip(completions, shown, strict=True))
+    except Unreadable as error:
+        return Reading("unparsed", reason=str(error))
+    return Reading(_preferred(first - second), ratings=(first, second))
 
 
 def read_scores(tie_margin: float, first: str, second: str) -> Reading:
@@ -96,11 +95,9 @@ def read_scores(tie_margin: float, first: str, second: str) -> Reading:
     if scores[0] is None or scores[1] is None or not all(map(math.isfinite, (scores[0], scores[1]))):
         return Reading("unparsed", reason=NO_SCORE)
     difference = scores[0] - scores[1]
-    ratings = (scores[0], scores[1])
-    if difference == 0 or abs(difference) < tie_margin:
-        return Reading("tie", 1.5, ratings)
-    better = 0.5 + 0.5 * math.tanh(difference / 2)
-    return Reading("first" if difference > 0 else "second", 2 - better, ratings)
+    verdict = _preferred(difference, tie_margin)
+    preference = 1.5 if verdict == "tie" else 2 - (0.5 + 0.5 * math.tanh(difference / 2))
+    return Reading(verdict, preference, (scores[0], scores[1]))
 
 
 def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Reading:
@@ -111,72 +108,72 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
             (`instruct.judging.quotations`). Without them, the rule of a judge's authors is applied as published.
     """
     rule = card.verdict
-    if rule.parser == "alpaca_eval_annotator":
-        return _by_annotator(str(card.annotator), completion)
-    if rule.labels is not None:
-        return _by_labels(rule, completion)
-    text = _without_thinking(card, completion.text)
-    if text is None:
-        return Reading("unparsed", reason=IN_THINKING)
-    if rule.parser == "pandalm":
-        reading = _reading(pandalm(text))
-    elif rule.parser == "autoj":
-        reading = _by_autoj(text, shown)
-    elif rule.scores is not None:
-        reading = _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
-    else:
-        reading = _by_words(rule, text, shown)
-    return _with_cut(reading, completion)
+    try:
+        if rule.parser == "alpaca_eval_annotator":
+            return _by_annotator(str(card.annotator), completion)
+        if rule.labels is not None:
+            return Reading(_by_labels(rule, rule.labels, completion))
+        with _of_a_whole_reply(completion):
+            text = _without_thinking(card, completion.text)
+            if rule.scores is not None:
+                return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
+            if rule.parser == "pandalm":
+                return Reading(pandalm(text))
+            return Reading(_by_autoj(text, shown) if rule.parser == "autoj" else _by_words(rule, text, shown))
+    except Unreadable as error:
+        return Reading("unparsed", reason=str(error))
 
 
-def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> Rating:
-    """The rating in a single-answer judge's reply; `shown` holds the answer, as in `read_verdict`."""
+def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = ()) -> float:
+    """The rating in a single-answer judge's reply; `shown` holds the answer, as in `read_verdict`.
+
+    Raises:
+        Unreadable: there is none.
+    """
     rule, scale = card.verdict, card.verdict.rating
     assert scale is not None, "the card's own check"
-    text = _without_thinking(card, completion.text)
-    if text is None:
-        return Rating(reason=IN_THINKING)
-    cut_off = completion.finish_reason == "length"
-    statements = _rating_statements(text) if rule.parser == "autoj_rating" else _statements(rule, text)
-    own, found = _own(text, statements, shown)
-    if not own:
-        return Rating(reason=CUT_OFF if cut_off else QUOTED if found else NO_VERDICT)
-    if rule.parser == "autoj_rating" or rule.occurrence == "last":
-        own = own[-1:]
-    ratings = {_number(each.value) for each in own}
-    if len(ratings) > 1:
-        return Rating(reason=SEVERAL)
-    rating = ratings.pop()
-    if rating is None or not scale.low <= rating <= scale.high:
-        return Rating(reason=CUT_OFF if cut_off else OFF_SCALE)
-    if cut_off and _could_continue(text, own[-1], scale):
-        return Rating(reason=CUT_OFF)
-    return Rating(rating)
+    with _of_a_whole_reply(completion):
+        text = _without_thinking(card, completion.text)
+        authors = rule.parser == "autoj_rating"
+        own = _own(text, _rating_statements(text) if authors else _statements(rule, text), shown)
+        if authors or rule.occurrence == "last":
+            own = own[-1:]
+        rating = _only({_number(statement.value) for statement in own})
+        if rating is None or not scale.low <= rating <= scale.high:
+            raise Unreadable(OFF_SCALE)
+        if completion.finish_reason == "length" and _could_continue(text, own[-1], scale):
+            raise Unreadable(CUT_OFF)
+        return rating
 
 
-def autoj(text: str) -> Verdict:
-    """Auto-J pairwise (GAIR-NLP/auto-j): what follows the last "final decision is "."""
-    statements = _autoj_statements(text)
-    return _autoj_verdict(statements[-1].value) if statements else "unparsed"
+@contextlib.contextmanager
+def _of_a_whole_reply(completion: Completion) -> Iterator[None]:
+    """A reply that was cut off may lack what cannot be found in it."""
+    try:
+        yield
+    except Unreadable as error:
+        cut_off = completion.finish_reason == "length" and str(error) not in (SEVERAL, IN_THINKING)
+        raise Unreadable(CUT_OFF) if cut_off else error from None
 
 
-def autoj_rating(text: str) -> float | None:
-    """Auto-J single (GAIR-NLP/auto-j): the number in the last "Rating: [[x]]"; None if there is none."""
-    statements = _rating_statements(text)
-    return _number(statements[-1].value) if statements else None
+def _preferred(difference: float, tie_margin: float = 0.0) -> Verdict:
+    """The verdict of a difference between the answers shown first and second."""
+    if difference == 0 or abs(difference) < tie_margin:
+        return "tie"
+    return "first" if difference > 0 else "second"
 
 
 def pandalm(text: str) -> Verdict:
     """PandaLM (WeOpenML/PandaLM): the first line."""
     verdicts: dict[str, Verdict] = {"1": "first", "2": "second", "tie": "tie"}
-    return verdicts.get(text.strip().split("\n")[0].strip().lower(), "unparsed")
+    return _known(verdicts.get(text.strip().split("\n")[0].strip().lower()))
 
 
 def _by_annotator(name: str, completion: Completion) -> Reading:
     """The verdict by the package's own parser; with a `preference` only if the annotator is weighted."""
     preference = annotator_preference(name, completion)
     if preference is None:
-        return Reading("unparsed", reason="the annotator's parser finds no preference")
+        raise Unreadable("the annotator's parser finds no preference")
     kept = preference if is_weighted(name) else None
     if preference == 1.5:
         return Reading("tie", kept, reason=EQUAL_RANKS if ranks_are_equal(name, completion) else None)
@@ -209,40 +206,54 @@ def margins(card: JudgeCard, judgments: Sequence[Judgment], completions: Mapping
     return Margins(known, card.verdict.tie_margin)
 
 
-def _by_labels(rule: VerdictRule, completion: Completion) -> Reading:
-    assert rule.labels is not None
-    found = completion.label_logprobs or {}
-    if found.get(rule.labels.first) is None or found.get(rule.labels.second) is None:
-        return Reading("unparsed", reason="no log-probability of a label")
+def _by_labels(rule: VerdictRule, labels: Labels, completion: Completion) -> Verdict:
+    logprobs = completion.label_logprobs or {}
+    if logprobs.get(labels.first) is None or logprobs.get(labels.second) is None:
+        raise Unreadable("no log-probability of a label")
     difference = log_odds(rule, completion)
     if difference is None or math.isnan(difference):
-        return Reading("unparsed", reason="a label's log-probability is not a number")
-    if difference == 0 or abs(difference) < rule.tie_margin:
-        return Reading("tie")
-    return Reading("first" if difference > 0 else "second")
+        raise Unreadable("a label's log-probability is not a number")
+    return _preferred(difference, rule.tie_margin)
 
 
-def _by_autoj(text: str, shown: Sequence[str]) -> Reading:
-    own, found = _own(text, _autoj_statements(text), shown)
+def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
+    """Auto-J pairwise (GAIR-NLP/auto-j): what follows the last "final decision is "."""
     answers = Quotations(shown)
     # A phrase that an answer contains too is the judge's own only in the place where its prompt asks for it.
     own = [
-        each for each in own if _starts_a_sentence(text, each.start) or not answers.holds(text[each.start : each.end])
+        statement
+        for statement in _own(text, _autoj_statements(text), shown)
+        if _starts_a_sentence(text, statement.start) or not answers.holds(text[statement.start : statement.end])
     ]
-    return _reading(_autoj_verdict(own[-1].value)) if own else _nothing(bool(found))
-
-
-def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
-    assert rule.words is not None
-    own, found = _own(text, _statements(rule, text), shown)
     if not own:
-        return _nothing(bool(found))
+        raise Unreadable(QUOTED)
+    verdicts: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
+    decision = own[-1].value.lower()
+    return _known(next((verdict for start, verdict in verdicts.items() if decision.startswith(start)), None))
+
+
+def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Verdict:
+    assert rule.words is not None
+    statements = _statements(rule, text)
+    own = _own(text, statements, shown)
     if rule.occurrence == "last":
         own = own[-1:]
-    verdicts = {_verdict_of(each.value, rule.words) for each in own}
-    if len(verdicts) > 1 or len(found) > _MOST_STATEMENTS:
-        return Reading("unparsed", reason=SEVERAL)
-    return _reading(verdicts.pop(), UNKNOWN)
+    verdict = _only({_verdict_of(statement.value, rule.words) for statement in own})
+    if len(statements) > _MOST_STATEMENTS:
+        raise Unreadable(SEVERAL)
+    return _known(verdict, UNKNOWN)
+
+
+def _known(verdict: Verdict | None, reason: str = NO_VERDICT) -> Verdict:
+    if verdict is None:
+        raise Unreadable(reason)
+    return verdict
+
+
+def _only(values: set[T]) -> T:
+    if len(values) > 1:
+        raise Unreadable(SEVERAL)
+    return values.pop()
 
 
 # FastChat's parse_score (lm-sys/FastChat, eval_gpt_review.py), also Cherry LLM's: two numbers alone on the first line.
@@ -253,30 +264,25 @@ def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence
     """Two scores, of the answers shown first and second; the higher one wins."""
     if rule.regex is None:
         line = _TWO_SCORES.match(text)
-        found = own = [line] if line else []
+        if line is None:
+            raise Unreadable(NO_VERDICT)
+        own = [_Statement(line.start(), line.end(2), line)]
     else:
-        found = list(re.finditer(rule.regex, text))
-        answers = Quotations(shown)
-        own = [each for each in found[-_MOST_STATEMENTS:] if not answers.quotes(text, each.start(), each.end())]
-    if not own:
-        return _nothing(bool(found))
+        matches = re.finditer(rule.regex, text)
+        own = _own(text, [_Statement(match.start(), match.end(), match) for match in matches], shown)
     if rule.occurrence == "last":
         own = own[-1:]
-    pairs = {(_number(each[1] or ""), _number(each[2] or "")) for each in own}
-    if len(pairs) > 1:
-        return Reading("unparsed", reason=SEVERAL)
-    first, second = pairs.pop()
+    first, second = _only({(_number(scores.value[1] or ""), _number(scores.value[2] or "")) for scores in own})
     if first is None or second is None:
-        return _nothing(False)
+        raise Unreadable(NO_VERDICT)
     if not all(scale.low <= score <= scale.high for score in (first, second)):
-        return Reading("unparsed", reason=OFF_SCALE)
-    if cut_off and own[-1].end(2) == len(text.rstrip()) and 10 * second <= scale.high:
-        return Reading("unparsed", reason=CUT_OFF)  # the 1 may be that of a 10
-    verdict: Verdict = "tie" if first == second else "first" if first > second else "second"
-    return Reading(verdict, ratings=(first, second))
+        raise Unreadable(OFF_SCALE)
+    if cut_off and own[-1].value.end(2) == len(text.rstrip()) and 10 * second <= scale.high:
+        raise Unreadable(CUT_OFF)  # the 1 may be that of a 10
+    return Reading(_preferred(first - second), ratings=(first, second))
 
 
-def _statements(rule: VerdictRule, text: str) -> list[_Statement]:
+def _statements(rule: VerdictRule, text: str) -> list[_Statement[str]]:
     if rule.json_field is not None:
         return _json_statements(text, rule.json_field)
     if rule.regex is not None:
@@ -290,7 +296,7 @@ def _statements(rule: VerdictRule, text: str) -> list[_Statement]:
     ]
 
 
-def _json_statements(text: str, field: str) -> list[_Statement]:
+def _json_statements(text: str, field: str) -> list[_Statement[str]]:
     """The JSON objects in a reply that have the field, anywhere in it: in prose or in a fenced block."""
     decoder = json.JSONDecoder()
     statements = []
@@ -317,18 +323,13 @@ _AUTOJ = re.compile(r"(?:So, )?(?:the )?final decision is (?=(\s*(?i:response [1
 _RATING = re.compile(r"Rating: \[\[(?=([^\]]*)\]\])")
 
 
-def _autoj_statements(text: str) -> list[_Statement]:
+def _autoj_statements(text: str) -> list[_Statement[str]]:
     # The authors strip the reply first, so a phrase at its very end, with nothing after it, does not count.
     return [_Statement(found.start(), found.end(1), found[1].strip()) for found in _AUTOJ.finditer(text.rstrip())]
 
 
-def _rating_statements(text: str) -> list[_Statement]:
+def _rating_statements(text: str) -> list[_Statement[str]]:
     return [_Statement(found.start(), found.end(1) + 2, found[1].strip()) for found in _RATING.finditer(text)]
-
-
-def _autoj_verdict(decision: str) -> Verdict:
-    verdicts: dict[str, Verdict] = {"response 1": "first", "response 2": "second", "tie": "tie"}
-    return next((verdict for start, verdict in verdicts.items() if decision.lower().startswith(start)), "unparsed")
 
 
 def _starts_a_sentence(text: str, start: int) -> bool:
@@ -338,21 +339,28 @@ def _starts_a_sentence(text: str, start: int) -> bool:
     return last == "" or (last not in ":," and (before.endswith("\n") or last in ".!?)"))
 
 
-def _own(text: str, found: list[_Statement], shown: Sequence[str]) -> tuple[list[_Statement], list[_Statement]]:
-    """The statements that are the judge's own, of at most the last `_MOST_STATEMENTS`; and all statements."""
+def _own(text: str, statements: list[_Statement[T]], shown: Sequence[str]) -> list[_Statement[T]]:
+    """The statements that are the judge's own and not quoted, of at most the last `_MOST_STATEMENTS`.
+
+    Raises:
+        Unreadable: there are none.
+    """
     answers = Quotations(shown)
-    return [each for each in found[-_MOST_STATEMENTS:] if not answers.quotes(text, each.start, each.end)], found
+    own = [one for one in statements[-_MOST_STATEMENTS:] if not answers.quotes(text, one.start, one.end)]
+    if not own:
+        raise Unreadable(QUOTED if statements else NO_VERDICT)
+    return own
 
 
-def _verdict_of(value: str, words: Words) -> Verdict:
+def _verdict_of(value: str, words: Words) -> Verdict | None:
     verdicts: dict[str, Verdict] = {words.first: "first", words.second: "second"}
     if words.tie is not None:
         verdicts[words.tie] = "tie"
     value = value.strip()
     folded = {word.casefold(): verdict for word, verdict in verdicts.items()}
     if value not in verdicts and len(folded) == len(verdicts):  # unless "m" and "M" are two verdicts
-        return folded.get(value.casefold(), "unparsed")
-    return verdicts.get(value, "unparsed")
+        return folded.get(value.casefold())
+    return verdicts.get(value)
 
 
 def _number(value: str) -> float | None:
@@ -362,30 +370,18 @@ def _number(value: str) -> float | None:
         return None
 
 
-def _could_continue(text: str, statement: _Statement, scale: RatingScale) -> bool:
+def _could_continue(text: str, statement: _Statement[str], scale: RatingScale) -> bool:
     """Whether the number at the end of a reply that was cut off may lack a digit: the 1 of a 10."""
     number = _number(statement.value)
     return statement.end == len(text.rstrip()) and number is not None and 10 * number <= scale.high
 
 
-def _without_thinking(card: JudgeCard, text: str) -> str | None:
-    """The reply after its thinking; None if the thinking did not end."""
+def _without_thinking(card: JudgeCard, text: str) -> str:
+    """The reply after its thinking."""
     if card.thinking_end is None:
         return text
     # The last end, since an answer that is quoted in the thinking may contain the mark too.
     _, mark, after = text.rpartition(card.thinking_end)
-    return after if mark else None
-
-
-def _reading(verdict: Verdict, reason: str = NO_VERDICT) -> Reading:
-    return Reading(verdict, reason=reason if verdict == "unparsed" else None)
-
-
-def _nothing(quoted: bool) -> Reading:
-    return Reading("unparsed", reason=QUOTED if quoted else NO_VERDICT)
-
-
-def _with_cut(reading: Reading, completion: Completion) -> Reading:
-    if reading.verdict == "unparsed" and reading.reason != SEVERAL and completion.finish_reason == "length":
-        return Reading("unparsed", reason=CUT_OFF)
-    return reading
+    if not mark:
+        raise Unreadable(IN_THINKING)
+    return after

@@ -23,10 +23,8 @@ from instruct.judging.verdicts import (
     SEVERAL,
     UNKNOWN,
     Reading,
-    autoj,
-    autoj_rating,
+    Unreadable,
     margins,
-    pandalm,
     read_rating,
     read_verdict,
 )
@@ -46,7 +44,7 @@ from instruct.judging.verdicts import (
     ],
 )
 def test_autoj_verdicts_are_read(text, verdict):
-    assert autoj(text) == verdict
+    assert read(AUTOJ, text).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -54,7 +52,7 @@ def test_autoj_verdicts_are_read(text, verdict):
     [("Rating: [[5]]", 5.0), ("Rating: [[3]] … Rating: [[7.5]]", 7.5), ("Rating: 5", None), ("", None)],
 )
 def test_autoj_ratings_are_read(text, rating):
-    assert autoj_rating(text) == rating
+    assert rating_of({"parser": "autoj_rating"}, text)[0] == rating
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_autoj_ratings_are_read(text, rating):
     ],
 )  # fmt: skip
 def test_pandalm_verdicts_are_read(text, verdict):
-    assert pandalm(text) == verdict
+    assert read({"parser": "pandalm"}, text).verdict == verdict
 
 
 def card(**changes: object) -> JudgeCard:
@@ -81,6 +79,17 @@ def card(**changes: object) -> JudgeCard:
 def single(**verdict: object) -> JudgeCard:
     rule = {"rating": {"low": 1, "high": 10}} | verdict
     return card(protocol="single", verdict=rule, order_policy="one", leading_policy="single")
+
+
+def rating_of(
+    rule: dict[str, object], text: str, *shown: str, finish_reason: str | None = "stop", **changes: object
+) -> tuple[float | None, str | None]:
+    """The rating, or the reason why there is none."""
+    judge = single(**rule).model_copy(update=changes)
+    try:
+        return read_rating(judge, Completion(text, finish_reason=finish_reason), shown), None
+    except Unreadable as error:
+        return None, str(error)
 
 
 def read(verdict: dict[str, object], text: str, *shown: str, finish_reason: str = "stop", **changes: object) -> Reading:
@@ -212,9 +221,8 @@ def test_thinking_is_ignored():
     assert read(REGEX, text, **think).verdict == "second"
     assert read(REGEX, "<think>[[A]] seems", finish_reason="length", **think) == Reading("unparsed", reason=IN_THINKING)
     assert read(REGEX, "[[A]]", **think) == Reading("unparsed", reason=IN_THINKING)
-    rating = single(regex=r"Score: (\d+)").model_copy(update=think)
-    assert read_rating(rating, Completion("Score: 3</think>Score: 8")).rating == 8
-    assert read_rating(rating, Completion("Score: 3")).reason == IN_THINKING
+    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3</think>Score: 8", **think) == (8, None)
+    assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3", **think) == (None, IN_THINKING)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +250,7 @@ def test_thinking_is_ignored():
     ],
 )
 def test_ratings_are_read(rule, text, finish, rating, reason):
-    reading = read_rating(single(**rule), Completion(text, finish_reason=finish))
-    assert (reading.rating, reading.reason) == (rating, reason)
+    assert rating_of(rule, text, finish_reason=finish) == (rating, reason)
 
 
 PHRASE = "So, the final decision is Response 1"
@@ -308,10 +315,10 @@ def test_quoted_json_and_ratings_are_ignored():
     assert read(JSON, f'It says: {answer}\n{{"winner": "B"}}', answer, "fine").verdict == "second"
     assert read(JSON, f"It says: {answer}", answer, "fine").reason == QUOTED
     assert read(JSON, '{"winner": "A"}', answer, "fine").verdict == "first"
-    rating = single(parser="autoj_rating")
-    assert read_rating(rating, Completion(f"Rating: [[2]]\nIt said: {answer}"), (answer,)).rating == 2
-    assert read_rating(rating, Completion(f"It said: {answer}"), (answer,)).reason == QUOTED
-    assert read_rating(rating, Completion("Rating: [[10]]"), (answer,)).rating == 10
+    rating: dict[str, object] = {"parser": "autoj_rating"}
+    assert rating_of(rating, f"Rating: [[2]]\nIt said: {answer}", answer) == (2, None)
+    assert rating_of(rating, f"It said: {answer}", answer) == (None, QUOTED)
+    assert rating_of(rating, "Rating: [[10]]", answer) == (10, None)
 
 
 def test_a_label_that_an_answer_contains_is_still_a_verdict():
@@ -329,8 +336,8 @@ def test_no_reply_raises(text, answer, finish):
         for shown in ((), (text, answer), (answer, text)):
             assert read_verdict(card(verdict=rule), done, shown).verdict in ("first", "second", "tie", "unparsed")
     for rule in ({"parser": "autoj_rating"}, {"regex": "(.)"}, {"json_field": "a"}):
-        found = read_rating(single(**rule), done, (answer,))
-        assert (found.rating is None) == (found.reason is not None)
+        rating, reason = rating_of(rule, text, answer, finish_reason=finish)
+        assert (rating is None) == (reason is not None)
 
 
 @pytest.mark.parametrize("text", ["{" * 100_000, '{"a":' * 20_000, "A " * 100_000, "[[A]]" * 50_000])
@@ -350,7 +357,6 @@ def test_autoj_without_answers_equals_its_authors_rule(parts):
     decision = rest.strip().lower() if found else ""
     wanted = next((v for w, v in zip(("response 1", "response 2", "tie"), ("first", "second", "tie"), strict=True)
                    if decision.startswith(w)), "unparsed")  # fmt: skip
-    assert autoj(text) == wanted
     assert read(AUTOJ, text).verdict == wanted
 
 
