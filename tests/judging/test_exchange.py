@@ -7,6 +7,7 @@ import math
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from alpaca_eval.metrics import get_winrate
@@ -17,13 +18,14 @@ from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
 from instruct.judging.comparison import Comparison
+from instruct.judging.interchange.contents import Contents
 from instruct.judging.interchange.exchange import (
     annotation_rows,
     export_annotations,
-    import_annotations,
     import_into_run,
+    read_contents,
 )
-from instruct.judging.interchange.json_lines import export_jsonl, import_jsonl
+from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
 
@@ -52,6 +54,13 @@ def write(path, rows):
     return path
 
 
+def import_file(path: Path, store: JudgmentStore, **given: object) -> Contents:
+    """Read a file of verdicts into a store."""
+    contents = read_contents(path, **given)
+    contents.store_in(path, store)
+    return contents
+
+
 def favoured(judgment: Judgment) -> float:
     """A weighted judge's preference for the candidate, 0 to 1."""
     assert judgment.preference is not None
@@ -60,8 +69,8 @@ def favoured(judgment: Judgment) -> float:
 
 def test_the_published_verdicts_give_the_published_figures(shared_data, store):
     path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
-    found = import_annotations(path, store)
-    assert found.comparison == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
+    found = import_file(path, store)
+    assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
     judgments = store.judgments(Comparison("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"))
     figures = tally(outcomes(judgments, "single").values())
     assert (figures.win, figures.loss, figures.tie) == (205, 584, 16)
@@ -80,8 +89,8 @@ def load_answers_equal(rows, path):
 def test_the_published_weighted_verdicts_give_the_published_figures(shared_data, store, tmp_path):
     folder = shared_data / "alpaca_eval"
     path = folder / "alpaca-7b.weighted_alpaca_eval_gpt4_turbo.annotations.json"
-    found = import_annotations(path, store, reference=folder / "reference_gpt4_1106_preview.json")
-    judgments = store.judgments(found.comparison)
+    found = import_file(path, store, reference=folder / "reference_gpt4_1106_preview.json")
+    judgments = store.judgments(found.judgments[0].comparison)
     scores = [favoured(judgment) for judgment in judgments]
     assert round(100 * statistics.fmean(scores), 6) == 2.591451
     assert round(100 * statistics.stdev(scores) / math.sqrt(len(scores)), 6) == 0.487086
@@ -92,10 +101,10 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     # Exported again, the package's own metrics give the same figures, and the replies are unchanged.
     sides = (
         Answers("alpaca-7b", found.answers["alpaca-7b"]),
-        Answers("gpt4_1106_preview", found.answers[found.comparison.baseline]),
+        Answers("gpt4_1106_preview", found.answers[found.judgments[0].comparison.baseline]),
     )
     out = tmp_path / "annotations.json"
-    assert export_annotations(store, found.comparison.judge, *sides, out) == 805
+    assert export_annotations(store, found.judgments[0].comparison.judge, *sides, out) == 805
     exported = json.loads(out.read_text())
     metrics = get_winrate(exported)
     assert round(metrics["win_rate"], 6) == 2.591451
@@ -111,7 +120,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
         annotation(0, 2), annotation(1, 1), annotation(2, 0), annotation(3, 1.5, output_2="their answer 3"),
         annotation(4, None, preference_raw_completion="Model 1"), annotation(5, None), annotation(6, -1),
     ]  # fmt: skip
-    found = import_annotations(write(tmp_path / "annotations.json", rows), store)
+    found = import_file(write(tmp_path / "annotations.json", rows), store)
     judgments = store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))
     assert list(outcomes(judgments, "single").values()) == [
         "win", "loss", "tie", "tie", "unparsed", "failed", "failed",
@@ -146,7 +155,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
 def test_an_invalid_row_is_named(tmp_path, store, bad, message):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2) | bad])
     with pytest.raises(InputError, match=message) as error:
-        import_annotations(path, store)
+        import_file(path, store)
     assert str(path) in str(error.value)
     assert "\x1b" not in str(error.value)
     assert store.comparisons() == []
@@ -157,11 +166,11 @@ def test_a_missing_field_is_refused_with_the_flag_to_use(tmp_path, store):
     del row["annotator"]
     path = write(tmp_path / "annotations.json", [row])
     with pytest.raises(InputError, match="annotator: is missing; give the name with `instruct import … --judge NAME`"):
-        import_annotations(path, store)
-    assert import_annotations(path, store, judge="gpt4").comparison.judge == "gpt4"
+        import_file(path, store)
+    assert import_file(path, store, judge="gpt4").judgments[0].judge == "gpt4"
     del row["preference"]
     with pytest.raises(InputError, match="row 1: preference: is missing"):
-        import_annotations(write(path, [row]), store, judge="gpt4")
+        import_file(write(path, [row]), store, judge="gpt4")
 
 
 def test_reference_answers_must_match_the_file(tmp_path, store):
@@ -175,22 +184,20 @@ def test_reference_answers_must_match_the_file(tmp_path, store):
         (answers, "annotations.json: 1 p"),
     ):
         with pytest.raises(InputError, match=message):
-            import_annotations(path, store, reference=write(tmp_path / "reference.json", given))
-    found = import_annotations(path, store, reference=write(tmp_path / "reference.json", answers[:2]))
+            import_file(path, store, reference=write(tmp_path / "reference.json", given))
+    found = import_file(path, store, reference=write(tmp_path / "reference.json", answers[:2]))
     assert [row["output"] for row in found.answers["theirs"]] == ["so", "so"]
     with pytest.raises(InputError, match=r"output_1: the answer to '.*' differs from the one in "):
-        import_annotations(
-            write(path, [annotation(0, 1), annotation(1, 1)]), store, reference=tmp_path / "reference.json"
-        )
+        import_file(write(path, [annotation(0, 1), annotation(1, 1)]), store, reference=tmp_path / "reference.json")
 
 
 def test_different_verdicts_are_not_overwritten(tmp_path, store):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
-    import_annotations(path, store)
-    import_annotations(path, store)
+    import_file(path, store)
+    import_file(path, store)
     assert len(store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))) == 2
     with pytest.raises(InputError, match="has different verdicts of alpaca_eval_gpt4 on ours vs\\. theirs"):
-        import_annotations(write(path, [annotation(0, 2), annotation(1, 2)]), store)
+        import_file(write(path, [annotation(0, 2), annotation(1, 2)]), store)
 
 
 def test_an_import_creates_a_run(tmp_path):
@@ -246,8 +253,8 @@ def test_json_lines_round_trip(tmp_path, store, judgments):
     path = tmp_path / "verdicts.jsonl"
     assert export_jsonl(store, path) == len(judgments)
     with JudgmentStore(tmp_path / "new.sqlite") as new:
-        assert import_jsonl(path, new) == len(judgments)
-        assert import_jsonl(path, new) == len(judgments)
+        assert len(import_file(path, new).judgments) == len(judgments)
+        assert len(import_file(path, new).judgments) == len(judgments)
         comparison = Comparison("j", "ours", "theirs")
         assert new.judgments(comparison) == store.judgments(comparison) == judgments
         assert new.completions(completions) == completions
@@ -279,7 +286,7 @@ def test_an_invalid_line_is_named(tmp_path, store, change, message):
     change(line)
     path.write_text(json.dumps(line) + "\n")
     with JudgmentStore(tmp_path / "new.sqlite") as new, pytest.raises(InputError, match=message):
-        import_jsonl(path, new)
+        import_file(path, new)
 
 
 def test_of_two_orders_the_drawn_one_is_exported(store, tmp_path):

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +24,6 @@ from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
 from instruct.run.replies import completion_key
-
-
-@dataclass(frozen=True)
-class Imported:
-    """An imported comparison, and how many of each verdict it has, in the order shown.
-
-    `answers` maps a system's name to its rows in model_outputs form, for the systems whose answers the file contains.
-    """
-
-    comparison: Comparison
-    verdicts: dict[str, int]
-    answers: dict[str, list[dict[str, Any]]]
-
-
-def import_annotations(path: str | Path, store: JudgmentStore, **given: Any) -> Imported:
-    """Import an annotations.json of AlpacaEval: one order per pair, drawn by the package's seed rule.
-
-    Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
-    neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
-
-    Args:
-        given: as for `read_annotations`.
-
-    Raises:
-        InputError: an invalid file, or the store has different verdicts on this comparison.
-    """
-    file = read_annotations(path, **given)
-    contents = _contents(file)
-    contents.store_in(file.path, store)
-    return Imported(file.comparison, contents.verdicts, contents.answers)
 
 
 def import_into_run(path: str | Path, folder: str | Path, **given: Any) -> RunDirectory:
@@ -77,30 +47,48 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
             system's name; a name that cannot be a file's; a folder that cannot be created.
     """
     path = Path(path).expanduser()
-    about: dict[str, Any]
-    if path.suffix.lower() == ".jsonl":
-        if any(given.values()):
-            raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
-        file = None
-        contents = contents_of_lines(read_lines(path))
-        about = {"comparisons": [each._asdict() for each in dict.fromkeys(j.comparison for j in contents.judgments)]}
-    else:
-        file = read_annotations(path, **given)
-        contents = _contents(file)
-        about = {"comparison": file.comparison._asdict()}
+    contents = read_contents(path, **given)
+    comparisons = list(dict.fromkeys(judgment.comparison for judgment in contents.judgments))
+    lines = _are_lines(path)
     with whole_run(folder, {"systems": {}, "comparisons": []}) as run:
         for name, rows in contents.answers.items():
             _check_answers(run, name, rows)
-        step = file.comparison.step("import", run.manifest()) if file else f"import/{path.name}"
+        step = f"import/{path.name}" if lines else comparisons[0].step("import", run.manifest())
+        names = [comparison._asdict() for comparison in comparisons]
+        about: dict[str, Any] = {"comparisons": names} if lines else {"comparison": names[0]}
         with only_process(run, VERDICTS), JudgmentStore(run.store) as store:
             check_same(path, store, contents.judgments)  # before the step is begun
             with run.step(step, {"file": sha256_of(path)}, **about) as results:
                 contents.store_in(path, store)
-                results |= contents.verdicts if file else {"judgments": len(contents.judgments)}
+                results |= {"judgments": len(contents.judgments)} if lines else contents.verdicts
                 for name, rows in contents.answers.items():
                     text = json.dumps(rows, indent=1, ensure_ascii=True)
                     write_atomically(run.outputs / f"{name}.json", text + "\n")
         yield run
+
+
+def _are_lines(path: Path) -> bool:
+    return path.suffix.lower() == ".jsonl"
+
+
+def read_contents(path: Path, **given: Any) -> Contents:
+    """What JSON lines or an annotations.json of AlpacaEval hold; the latter has one order per pair, drawn by the
+    package's seed rule.
+
+    Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
+    neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
+
+    Args:
+        given: as for `read_annotations`; None for JSON lines.
+
+    Raises:
+        InputError: an invalid file.
+    """
+    if not _are_lines(path):
+        return _contents(read_annotations(path, **given))
+    if any(given.values()):
+        raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
+    return contents_of_lines(read_lines(path))
 
 
 def export_from_run(

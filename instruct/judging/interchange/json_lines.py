@@ -59,17 +59,6 @@ def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = Non
     return len(lines)
 
 
-def import_jsonl(path: str | Path, store: JudgmentStore) -> int:
-    """Import a file written by `export_jsonl`; returns the number of judgments.
-
-    Raises:
-        InputError: an invalid line (file, row and field), or the store has different verdicts on a comparison.
-    """
-    contents = contents_of_lines(read_lines(Path(path).expanduser()))
-    contents.store_in(Path(path), store)
-    return len(contents.judgments)
-
-
 def read_lines(path: Path) -> list[Line]:
     """The checked lines of a file. Where the instruction of several pairs is the same, the `id` stands in its place.
 
