@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,14 +11,23 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.base.cards import Options, packaged_folder, parse_yaml, read_yaml, wholly_validated
+from instruct.base.cards import nearest, packaged_folder, read_yaml, wholly_validated
 from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.options import Affects, Options, flag_value, key_type, kinds_of
 from instruct.engines.cluster_options import Cluster
 from instruct.generation.options import AnswerOptions, ContinuationOptions
 from instruct.judging.options import JudgeOptions
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.texts.options import TextMetricOptions
-from instruct.training.options import SystemOptions, TrainingOptions, seed_name
+from instruct.training.options import (
+    LORA_KEYS,
+    TRAIN_KEYS,
+    LoraOptions,
+    SystemOptions,
+    TrainingOptions,
+    own_lora_names,
+    seed_name,
+)
 
 
 def _named_judges(value: Any) -> Any:
@@ -36,7 +46,7 @@ class EvaluationOptions(Options):
 
     texts: TextMetricOptions | None = None
     """Metrics of held-out text and of continuations."""
-    tasks: TaskOptions | None = None
+    tasks: Annotated[TaskOptions | None, Affects()] = None  # results are kept by task and settings
     """Few-shot tasks."""
 
 
@@ -47,19 +57,19 @@ class ExperimentConfig(TrainingOptions):
     `emo-seed1`, and for the comparisons of each seed; they are expanded when the config is read.
     """
 
-    answers: AnswerOptions | None = AnswerOptions()
+    answers: Annotated[AnswerOptions | None, Affects("answers")] = AnswerOptions()
     """What the systems answer (default: the starter set; null, and the default with continuations: nothing)."""
-    continuations: ContinuationOptions | None = None
+    continuations: Annotated[ContinuationOptions | None, Affects("continuations")] = None
     """The prefixes of texts that the systems continue."""
-    evaluation: EvaluationOptions | None = None
+    evaluation: Annotated[EvaluationOptions | None, Affects("evaluate")] = None
     """Text metrics and few-shot tasks: what is measured without a judge."""
-    judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges)] = []
+    judges: Annotated[list[JudgeOptions], BeforeValidator(_named_judges), Affects("judge")] = []
     """Who compares the answers."""
-    comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair)] = []
+    comparisons: Annotated[list[tuple[str, str]], BeforeValidator(_one_pair), Affects()] = []
     """Pairs of candidate and baseline, each a system, `baseline`, or a model_outputs.json."""
-    seeds: list[int] | None = Field(default=None, min_length=1)
+    seeds: Annotated[list[int] | None, Affects()] = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
-    cluster: Cluster = None
+    cluster: Annotated[Cluster, Affects()] = None
     """A Ray cluster for answers and for judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
@@ -175,6 +185,11 @@ def _read_extended(path: Path, files: list[Path]) -> dict[str, Any]:
         raise InputError(
             f"{error}, or give several data files as --data.files '[a{path.suffix}, b{path.suffix}]'"
         ) from None
+    if isinstance(content.get("lora"), dict):  # before it is merged
+        try:
+            content["lora"] = own_lora_names(content["lora"])
+        except ValueError as error:
+            raise InputError(f"{path}: lora: {error}") from None
     base = content.pop("extends", None)
     if base is None:
         return content
@@ -232,14 +247,19 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
             key: value for key, value in content["answers"].items() if key not in ("files", "eval_set")
         }
     for key, value in flags.items():
+        if key in ("lora.lora_alpha", "lora.lora_dropout"):
+            key = key.replace("lora_", "")
         _set(content, key.split("."), value)
     config = wholly_validated(ExperimentConfig, content, where)
     check_train_arguments(config.train, where)
+    check_lora_arguments(config.lora, where)
     return config
 
 
 def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
-    """`["--a.b", "1", "--c=[x]"]` as `[("a.b", 1), ("c", ["x"])]`; values are YAML.
+    """`["--data.limit", "1", "--data.files=[x]"]` as `[("data.limit", 1), ("data.files", ["x"])]`.
+
+    Values are read by the type of their key, as `flag_value` does.
 
     Raises:
         InputError: something that is not a flag, or a flag without a value.
@@ -262,20 +282,10 @@ def parse_overrides(flags: Sequence[str]) -> list[tuple[str, Any]]:
             text = flags[index]
         index += 1
         try:
-            pairs.append((key, _number(parse_yaml(text))))
+            pairs.append((key, flag_value(text, key_type(ExperimentConfig, key))))
         except yaml.YAMLError:
             raise InputError(f"{flag}: {one_line(text, 80)!r} is not valid YAML; quote the value") from None
     return pairs
-
-
-def _number(value: Any) -> Any:
-    # YAML 1.1 reads 1e-4 as a string because it has no dot; everybody who types it means a number.
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _set(content: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -303,12 +313,7 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
         return
     if _TOKEN in arguments:
         raise InputError(_no_token(where))
-    import dataclasses
-
-    from instruct.base.cards import nearest
-    from instruct.training.emo_config import EMOConfig
-
-    known = {field.name for field in dataclasses.fields(EMOConfig) if field.init}
+    known = TRAIN_KEYS.types()
     ours = {"output_dir", "model_init_kwargs", *SystemOptions(objective="mle").emo_config()}
     problems = Problems()
     for key, value in arguments.items():
@@ -324,7 +329,29 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
         elif key not in known:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
         else:
-            arguments[key] = _number(value)
+            if isinstance(value, str) and kinds_of(known[key]) & {int, float}:  # YAML 1.1 takes 1e-4 for a text
+                arguments[key] = flag_value(value, known[key])
             continue
         problems.found.append(f"{where}: {problem}")
     problems.refuse()
+
+
+def check_lora_arguments(lora: LoraOptions | None, where: object) -> None:
+    """Refuse a key of `lora` that LoraConfig does not have, those that this package sets itself, and wrong values."""
+    if lora is None or not lora.model_extra:  # importing PEFT takes seconds
+        return
+    from peft import LoraConfig, PeftConfig
+
+    known = {*LORA_KEYS.types(), *LoraOptions.model_fields}
+    ours = {field.name for field in dataclasses.fields(PeftConfig)}
+    problems = Problems()
+    for key in lora.model_extra:
+        if key in ours:
+            problems.found.append(f"{where}: lora.{key} is set elsewhere (by model); remove it")
+        elif key not in known:
+            problems.found.append(f"{where}: unknown key 'lora.{key}'{nearest(key, known)}; remove or rename it")
+    problems.refuse()
+    try:
+        LoraConfig(**lora.lora_config())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: lora: {one_line(error)}") from None

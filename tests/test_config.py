@@ -140,7 +140,58 @@ def test_a_flag_can_empty_a_section():
     assert load_config("demo", ["--lora", "null"]).lora is None
 
 
-def test_overrides_are_yaml():
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("model.revision", "0123456", "0123456"),
+        ("model.revision", "123e4", "123e4"),
+        ("model.revision", "2024-01-01", "2024-01-01"),
+        ("model.revision", "'0123456'", "0123456"),
+        ("model.revision", "null", None),
+        ("model.name", "a: [b", "a: [b"),
+        ("name", "123", "123"),
+        ("data.files", "2024", ["2024"]),
+        ("data.files", "[a.jsonl, b.jsonl]", ["a.jsonl", "b.jsonl"]),
+        ("data.limit", "010", 10),
+        ("data.limit", "1e3", 1000),
+        ("needs_gpu", "yes", True),
+        ("systems.emo.transport_cost", "1", "1"),
+        ("train.learning_rate", "1e-4", 1e-4),
+        ("train.max_steps", "1e3", 1000),
+        ("train.run_name", "123e4", "123e4"),
+        ("train.report_to", "[none]", ["none"]),
+        ("train.bf16", "null", None),
+        ("train.lr_scheduler_kwargs", "{min_lr: 1.0}", {"min_lr": 1.0}),
+        ("lora.target_modules", "10", "10"),
+        ("lora.trainable_token_indices", "[1, 2]", [1, 2]),
+        ("lora.use_rslora", "true", True),
+        ("lora.lora_alpha", "8", 8),
+    ],
+)
+def test_overrides_are_read_by_the_type_of_their_key(key, text, value):
+    systems = {"emo": {"objective": "emo"}}
+    found: object = make_config({"name": "x", "systems": systems}, [f"--{key}", text], "flags")
+    for name in key.replace("lora.lora_", "lora.").split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_lora_takes_the_keys_of_lora_config_by_both_names(tmp_path):
+    (tmp_path / "base.yaml").write_text(
+        "name: x\nlora: {lora_alpha: 8, rank_pattern: {q: 4}, init_lora_weights: eva}\n"
+    )
+    (tmp_path / "leaf.yaml").write_text("extends: base.yaml\nlora: {alpha: 9, eva_config: {rho: 2.0}}\n")
+    lora = load_config(tmp_path / "leaf.yaml").lora
+    assert lora is not None
+    arguments = lora.lora_config()
+    assert (arguments["lora_alpha"], arguments["rank_pattern"]) == (9, {"q": 4})
+    assert arguments["eva_config"].rho == 2.0
+    (tmp_path / "leaf.yaml").write_text("name: x\nlora: {alpha: 9, lora_alpha: 9}\n")
+    with pytest.raises(InputError, match=r"leaf.yaml: lora: alpha and lora_alpha are the same; remove one of them"):
+        load_config(tmp_path / "leaf.yaml")
+
+
+def test_overrides_of_unknown_keys_are_yaml():
     assert parse_overrides(["--a.b", "1", "--c=[x, y]", "--d", "true", "--e", "text"]) == [
         ("a.b", 1), ("c", ["x", "y"]), ("d", True), ("e", "text"),
     ]  # fmt: skip
@@ -152,6 +203,12 @@ def test_overrides_are_yaml():
         (["--train.learning_rat", "1"], r"unknown key 'train.learning_rat' \(nearest: learning_rate"),
         (["--modl.name", "x"], r"unknown key 'modl' \(nearest: model"),
         (["--model.nam", "x"], r"unknown key 'model.nam' \(nearest: name"),
+        (["--lora.use_rslor", "true"], r"unknown key 'lora.use_rslor' \(nearest: use_rslora"),
+        (["--lora.task_type", "CAUSAL_LM"], "lora.task_type is set elsewhere"),
+        (
+            ["--lora.layers_pattern", "h"],
+            "demo.yaml: lora: `layers_pattern` cannot be used when `target_modules` is a str",
+        ),
         (["--lora.r", "many"], "lora.r: Input should be a valid integer.*given: 'many'"),
         (["--systems.emo.variant", "papers"], "systems.emo.variant: Input should be"),
         (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),

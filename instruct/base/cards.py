@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from instruct.base.errors import InputError, Problems, one_line
@@ -18,20 +18,6 @@ Kind = Literal["data", "data/human", "data/tasks", "judges"]
 Model = TypeVar("Model", bound=BaseModel)
 
 PACKAGE = Path(__file__).resolve().parents[1]
-
-
-class Options(BaseModel):
-    """A part of a configuration; an unknown key is an error. The docstring below a field is its help."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-# A list of texts; a single one need not be written as a list.
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 @dataclass(frozen=True)

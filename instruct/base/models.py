@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from instruct.base.cards import Options
 from instruct.base.errors import InputError
+from instruct.base.options import Options
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 EMBEDDED_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -28,7 +28,7 @@ class ModelOptions(Options):
     revision: str | None = None
     """The hub's branch, tag or commit."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "bfloat16"
-    """Of matrix products and of saved and served weights; full fine-tuning keeps the weights that train in float32."""
+    """The type of matrix products and of saved weights; full fine-tuning keeps the weights that train in float32."""
     attn_implementation: str | None = None
     """Transformers' attention, such as sdpa or flash_attention_2."""
     quantization: Literal["4bit"] | None = None

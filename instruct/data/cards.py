@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from instruct.base.cards import Options, find_card, read_yaml, validated
+from instruct.base.cards import find_card, read_yaml, validated
 from instruct.base.errors import InputError
+from instruct.base.options import Options
 
 Format = Literal["alpaca", "sharegpt", "messages", "prompt_completion", "text"]
 Template = Literal["alpaca", "chat"]

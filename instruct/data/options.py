@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from instruct.base.cards import Options, Texts
+from instruct.base.options import Affects, Options, Texts
 from instruct.data.cards import Documents, Template, load_dataset_card
 
 Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
@@ -29,7 +29,7 @@ class SourceOptions(Options):
     documents: Documents | None = None
     """What a document is in a plain text file (default: the card's)."""
     encoding: str | None = None
-    """Of plain text files (default: the card's, else UTF-8)."""
+    """The encoding of plain text files (default: the card's, else UTF-8)."""
 
     @property
     def label(self) -> str:
@@ -76,14 +76,14 @@ class DataOptions(SourceOptions):
     stopping_strategy: Stopping | None = None
     """When a weighted mixture ends (default: first_exhausted); all_exhausted repeats rows of smaller data sets."""
     seed: int | None = Field(default=None, ge=0)
-    """Of a weighted mixture's draws (default: 42)."""
+    """Draws the rows of a weighted mixture (default: 42)."""
     eval_files: Texts | None = Field(default=None, min_length=1)
     """Files to evaluate on while training, read like the training files (of a mixture: like its first data set)."""
     eval_limit: int | None = Field(default=None, ge=1)
     """The largest number of rows from eval_files."""
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     """The share of every data set's rows to hold out and evaluate on while training."""
-    eval_samples: int | None = Field(default=None, ge=0)
+    eval_samples: Annotated[int | None, Affects()] = Field(default=None, ge=0)
     """How many rows are answered at each evaluation (default: 2)."""
     streaming: bool | None = None
     """Read the rows while training, for data sets that do not fit into memory."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from instruct.base.cards import Options
+from instruct.base.options import Options
 
 
 class ClusterOptions(Options):

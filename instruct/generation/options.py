@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.base.cards import Options, Texts
+from instruct.base.options import Affects, Options, Texts
 from instruct.data.cards import Cut, Documents
 from instruct.engines.base import server_address
 
@@ -26,7 +26,7 @@ class EngineConfig(Options):
     """How many prompts are answered and recorded together."""
     max_model_len: int | None = Field(default=None, ge=2)
     """The longest prompt and answer together, in tokens (default: as long as the prompts need)."""
-    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1)
+    gpu_memory_utilization: Annotated[float, Affects()] = Field(default=0.9, gt=0, le=1)
     """vLLM's share of a GPU's memory."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
     """How many GPUs share the model in vLLM (default: one)."""
@@ -51,11 +51,11 @@ class GenerationConfig(EngineConfig):
     max_new_tokens: int = Field(default=512, ge=1)
     """The longest answer, in tokens."""
     temperature: float = Field(default=0.0, ge=0)
-    """0: greedy."""
+    """The temperature of sampling (0: greedy)."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling: the share of probability to sample from."""
     seed: int = 0
-    """Of sampling."""
+    """Draws the samples."""
 
 
 class SamplingConfig(EngineConfig):
@@ -68,7 +68,7 @@ class SamplingConfig(EngineConfig):
     min_new_tokens: int | None = Field(default=None, ge=0)
     """A continuation does not end before (default: max_new_tokens; 0: it may end at once)."""
     temperature: float = Field(default=1.0, ge=0)
-    """1: unbiased; 0: greedy."""
+    """The temperature of sampling (1: unbiased; 0: greedy)."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling: the share of probability to sample from (1: unbiased)."""
 
@@ -93,15 +93,6 @@ class AnswerOptions(Options):
     generation: GenerationConfig = GenerationConfig()
     """How prompts are answered."""
 
-    def made_from(self) -> dict[str, Any]:
-        """The options as a step's inputs."""
-        made_from = self.model_dump(mode="json")
-        # Earlier runs did not have these options; their answers must not look outdated.
-        for name in ("base_url", "tensor_parallel_size"):
-            if made_from["generation"][name] is None:
-                del made_from["generation"][name]
-        return made_from
-
 
 class ContinuationOptions(Cut):
     """The prefixes of human texts that every system continues, and how."""
@@ -113,7 +104,7 @@ class ContinuationOptions(Cut):
     documents: Documents | None = None
     """What a text is in a plain text file (default: the card's, else line)."""
     encoding: str | None = None
-    """Of plain text files (default: the card's, else UTF-8)."""
+    """The encoding of plain text files (default: the card's, else UTF-8)."""
     column: str | None = None
     """The column with the text (default: the card's, else text)."""
     limit: int | None = Field(default=None, ge=1)
@@ -121,7 +112,7 @@ class ContinuationOptions(Cut):
     samples: int = Field(default=1, ge=1)
     """How many continuations of each prefix are drawn for each seed."""
     seeds: list[int] = Field(default=[0], min_length=1)
-    """Of sampling; each draws its own samples."""
+    """Each of these seeds draws its own samples."""
     generation: SamplingConfig = SamplingConfig()
     """How prefixes are continued."""
 
@@ -132,11 +123,6 @@ class ContinuationOptions(Cut):
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds: a seed is given twice; remove one")
         return self
-
-    def made_from(self) -> dict[str, Any]:
-        """The options as a step's inputs: all that could change a continuation besides prefixes and temperature."""
-        engine = self.generation.model_dump(mode="json", exclude={"temperature", "gpu_memory_utilization"})
-        return {"samples": self.samples, "seeds": self.seeds, "generation": engine}
 
     @property
     def cut(self) -> Cut:

@@ -88,7 +88,7 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
         _check_names(candidate, baseline, names)
         inputs = {
             "answers": {name: sha256_of(run.answers_path(name)) for name in names},
-            "judge": judge.options.made_from(),
+            "judge": judge.options,
             "card": judge.card.sha256(),
         }
         comparison = Comparison(judge.card.name, candidate.name, baseline.name)

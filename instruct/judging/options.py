@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruct.base.cards import Options, Texts
+from instruct.base.options import Affects, Options, Texts
 
 
 class JudgeOptions(Options):
@@ -18,24 +18,24 @@ class JudgeOptions(Options):
     """The model to ask with the card's prompt, instead of the card's own."""
     base_url: str | None = None
     """An OpenAI-compatible server to ask."""
-    replicas: Texts = []
+    replicas: Annotated[Texts, Affects()] = []
     """Further servers of the same model, asked in turn with the one at base_url."""
     engine: Literal["vllm", "transformers", "server"] | None = None
     """What runs the model (default: chosen by what is installed)."""
-    concurrency: int = Field(default=64, ge=1)
+    concurrency: Annotated[int, Affects()] = Field(default=64, ge=1)
     """Requests to a server at a time."""
     orders: Literal["both", "one"] | None = None
     """Show each pair in both orders or in one (default: as the card says)."""
     trim: bool = False
     """Cut answers that do not fit the judge's context, both to the same length."""
-    budget_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    budget_usd: Annotated[float | None, Affects()] = Field(default=None, ge=0, allow_inf_nan=False)
     """Limit for the whole run; required for a judge that costs money."""
-    comparisons: list[tuple[str, str]] | None = None
+    comparisons: Annotated[list[tuple[str, str]] | None, Affects()] = None  # each is a step of its own
     """Pairs of candidate and baseline (default: the experiment's)."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
-    """Of the weights of a model on this machine (default: the engine's choice)."""
+    """The type of the weights of a model on this machine (default: the engine's choice)."""
     quantization: Literal["4bit"] | None = None
-    """Of the weights of a model on this machine (default: none)."""
+    """Quantize the weights of a model on this machine (default: none)."""
     tensor_parallel_size: int | None = Field(default=None, ge=1)
     """How many GPUs share the model in vLLM (default: one)."""
     stop_when: str | None = None
@@ -53,12 +53,3 @@ class JudgeOptions(Options):
         if self.replicas and self.base_url is None:
             raise ValueError("replicas: are further servers next to base_url; set that to the first of them")
         return self
-
-    def made_from(self) -> dict[str, Any]:
-        """The options that affect the verdicts: all but speed and budget."""
-        made_from = self.model_dump(mode="json", exclude={"budget_usd", "concurrency", "replicas"})
-        # Earlier runs did not have these options; their verdicts must not look outdated.
-        for name in ("dtype", "quantization", "tensor_parallel_size", "stop_when"):
-            if made_from[name] is None:
-                del made_from[name]
-        return made_from

@@ -62,7 +62,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     inputs: dict[str, Any] = {
         "weights": weights,
         "prompts": evaluation.sha256,
-        "answers": options.made_from(),
+        "answers": options,
         "template": template,
     }
     if config.model.dtype != "bfloat16" or config.model.quantization:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
 from instruct.base.errors import InputErrors, one_line
+from instruct.base.options import Affects, affected_steps
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.judging.options import JudgeOptions
+from instruct.measuring.texts.options import TextMetric
 from instruct.run.directory import RunDirectory, differences
-
-# The steps that are made with a section of the config; with a section that is not listed, every step.
-_STEPS: Mapping[str, tuple[str, ...]] = {
-    "data": ("train/",),
-    "lora": ("train/",),
-    "train": ("train/",),
-    "answers": ("answers",),
-    "continuations": ("continuations/",),
-    "evaluation": ("evaluate/",),
-    "comparisons": (),
-    "cluster": (),
-    "needs_gpu": (),
-    "seeds": (),
-}
 
 
 class Change(NamedTuple):
@@ -54,10 +42,10 @@ def config_changes(run: RunDirectory, config: ExperimentConfig) -> list[Change]:
     new = config.model_dump(mode="json")
     done = {name: record for name, record in steps.items() if record.get("status") == "done"}
     judges = _changed_judges(old.pop("judges", None) or [], new.pop("judges"), done)
-    keys = (
+    keys = [
         Change(key, one, two, _made_with(key, (one, two), _lasting(key, two, config, list(done))))
         for key, one, two in differences(old, new)
-    )
+    ]
     return [*keys, *judges]
 
 
@@ -65,33 +53,29 @@ def _lasting(key: str, value: Any, config: ExperimentConfig, done: list[str]) ->
     """The finished steps whose results stay when a key gets this value: metrics of texts are measured again."""
     if not key.startswith("evaluation.texts."):
         return done
-    metrics = {step: step.split("/")[1] for step in done if step.startswith("evaluate/")}
-    if key == "evaluation.texts.matched_temperature" and not value:  # nothing replaces the controls
-        return [step for step, metric in metrics.items() if metric == "matched"]
     wanted = config.text_metrics.metrics
-    again = list(metrics.values()) if wanted is None else ["entropy", "matched", *wanted]
-    return [step for step, metric in metrics.items() if metric not in ("tasks", "lm_eval", *again)]
+    measured_again = {"entropy", *(get_args(TextMetric) if wanted is None else wanted)}
+    if key != "evaluation.texts.matched_temperature" or value:  # else nothing replaces the controls
+        measured_again.add("matched")
+    return [step for step in done if step.split("/")[1:2] not in [[metric] for metric in measured_again]]
 
 
 def _made_with(key: str, values: tuple[Any, Any], done: list[str]) -> str | None:
     """A finished step that was made with the old value of a key."""
     section, _, rest = key.partition(".")
-    added_or_left_out = None in values
-    # Results of tasks are kept by task and settings, those of metrics by metric: new ones replace nothing.
-    if key.startswith(("evaluation.tasks", "evaluation.texts.metrics")):
-        return None
+    if None in values and (section in ("systems", "evaluation") or key in ("answers", "continuations")):
+        return None  # added or left out
+    affects = Affects(*affected_steps(ExperimentConfig, key))
     if section == "systems":
-        step = f"train/{rest.partition('.')[0]}"
-        return step if step in done and not added_or_left_out else None
-    if added_or_left_out and (section == "evaluation" or key in ("answers", "continuations")):
-        return None
-    return next((step for step in done if step.startswith(_STEPS.get(section, ("",)))), None)
+        affects = Affects(f"train/{rest.partition('.')[0]}")
+    return next((step for step in done if step in affects), None)
 
 
 def _changed_judges(old: list[Any], new: list[Any], done: dict[str, Any]) -> Iterator[Change]:
-    """What differs between judges of one card and model, as far as verdicts depend on it; and which come and go."""
+    """What differs between judges of one card and model, and which come and go."""
     before, after = (
-        {(each.card, each.model): each for each in map(JudgeOptions.model_validate, given)} for given in (old, new)
+        {(judge.card, judge.model): judge for judge in map(JudgeOptions.model_validate, judges)}
+        for judges in (old, new)
     )
     for card, model in {**before, **after}:
         name = f"judges ({card if model is None else f'{card}, {model}'})"
@@ -101,8 +85,8 @@ def _changed_judges(old: list[Any], new: list[Any], done: dict[str, Any]) -> Ite
             continue
         asked = {step: record["inputs"].get("judge", {}) for step, record in done.items() if step.startswith("judge/")}
         finished = [step for step, by in asked.items() if (by.get("card"), by.get("model")) == (card, model)]
-        for key, *values in differences(one.made_from(), two.made_from()):
-            step = next(iter(finished), None) if key.partition(".")[0] != "comparisons" else None
+        for key, *values in differences(one.model_dump(mode="json"), two.model_dump(mode="json")):
+            step = _made_with(f"judges.0.{key}", (values[0], values[1]), finished)
             yield Change(f"{name}.{key}", values[0], values[1], step)
 
 

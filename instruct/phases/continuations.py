@@ -78,6 +78,14 @@ def _step(name: str) -> str:
 def _inputs(
     config: ExperimentConfig, options: ContinuationOptions, prefixes: PrefixSet, folder: Path | None, temperature: float
 ) -> dict[str, Any]:
-    weights = weights_identity(config, folder, options.generation.engine)
-    made_from = {"weights": weights, "temperature": temperature, "prefixes": prefixes.sha256, **options.made_from()}
-    return {**made_from, "model": {"dtype": config.model.dtype, "quantization": config.model.quantization}}
+    generation = options.generation.affecting("continuations")
+    del generation["temperature"]  # a control has another
+    return {
+        "weights": weights_identity(config, folder, options.generation.engine),
+        "temperature": temperature,
+        "prefixes": prefixes.sha256,
+        "samples": options.samples,
+        "seeds": options.seeds,
+        "generation": generation,
+        "model": {"dtype": config.model.dtype, "quantization": config.model.quantization},
+    }

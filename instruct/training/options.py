@@ -2,29 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from instruct.base.cards import Options
 from instruct.base.models import ModelOptions
+from instruct.base.options import Affects, FreeKeys, Options
 from instruct.data.options import DataOptions
 from instruct.training.objective_names import ObjectiveName
 
 
+def _emo_config_types() -> dict[str, Any]:
+    from instruct.training.emo_config import EMOConfig  # imports TRL, which takes seconds
+
+    return _argument_types(EMOConfig)
+
+
+def _lora_config_types() -> dict[str, Any]:
+    from peft import LoraConfig
+
+    return _argument_types(LoraConfig)
+
+
+def _argument_types(config: Any) -> dict[str, Any]:
+    types = get_type_hints(config)
+    return {field.name: types[field.name] for field in dataclasses.fields(config) if field.init}
+
+
+# What changes no result; every other key affects training. tests/training/test_options.py knows them all.
+_LOGS = {"log_level", "log_level_replica", "log_on_each_node", "logging_first_step", "logging_nan_inf_filter"}
+_LOGS |= {"logging_steps", "logging_strategy", "include_num_input_tokens_seen", "disable_tqdm", "debug"}
+_TRACKERS = {"report_to", "run_name", "project", "trackio_bucket_id", "trackio_space_id", "trackio_static_space_id"}
+_LOADING = {"dataloader_num_workers", "dataloader_persistent_workers", "dataloader_pin_memory", "dataset_num_proc"}
+_LOADING |= {"dataloader_prefetch_factor", "dataloader_multiprocessing_context"}
+_SAVING = {"push_to_hub", "hub_model_id", "hub_private_repo", "save_on_each_node", "save_total_limit"}
+_MACHINE = {"ddp_timeout", "enable_jit_checkpoint", "skip_memory_metrics", "torch_empty_cache_steps"}
+TRAIN_KEYS = FreeKeys(_emo_config_types, frozenset(_LOGS | _TRACKERS | _LOADING | _SAVING | _MACHINE))
+LORA_KEYS = FreeKeys(_lora_config_types, frozenset({"runtime_config"}))
+
+
+class TrainArguments(Options):
+    """The `train` section: any argument of EMOConfig, which has those of TRL's SFTConfig."""
+
+    model_config = ConfigDict(extra="allow")
+    free_keys: ClassVar[FreeKeys | None] = TRAIN_KEYS
+
+
+def own_lora_names(section: dict[str, Any]) -> dict[str, Any]:
+    """The `lora` section with LoraConfig's `lora_alpha` and `lora_dropout` as `alpha` and `dropout`.
+
+    Raises:
+        ValueError: one of them is given by both names.
+    """
+    for name in ("alpha", "dropout"):
+        if name in section and f"lora_{name}" in section:
+            raise ValueError(f"{name} and lora_{name} are the same; remove one of them")
+    ours = {"lora_alpha": "alpha", "lora_dropout": "dropout"}
+    return {ours.get(key, key): value for key, value in section.items()}
+
+
 class LoraOptions(Options):
-    """The LoRA adapter (peft.LoraConfig). `lora: null` trains the whole model."""
+    """The LoRA adapter: any argument of peft.LoraConfig. `lora: null` trains the whole model."""
+
+    model_config = ConfigDict(extra="allow")
+    free_keys: ClassVar[FreeKeys | None] = LORA_KEYS
 
     r: int = Field(default=16, ge=1)
     """The rank."""
     alpha: int = Field(default=32, ge=1)
     """The scale is alpha / r."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of the adapter's input."""
+    """The share of the adapter's inputs to drop while training."""
     target_modules: str | list[str] = "all-linear"
     """The modules that get an adapter: all-linear, a regular expression, or names."""
     use_dora: bool = False
     """Train magnitudes and directions apart (DoRA)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_name(cls, content: Any) -> Any:
+        return own_lora_names(content) if isinstance(content, dict) else content
+
+    def lora_config(self) -> dict[str, Any]:
+        """The arguments of peft.LoraConfig."""
+        arguments = self.model_dump(exclude={"alpha", "dropout"}) | {
+            "lora_alpha": self.alpha,
+            "lora_dropout": self.dropout,
+            "task_type": "CAUSAL_LM",
+        }
+        types = LORA_KEYS.types() if self.model_extra else {}
+        for name in self.model_extra or ():
+            options: Any = next(filter(dataclasses.is_dataclass, (types.get(name), *get_args(types.get(name)))), None)
+            if options and isinstance(arguments[name], dict):
+                arguments[name] = options(**arguments[name])
+        return arguments
 
 
 class SystemOptions(Options):
@@ -33,29 +105,29 @@ class SystemOptions(Options):
     objective: ObjectiveName | Literal["none"]
     """What is optimized; none is the untrained base."""
     variant: Literal["paper", "official", "pypi"] = "official"
-    """Of EMO: the paper's equation, the authors' code, or their package."""
+    """The variant of EMO: the paper's equation, the authors' code, or their package."""
     emphasis: Literal["mle", "emo"] = "mle"
-    """Of EMO: emo is the authors' mode 2."""
+    """What EMO emphasizes; emo is the authors' mode 2."""
     transport_cost: str = "fixed"
-    """Of EMO and energy: fixed, adaptive, numeric (EMO alone), or the path of a table."""
+    """The cost between tokens in EMO and energy: fixed, adaptive, numeric (EMO alone), or the path of a table."""
     energy_weight: float = Field(default=10.0, ge=0)
-    """Of energy: its weight relative to that of cross-entropy."""
+    """The weight of energy relative to that of cross-entropy."""
     energy_dim: int = Field(default=128, ge=1)
-    """Of energy: the width that the table's unit rows are projected to."""
+    """The width that energy projects the table's unit rows to."""
     gamma: float = Field(default=0.8, ge=0, le=1)
-    """Of MixCE and TaiLr: the mixing coefficient."""
+    """The mixing coefficient of MixCE and TaiLr."""
     tailr_variant: Literal["paper", "official"] = "paper"
-    """Of TaiLr: the paper's equation, or the EMO authors' code."""
+    """The variant of TaiLr: the paper's equation, or the EMO authors' code."""
     ent_threshold: float = 1.3
-    """Of ent: tokens with a larger error norm are left out."""
+    """Tokens with a larger error norm are left out by ent."""
     goldfish_k: int = Field(default=4, ge=2)
-    """Of goldfish: one token in k is left out."""
+    """One token in this many is left out by goldfish."""
     goldfish_context: int = Field(default=13, ge=1)
-    """Of goldfish: the length of the window that is hashed."""
+    """The length of the window that goldfish hashes."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
-    """Of the order of the rows, of first weights that are random, and of dropout (default: train.seed)."""
+    """Draws the order of the rows, first weights that are random, and dropout (default: train.seed)."""
     learning_rate: float | None = Field(default=None, gt=0)
-    """Instead of train.learning_rate."""
+    """The learning rate of this system (default: train.learning_rate)."""
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""
@@ -63,13 +135,6 @@ class SystemOptions(Options):
         return {
             names.get(name, name): value for name, value in self.model_dump(exclude={"seed", "learning_rate"}).items()
         }
-
-    def made_from(self) -> dict[str, Any]:
-        """The options as a step's inputs, without those that earlier runs did not have: these are not outdated."""
-        later = {name for name in ("seed", "learning_rate") if getattr(self, name) is None}
-        if self.objective != "energy":
-            later |= {"energy_weight", "energy_dim"}
-        return self.model_dump(mode="json", exclude=later)
 
 
 def seed_name(system: str, seed: int) -> str:
@@ -85,21 +150,21 @@ def without_seed(name: str, seed: int | None) -> str:
 class TrainingOptions(Options):
     """Systems that differ only in their objective. `train` takes any argument of TRL's SFTConfig."""
 
-    name: str
-    """The run's: results go to runs/NAME."""
-    needs_gpu: bool = False
+    name: Annotated[str, Affects()]
+    """The name of the run: results go to runs/NAME."""
+    needs_gpu: Annotated[bool, Affects()] = False
     """Refuse to start without a GPU."""
-    model: ModelOptions = ModelOptions()
+    model: Annotated[ModelOptions, Affects("train", "answers", "continuations", "evaluate")] = ModelOptions()
     """The base model."""
-    data: DataOptions = DataOptions()
+    data: Annotated[DataOptions, Affects("train")] = DataOptions()
     """The training data."""
-    lora: LoraOptions | None = LoraOptions()
+    lora: Annotated[LoraOptions | None, Affects("train")] = LoraOptions()
     """The LoRA adapter; null trains the whole model."""
-    from_scratch: bool = False
+    from_scratch: Annotated[bool, Affects("train")] = False
     """Train from random weights, drawn with each system's seed, instead of the model's; requires lora: null."""
-    train: dict[str, Any] = {}
+    train: Annotated[dict[str, Any], Affects("train"), TRAIN_KEYS] = {}
     """Any argument of EMOConfig, which has those of TRL's SFTConfig."""
-    systems: dict[str, SystemOptions] = {
+    systems: Annotated[dict[str, SystemOptions], Affects("train")] = {
         "mle": SystemOptions(objective="mle"),
         "emo": SystemOptions(objective="emo"),
     }

@@ -12,6 +12,7 @@ from typing import Any
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import model_path
+from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory
 from instruct.run.directory import RunDirectory
@@ -19,7 +20,7 @@ from instruct.training import packing
 from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
 from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
-from instruct.training.options import SystemOptions, TrainingOptions
+from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
 from instruct.training.precision import check_optimizer, compute_dtype, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
@@ -168,14 +169,7 @@ def make_trainer(
     if config.lora:
         from peft import LoraConfig
 
-        peft_config = LoraConfig(
-            r=config.lora.r,
-            lora_alpha=config.lora.alpha,
-            lora_dropout=config.lora.dropout,
-            target_modules=config.lora.target_modules,
-            use_dora=config.lora.use_dora,
-            task_type="CAUSAL_LM",
-        )
+        peft_config = LoraConfig(**config.lora.lora_config())
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(Path(arguments.output_dir) / "tensorboard"))
     try:
         return EMOTrainer(
@@ -251,7 +245,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         if run.is_done(step, inputs) and final.is_dir():
             return True, None
         begun = run.manifest()["steps"].get(step)
-        if begun and begun["inputs"] != inputs:
+        if begun and not same_inputs(step, begun["inputs"], inputs):
             shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
         checkpoint = last_complete_checkpoint(work, processes.num_processes)
         if checkpoint:
@@ -261,7 +255,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     done, checkpoint = from_main(progress)
     if done:
         return dict(run.manifest()["steps"][step]["results"])
-    ran_with = {**inputs, "data": config.data.model_dump(mode="json"), "train": train}
+    ran_with = {**recorded_inputs(step, inputs), "data": config.data.model_dump(mode="json"), "train": train}
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     with recorded as results:
         trainer = _trained(config, name, run, data, arguments, checkpoint)
@@ -284,12 +278,12 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
 def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
     """What a training is made from: another one is outdated."""
     inputs: dict[str, Any] = {
-        "model": config.model.model_dump(mode="json"),
+        "model": config.model,
         "data": data.rows.sha256,
         "template": data.template,
-        "system": config.systems[name].made_from(),
-        "train": config.train,
-        "lora": config.lora.model_dump(mode="json") if config.lora else None,
+        "system": config.systems[name],
+        "train": TrainArguments(**config.train),
+        "lora": config.lora,
     }
     if config.from_scratch:
         inputs["from_scratch"] = True

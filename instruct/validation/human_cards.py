@@ -11,10 +11,11 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from instruct.base.cards import Options, list_cards, nearest, read_yaml, validated
+from instruct.base.cards import list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.models import cache_folder
+from instruct.base.options import Options
 from instruct.base.output import warn
 from instruct.data.sources import RawRow, read_file
 

@@ -184,7 +184,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     inputs = {
         "set": human.sha256,
         "pairs": len(human.pairs),
-        "judge": judge.options.made_from(),
+        "judge": judge.options,
         "card": card.sha256(),
     }
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))

@@ -29,7 +29,10 @@ def test_every_key_has_a_type_a_default_and_help():
     assert keys["systems.NAME.variant"].type == "paper, official, pypi"
     assert keys["train.patience"].help == "evaluations without improvement before stopping"
     assert keys["data.mixture[].weight"].type == "number, > 0, ≤ 1"
-    assert "answers.generation.temperature  number, ≥ 0  (default: 0.0)\n    0: greedy.\n" in render_text()
+    assert (
+        "answers.generation.temperature  number, ≥ 0  (default: 0.0)\n    The temperature of sampling (0: greedy).\n"
+        in render_text()
+    )
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

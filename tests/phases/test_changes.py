@@ -13,7 +13,7 @@ from instruct.run.directory import RunDirectory
 
 BASE: dict[str, Any] = {
     "name": "one",
-    "data": {"card": "starter", "limit": 3},
+    "data": {"card": "starter", "limit": 3, "eval_files": ["a.jsonl"]},
     "lora": {"r": 8},
     "systems": {"emo": {"objective": "emo"}, "mle": {"objective": "mle"}},
     "answers": {"limit": 5},
@@ -43,7 +43,7 @@ def finish(run: RunDirectory, *steps: str) -> None:
     ("finished", "changes", "said"),
     [
         ("train/emo", {"lora": {"r": 16}}, "lora.r was 8 and is 16 now, but train/emo is finished"),
-        ("train/emo", {"data": {"card": "starter"}}, "data.limit was 3 and is not set now, but train/emo is finished"),
+        ("train/emo", {"data": {**BASE["data"], "limit": None}}, "data.limit was 3 and is not set now, but train/emo"),
         (
             "train/mle",
             {"model": {"dtype": "float32"}},
@@ -54,6 +54,7 @@ def finish(run: RunDirectory, *steps: str) -> None:
             {"systems": {"emo": {"objective": "emo", "variant": "paper"}, "mle": {"objective": "mle"}}},
             'systems.emo.variant was "official" and is "paper" now, but train/emo is finished',
         ),
+        ("train/emo", {"train": {"learning_rate": 0.1}}, "train.learning_rate was not set and is 0.1 now, but"),
         ("answers", {"answers": {"limit": 6}}, "answers.limit was 5 and is 6 now, but answers is finished"),
         (
             "judge/autoj/emo_vs_mle",
@@ -84,6 +85,11 @@ def test_a_key_of_a_finished_step_is_refused_with_both_values_and_the_remedy(run
         ("judge/autoj/emo_vs_mle", {"judges": [*BASE["judges"], "pandalm"]}),
         ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "budget_usd": 5.0, "concurrency": 4}]}),
         ("judge/autoj/emo_vs_mle", {"judges": []}),
+        ("judge/autoj/emo_vs_mle", {"judges": [{**BASE["judges"][0], "comparisons": [["emo", "baseline"]]}]}),
+        ("answers", {"answers": {"limit": 5, "generation": {"gpu_memory_utilization": 0.5}}}),
+        ("train/emo", {"train": {"logging_steps": 1, "report_to": "none", "save_total_limit": 2}}),
+        ("train/emo", {"train": {"push_to_hub": True, "dataloader_num_workers": 2}}),
+        ("train/emo", {"data": {**BASE["data"], "eval_samples": 4}}),
     ],
 )
 def test_other_changes_are_adopted_and_reported(run, finished, changes, printed):

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.base.cards import Options, Texts, find_card, nearest, read_yaml, validated
+from instruct.base.cards import find_card, nearest, read_yaml, validated
 from instruct.base.errors import InputError
+from instruct.base.options import Options, Texts
 
 Rule = Literal["openicl", "sum"]
 Metric = Literal["accuracy", "macro_f1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from instruct.base.cards import Options, Texts
+from instruct.base.options import Options, Texts
 from instruct.measuring.tasks.cards import Rule
 
 
