@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -153,25 +154,24 @@ class EMOConfig(SFTConfig):
         Raises:
             ValueError: an unknown name, or a value out of range.
         """
-        if self.objective in ("mle", "goldfish"):  # goldfish is a mask over cross-entropy: see collator.py
-            if self.goldfish_k < 2 or not 1 <= self.goldfish_context <= LARGEST_CONTEXT:
-                raise ValueError(
-                    f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; k must be at least "
-                    f"2, the context between 1 and {LARGEST_CONTEXT}"
-                )
-            return MLE()
-        if self.objective == "emo":
-            return EMO(self.emo_variant, self.emo_emphasis)  # type: ignore[arg-type]
-        if self.objective == "energy":
-            if self.transport_cost == "numeric":
-                raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
-            return Energy(self.energy_weight, self.energy_dim)
-        if self.objective == "mixce":
-            return MixCE(self.gamma)
-        if self.objective == "tailr":
-            return TaiLr(self.gamma, self.tailr_variant)  # type: ignore[arg-type]
-        if self.objective == "dft":
-            return DFT()
-        if self.objective == "ent":
-            return ErrorNormTruncation(self.ent_threshold)
-        raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}")
+        windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
+        if self.objective in ("mle", "goldfish") and not windowed:
+            raise ValueError(
+                f"goldfish_k is {self.goldfish_k} and goldfish_context {self.goldfish_context}; k must be at least "
+                f"2, the context between 1 and {LARGEST_CONTEXT}"
+            )
+        if self.objective == "energy" and self.transport_cost == "numeric":
+            raise ValueError("transport_cost numeric has no embeddings, which energy needs; use fixed")
+        objectives: dict[str, Callable[[], Objective]] = {
+            "mle": MLE,
+            "goldfish": MLE,  # a mask over cross-entropy: see collator.py
+            "emo": lambda: EMO(self.emo_variant, self.emo_emphasis),  # type: ignore[arg-type]
+            "energy": lambda: Energy(self.energy_weight, self.energy_dim),
+            "mixce": lambda: MixCE(self.gamma),
+            "tailr": lambda: TaiLr(self.gamma, self.tailr_variant),  # type: ignore[arg-type]
+            "dft": DFT,
+            "ent": lambda: ErrorNormTruncation(self.ent_threshold),
+        }
+        if self.objective not in objectives:
+            raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}")
+        return objectives[self.objective]()

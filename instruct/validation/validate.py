@@ -102,34 +102,22 @@ def validate(
             f"--write-card: the labels of {human.name} are a judge's, and a card states agreement with people; leave "
             "it out"
         )
-    if limit is not None:
-        human = replace(human, pairs=human.pairs[:limit])
+    human = replace(human, pairs=human.pairs[:limit])
     stopped: InstructError | None = None
     if replay:
-        replay = [replay] if isinstance(replay, str) else replay
-        found = _replayed(human, replay, replay_swapped)
-        card = resolved.card if resolved and resolved.card.sha256() == found.card else None
-        if path and card is None:
-            raise InputError(
-                f"--write-card: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
-                "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
-            )
-        if resolved and card is None:
-            found.notes.append(f"the file does not state that the card {resolved.card.name} made these verdicts")
-        folder = _folder(found.judge, human, "-replay")
+        files = [replay] if isinstance(replay, str) else replay
+        verdicts, card = _replayed(human, files, replay_swapped, resolved.card if resolved else None, path)
+        folder = _folder(verdicts.judge, human, "-replay")
     else:
         assert resolved is not None, "checked above"
-        card = resolved.card
-        folder = _folder(card.name, human)
-        found, stopped = _asked(resolved, human, folder, JudgingMode(yes=yes, retry_failed=retry_failed))
-    verdicts = found.by_order
-    agreement = measure_agreement(
-        human, verdicts["first"], verdicts.get("swapped"), found.positions_known, found.averaged()
-    )
+        card, folder = resolved.card, _folder(resolved.card.name, human)
+        verdicts, stopped = _asked(resolved, human, folder, JudgingMode(yes=yes, retry_failed=retry_failed))
+    first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
+    agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
     figures = card_figures(agreement, card)
-    head = _head(card, human, found, limit, figures)
+    head = _head(card, human, verdicts, limit, figures)
     target = Path(output) if output else folder
-    content = _write(target, human, found, agreement, head)
+    content = _write(target, human, verdicts, agreement, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
@@ -141,52 +129,57 @@ def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
     return Path("runs") / (re.sub(r"[^\w.+@-]+", "_", f"validate-{judge}-{human.name}") + ending)
 
 
-def _replayed(human: HumanSet, replay: Sequence[str], replay_swapped: str | None) -> Verdicts:
-    files = [read_published([Path(each).expanduser() for each in replay], human.pairs)]
+def _replayed(
+    human: HumanSet, replay: Sequence[str], replay_swapped: str | None, judge: JudgeCard | None, path: Path | None
+) -> tuple[Verdicts, JudgeCard | None]:
+    """The verdicts of files, and the judge's card if the files state that it made them; else it cannot be written."""
+    files = [read_published([Path(file).expanduser() for file in replay], human.pairs)]
     if replay_swapped:
         files.append(read_published([Path(replay_swapped).expanduser()], human.pairs, "swapped"))
-    orders = [order for file in files for order in file.by_order]
-    for order in orders:
-        if orders.count(order) > 1:
-            raise InputError(f"{replay_swapped}: a second set of verdicts for order {order}; replay only one of them")
+    orders = Counter(order for file in files for order in file.by_order)
+    if repeated := [order for order, count in orders.items() if count > 1]:
+        raise InputError(f"{replay_swapped}: a second set of verdicts for order {repeated[0]}; replay only one of them")
     if "first" not in orders:
         raise InputError(f"{replay[0]}: has the swapped order only; give verdicts in the set's own order too")
-    first, *rest = files
     for file in files:
         if file.made_for not in (None, human.sha256):
             raise InputError(
                 f"{replay[0]}: has verdicts on another set (its first line states set_sha256 "
                 f"{one_line(file.made_for, 70)}, but {human.name} has {human.sha256}); give the verdicts on this set"
             )
-    rows = sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"]))
     known = all(file.positions_known for file in files)
+    by_one = len({(file.card, file.model) for file in files}) == 1
+    stated = files[0].card if by_one else None
+    card = judge if judge and judge.sha256() == stated else None
+    if path and card is None:
+        raise InputError(
+            f"--write-card: {replay[0]} does not state that {path} in its present form made these verdicts; ask "
+            "the judge, or replay a verdicts.jsonl that `instruct validate` wrote with this card"
+        )
     notes = [] if known else ["AlpacaEval's annotations do not tell which answer was shown first: no position figure"]
-    by_one = all((file.card, file.model) == (first.card, first.model) for file in rest)
+    if judge and card is None:
+        notes.append(f"the file does not state that the card {judge.name} made these verdicts")
     return replace(
-        first,
-        rows=rows,
+        files[0],
+        rows=sorted((row for file in files for row in file.rows), key=lambda row: (row["pair"], row["order"])),
         source="replayed from " + " and ".join(file.source for file in files),
         notes=notes,
         positions_known=known,
-        model=first.model if by_one else None,
-        card=first.card if by_one else None,
-    )
+        model=files[0].model if by_one else None,
+        card=stated,
+    ), card
 
 
 def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tuple[Verdicts, InstructError | None]:
-
+    """The judge's verdicts on every pair in both orders, and why asking stopped early, if it did."""
     card = judge.card
     run = RunDirectory(folder)
     run.start({"name": folder.name, "judge": card.name, "against": human.name, "set_sha256": human.sha256})
     # Not judgments.sqlite: verbs without a RUN take the newest run that has one, and this compares no systems.
     run.store = folder / "validation.sqlite"
     step = f"validate/{card.name}/{human.name}"
-    inputs = {
-        "set": human.sha256,
-        "pairs": len(human.pairs),
-        "judge": judge.options,
-        "card": card.sha256(),
-    }
+    made_from = {"judge": judge.options, "card": card.sha256()}
+    inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
     with JudgmentStore(run.store) as store:
@@ -257,22 +250,22 @@ def _answers(human: HumanSet, side: str) -> Answers:
 
 
 def _head(
-    card: JudgeCard | None, human: HumanSet, found: Verdicts, limit: int | None, figures: dict[str, Any]
+    card: JudgeCard | None, human: HumanSet, verdicts: Verdicts, limit: int | None, figures: dict[str, Any]
 ) -> list[str]:
     """`card`: the one that made the verdicts, None if that is not known."""
     head = [f"WARNING: {card.warning}"] if card and card.warning else []
-    model = f" ({found.model})" if found.model else ""
+    model = f" ({verdicts.model})" if verdicts.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
     whose = "human labels" if human.by_people else f"the verdicts of {human.labels_by}"
     pairs = counted(len(human.pairs), "pair")
-    head.append(f"Judge {found.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.")
+    head.append(f"Judge {verdicts.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.")
     if limit is not None:
         head.append(f"Only the first {pairs}: a trial, not a measurement.")
     head.append(_agreement_sentence(human, figures))
     if warning := yardstick_warning(human.name, figures, human.labels_by):
         head.append(f"WARNING: the judge {warning}.")
-    head.append(f"Verdicts: {found.source}. Parentheses: 95 % bootstrap intervals over pairs.")
-    return [*head, *(f"Note: {note}" for note in (*human.notes, *found.notes))]
+    head.append(f"Verdicts: {verdicts.source}. Parentheses: 95 % bootstrap intervals over pairs.")
+    return [*head, *(f"Note: {note}" for note in (*human.notes, *verdicts.notes))]
 
 
 def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
@@ -283,30 +276,30 @@ def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
     )
 
 
-def _write(folder: Path, human: HumanSet, found: Verdicts, agreement: Record, head: list[str]) -> dict[str, Any]:
+def _write(folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Record, head: list[str]) -> dict[str, Any]:
     """Write the files; returns the content of agreement.json."""
     content = {
-        "judge": found.judge,
-        "model": found.model,
-        "card_sha256": found.card,
+        "judge": verdicts.judge,
+        "model": verdicts.model,
+        "card_sha256": verdicts.card,
         "set": human.name,
         "set_sha256": human.sha256,
-        "verdicts": found.source,
-        "notes": found.notes,
+        "verdicts": verdicts.source,
+        "notes": verdicts.notes,
         "measured": now(),
         **agreement,
     }
     write_atomically(folder / "agreement.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    title = f"{found.judge} against {human.name}"
+    title = f"{verdicts.judge} against {human.name}"
     write_atomically(folder / "agreement.md", render_markdown(title, head, agreement))
     made = {
-        "judge": found.judge,
-        "model": found.model,
-        "card": found.card,
-        "set_sha256": found.made_for,
-        "tie_margin": found.tie_margin,
+        "judge": verdicts.judge,
+        "model": verdicts.model,
+        "card": verdicts.card,
+        "set_sha256": verdicts.made_for,
+        "tie_margin": verdicts.tie_margin,
     }
-    rows = [made, *found.rows] if found.card else found.rows
+    rows = [made, *verdicts.rows] if verdicts.card else verdicts.rows
     lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     write_atomically(folder / "verdicts.jsonl", lines)
     return content
