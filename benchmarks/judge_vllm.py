@@ -56,7 +56,7 @@ def main() -> None:
     from instruct.engines.vllm import VLLMEngine
     from instruct.judging.asking import Judge, engine_options
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.comparison import Comparison
+    from instruct.judging.comparison import ComparisonKey
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
@@ -76,7 +76,7 @@ def main() -> None:
         ours, theirs = pairs[len(tokens["judging"])]
         with tempfile.TemporaryDirectory() as folder, JudgmentStore(Path(folder) / "judgments.sqlite") as store:
             judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
-            keys = [judged.key for judged in store.judgments(Comparison(card.name, ours.name, theirs.name))]
+            keys = [judged.key for judged in store.judgments(ComparisonKey(card.name, ours.name, theirs.name))]
             replies = store.completions(keys).values()
         assert len(replies) == arguments.pairs
         tokens["judging"].append(sum(reply.completion_tokens or 0 for reply in replies))

@@ -39,7 +39,7 @@ def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
     """Make a run whose pairs each judge has compared in both orders; returns the source of the answers."""
     from instruct.base.files import sha256_of
     from instruct.base.replies import Completion
-    from instruct.judging.comparison import Comparison
+    from instruct.judging.comparison import ComparisonKey
     from instruct.judging.store import Judgment, JudgmentStore
     from instruct.run.directory import RunDirectory
 
@@ -73,7 +73,7 @@ def make_run(folder: Path, pairs: int, judges: tuple[str, ...]) -> str:
         with JudgmentStore(run.store) as store:
             store.add_replies(judge, [(judgment.key, Completion(reply), 0.0) for judgment in judgments])
             store.add_judgments(judgments)
-        comparison = Comparison(judge, *names)
+        comparison = ComparisonKey(judge, *names)
         inputs = {"answers": answers, "judge": {"card": judge}}
         with run.step(comparison.step(), inputs, comparison=comparison._asdict()):
             pass

@@ -83,7 +83,7 @@ def main() -> None:
     from instruct.engines.rewards import RewardEngine, padded
     from instruct.judging.asking import Judge
     from instruct.judging.cards import load_judge_card
-    from instruct.judging.comparison import Comparison
+    from instruct.judging.comparison import ComparisonKey
     from instruct.judging.options import JudgeOptions
     from instruct.judging.presentations import plan_comparison
     from instruct.judging.store import JudgmentStore
@@ -131,7 +131,7 @@ def main() -> None:
                 begun = clock()
                 with JudgmentStore(Path(runs) / f"{next(stores)}.sqlite") as store:
                     judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
-                    judgments = store.judgments(Comparison(card.name, ours.name, theirs.name))
+                    judgments = store.judgments(ComparisonKey(card.name, ours.name, theirs.name))
                     used = [key for judgment in judgments for key in judgment.key.split()]
                     replies = store.completions(used)
                 shares.append(inside / (clock() - begun))

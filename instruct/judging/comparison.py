@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 
-class Comparison(NamedTuple):
+class ComparisonKey(NamedTuple):
     """A judge, by its card's name, and the names of the two systems that it compares."""
 
     judge: str
@@ -49,16 +49,16 @@ class Comparison(NamedTuple):
         return self._asdict() in [record.get("comparison"), *record.get("comparisons", [])]
 
 
-def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[Comparison, dict[str, Any]]]:
+def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[ComparisonKey, dict[str, Any]]]:
     """The comparisons whose judging was begun, in that order, each with its step's record."""
     for step, record in manifest["steps"].items():
         if step.startswith("judge/"):
             if "comparison" in record:
-                yield Comparison(**record["comparison"]), record
+                yield ComparisonKey(**record["comparison"]), record
             elif names := [system_name(given) for given in record["inputs"].get("answers", {})]:
                 candidate, baseline = names[0], names[-1]  # a run of version 0.1
                 judge = step.removeprefix("judge/").removesuffix(f"/{candidate}_vs_{baseline}")
-                yield Comparison(judge, candidate, baseline), record
+                yield ComparisonKey(judge, candidate, baseline), record
 
 
 def system_name(answers: str) -> str:

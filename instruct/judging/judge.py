@@ -13,7 +13,7 @@ from instruct.base.output import say
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Engine, Request
 from instruct.judging.asking import Judge
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -91,7 +91,7 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
             "judge": judge.options,
             "card": judge.card.sha256(),
         }
-        comparison = Comparison(judge.card.name, candidate.name, baseline.name)
+        comparison = ComparisonKey(judge.card.name, candidate.name, baseline.name)
         step = comparison.step("judge", manifest)
         manifest["steps"].setdefault(step, {"comparison": comparison._asdict()})
         tasks.append(JudgingTask(step, inputs, candidate, baseline))
@@ -151,7 +151,7 @@ def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMod
     if not failed:
         return False
     with JudgmentStore(run.store) as store:
-        judgments = store.judgments(Comparison(judge.card.name, task.candidate.name, task.baseline.name))
+        judgments = store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
         if mode.retry_failed or store.to_ask_again(judgments):
             return True
     say(f"{task.step}: {counted(failed, 'request')} failed; --retry-failed asks them again")

@@ -17,7 +17,7 @@ from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.run.replies import completion_key
 
@@ -59,7 +59,7 @@ class Presentation:
 class Plan:
     """A comparison before it is judged: what to ask about, and the identical answers that are ties without asking."""
 
-    comparison: Comparison
+    comparison: ComparisonKey
     presentations: list[Presentation]
     identical: list[Presentation]
 
@@ -86,7 +86,7 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     """
     card = judge.card
     template = ChatTemplate() if card.protocol == "reward" else PromptTemplate(card)
-    plan = Plan(Comparison(card.name, candidate.name, baseline.name), [], [])
+    plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
         positions = ["first", "second"]
         if card.rates_alone:

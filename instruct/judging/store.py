@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.run.replies import ReplyStore, is_number
 
 _JUDGMENTS = """
@@ -61,8 +61,8 @@ class Judgment:
     trimmed: bool = False
 
     @property
-    def comparison(self) -> Comparison:
-        return Comparison(self.judge, self.candidate, self.baseline)
+    def comparison(self) -> ComparisonKey:
+        return ComparisonKey(self.judge, self.candidate, self.baseline)
 
 
 def verdict_problem(judgment: Judgment) -> str | None:
@@ -139,14 +139,14 @@ class JudgmentStore(ReplyStore):
         if rows:
             self._transaction(lambda: self._db.executemany(statement, rows))
 
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[ComparisonKey]:
         """The comparisons that have verdicts, sorted by name."""
         rows = self._read(
             "SELECT DISTINCT judge, candidate, baseline FROM judgments ORDER BY judge, candidate, baseline"
         )
-        return [Comparison(*row) for row in rows]
+        return [ComparisonKey(*row) for row in rows]
 
-    def judgments(self, comparison: Comparison) -> list[Judgment]:
+    def judgments(self, comparison: ComparisonKey) -> list[Judgment]:
         """The verdicts on a comparison, ordered by pair and position."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM judgments WHERE judge = ? AND candidate = ? AND baseline = ? "

@@ -13,7 +13,7 @@ from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
 from instruct.judging.cards import JudgeCard, load_judge_card
-from instruct.judging.comparison import Comparison, judged_comparisons
+from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.store import Judgment, JudgmentStore
@@ -34,7 +34,7 @@ class Judged:
     those of all verdicts read from labels.
     """
 
-    key: Comparison
+    key: ComparisonKey
     judgments: Sequence[Judgment]
     step: dict[str, Any]
     card: JudgeCard | None
@@ -130,7 +130,7 @@ def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any
     return config | ({"systems": systems} if systems else {})
 
 
-def _judged(store: JudgmentStore, key: Comparison, manifest: dict[str, Any]) -> Judged:
+def _judged(store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any]) -> Judged:
     judgments = store.judgments(key)
     shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
     keys = {part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()}

@@ -17,7 +17,7 @@ from instruct.base.machine import now
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.human_agreement import share, yardstick_warning
 from instruct.judging.judge import JudgingMode, JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
@@ -203,7 +203,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
 
 def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The rows of verdicts.jsonl, and why verdicts are missing."""
-    judgments = {(j.pair, j.position): j for j in store.judgments(Comparison(card.name, "first", "second"))}
+    judgments = {(j.pair, j.position): j for j in store.judgments(ComparisonKey(card.name, "first", "second"))}
     completions = store.completions(key for judgment in judgments.values() for key in judgment.key.split())
     orders = {"first": "first"}
     if not card.rates_alone:

@@ -20,7 +20,7 @@ from instruct.command.arguments import SECTIONS, split_overrides
 from instruct.config import ExperimentConfig
 from instruct.data.evaluation import load_answers
 from instruct.judging.asking import Judge
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -304,7 +304,7 @@ def test_the_newest_run_that_has_what_the_verb_needs_is_used(instruct, tmp_path)
     assert "judge pandalm: http://127.0.0.1:9/v1 does not answer (no connection); start the server" in stderr
     assert code == 2
     with JudgmentStore(newer.store) as store:
-        assert store.judgments(Comparison("pandalm", "emo", "mle")) == []
+        assert store.judgments(ComparisonKey("pandalm", "emo", "mle")) == []
 
 
 def test_two_files_are_judged_with_one_command(instruct, tmp_path, fake_server):
@@ -385,10 +385,10 @@ def test_replies_are_exported_replayed_and_read_again(instruct, tmp_path):
     code, stdout, stderr = instruct("judge", "runs/other", *judge[2:], "--replay", "replies.jsonl")
     assert (code, [line for line in stderr.splitlines() if not line.startswith("judging (")]) == (0, [])
     with JudgmentStore(paid.store) as one, JudgmentStore(other.store) as two:
-        verdicts = one.judgments(Comparison(card.name, "emo", "mle"))
+        verdicts = one.judgments(ComparisonKey(card.name, "emo", "mle"))
         assert len(verdicts) == 2
         assert [j.verdict for j in verdicts] == ["first", "first"]
-        assert two.judgments(Comparison(card.name, "emo", "mle")) == verdicts
+        assert two.judgments(ComparisonKey(card.name, "emo", "mle")) == verdicts
         assert two.spent_usd() == 0.0
     (judged,) = other.manifest()["steps"].values()
     ran_with = {"card": card.name, "model": card.model, "orders": "one", "replay": "replies.jsonl", "reparse": False}

@@ -27,7 +27,7 @@ from instruct.engines.base import Decoding, EngineOptions, Request
 from instruct.engines.rewards import BATCH_TOKENS, RewardEngine, batches
 from instruct.engines.start import make_engine
 from instruct.judging.asking import Judge
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -305,7 +305,7 @@ def test_each_answer_is_scored_once_and_never_again(judge, tmp_path):
         counts = judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
         assert (counts.asked, counts.without_request) == (38, 1)  # one order, and one identical pair
         assert set(counts.verdicts) <= {"first", "second", "tie"}
-        judgments = store.judgments(Comparison("scorer", "ours", "theirs"))
+        judgments = store.judgments(ComparisonKey("scorer", "ours", "theirs"))
         assert {judgment.position for judgment in judgments} == {"first"}
         for judgment in judgments[1:]:
             assert judgment.ratings is not None

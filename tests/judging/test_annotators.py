@@ -19,7 +19,7 @@ from instruct.engines.server import ServerEngine
 from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import annotator_card, load_judge_card
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
@@ -196,7 +196,7 @@ def test_preferences_equal_those_of_the_package_row_by_row(name, fake_server, tm
         judge = Judge(JudgeOptions(card=name))
         counts = judge_plan(judge, plan_comparison(judge, *sides, engine), store, engine)
         engine.close()
-        judgments = store.judgments(Comparison(name, "ours", "theirs"))
+        judgments = store.judgments(ComparisonKey(name, "ours", "theirs"))
         found = annotation_rows(store, name, *sides)
     assert counts.without_request == 1
     asked_by_us = requests()[len(asked_by_package) :]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from instruct.judging.comparison import Comparison, judged_comparisons
+from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.run.directory import RunDirectory
 
 # Written one after the other, the names of both read "a_vs_b_vs_c".
-ALIKE = [Comparison("j@org/model", "a_vs_b", "c"), Comparison("j@org/model", "a", "b_vs_c")]
+ALIKE = [ComparisonKey("j@org/model", "a_vs_b", "c"), ComparisonKey("j@org/model", "a", "b_vs_c")]
 
 
 @pytest.fixture
@@ -18,12 +18,12 @@ def run(tmp_path):
     return run
 
 
-def inputs(comparison: Comparison) -> dict:
+def inputs(comparison: ComparisonKey) -> dict:
     return {"answers": {comparison.candidate: "1" * 64, f"elsewhere/{comparison.baseline}.json": "2" * 64}}
 
 
 def test_a_step_records_the_comparison_that_it_judged(run):
-    first, second = Comparison("j", "ours", "theirs"), Comparison("j", "ours", "baseline")
+    first, second = ComparisonKey("j", "ours", "theirs"), ComparisonKey("j", "ours", "baseline")
     for comparison in (second, first):
         with run.step(comparison.step(), inputs(comparison), comparison=comparison._asdict()) as results:
             results["asked"] = len(comparison.baseline)
@@ -33,7 +33,7 @@ def test_a_step_records_the_comparison_that_it_judged(run):
     }  # fmt: skip
     assert [comparison for comparison, _ in judged_comparisons(manifest)] == [second, first]
     assert first.record(manifest)["results"] == {"asked": len("theirs")}
-    assert first.record(manifest, "import") == Comparison("j", "theirs", "ours").record(manifest) == {}
+    assert first.record(manifest, "import") == ComparisonKey("j", "theirs", "ours").record(manifest) == {}
 
 
 @pytest.mark.parametrize(("written", "other"), [ALIKE, ALIKE[::-1]])
@@ -53,7 +53,7 @@ def test_comparisons_whose_step_names_are_equal_are_told_apart(run, written, oth
     assert other.step("judge", manifest) == f"{written.step()} (2)"
 
 
-@pytest.mark.parametrize("comparison", [Comparison("j", "ours", "theirs"), *ALIKE])
+@pytest.mark.parametrize("comparison", [ComparisonKey("j", "ours", "theirs"), *ALIKE])
 def test_a_run_of_version_0_1_is_read(run, comparison):
     with run.step(comparison.step(), inputs(comparison)):
         pass
@@ -68,4 +68,4 @@ def test_a_run_of_version_0_1_is_read(run, comparison):
 def test_a_system_judged_against_itself_in_version_0_1(run):
     with run.step("judge/j/ours_vs_ours", {"answers": {"ours": "1" * 64}}):
         pass
-    assert [each for each, _ in judged_comparisons(run.manifest())] == [Comparison("j", "ours", "ours")]
+    assert [each for each, _ in judged_comparisons(run.manifest())] == [ComparisonKey("j", "ours", "ours")]

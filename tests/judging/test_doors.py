@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.directory import RunDirectory
 
@@ -81,7 +81,7 @@ def lines(rows: list[dict[str, object]]) -> str:
 
 def stored(run: str, judge: str = "some_judge") -> list[Judgment]:
     with JudgmentStore(RunDirectory(run).store) as store:
-        return store.judgments(Comparison(judge, "ours", "theirs"))
+        return store.judgments(ComparisonKey(judge, "ours", "theirs"))
 
 
 def test_pairs_with_one_instruction_are_told_apart_by_their_id(instruct, refused):

@@ -17,7 +17,7 @@ from instruct.analysis.statistics import tally
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.contents import Contents
 from instruct.judging.interchange.exchange import (
     annotation_rows,
@@ -71,7 +71,7 @@ def test_the_published_verdicts_give_the_published_figures(shared_data, store):
     path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
     found = import_file(path, store)
     assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003")
-    judgments = store.judgments(Comparison("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"))
+    judgments = store.judgments(ComparisonKey("alpaca_eval_gpt4", "alpaca-7b", "text_davinci_003"))
     figures = tally(outcomes(judgments, "single").values())
     assert (figures.win, figures.loss, figures.tie) == (205, 584, 16)
     assert round(figures.win_rate, 6) == 26.459627
@@ -121,7 +121,7 @@ def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):
         annotation(4, None, preference_raw_completion="Model 1"), annotation(5, None), annotation(6, -1),
     ]  # fmt: skip
     found = import_file(write(tmp_path / "annotations.json", rows), store)
-    judgments = store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))
+    judgments = store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))
     assert list(outcomes(judgments, "single").values()) == [
         "win", "loss", "tie", "tie", "unparsed", "failed", "failed",
     ]  # fmt: skip
@@ -195,7 +195,7 @@ def test_different_verdicts_are_not_overwritten(tmp_path, store):
     path = write(tmp_path / "annotations.json", [annotation(0, 1), annotation(1, 2)])
     import_file(path, store)
     import_file(path, store)
-    assert len(store.judgments(Comparison("alpaca_eval_gpt4", "ours", "theirs"))) == 2
+    assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4", "ours", "theirs"))) == 2
     with pytest.raises(InputError, match="has different verdicts of alpaca_eval_gpt4 on ours vs\\. theirs"):
         import_file(write(path, [annotation(0, 2), annotation(1, 2)]), store)
 
@@ -255,7 +255,7 @@ def test_json_lines_round_trip(tmp_path, store, judgments):
     with JudgmentStore(tmp_path / "new.sqlite") as new:
         assert len(import_file(path, new).judgments) == len(judgments)
         assert len(import_file(path, new).judgments) == len(judgments)
-        comparison = Comparison("j", "ours", "theirs")
+        comparison = ComparisonKey("j", "ours", "theirs")
         assert new.judgments(comparison) == store.judgments(comparison) == judgments
         assert new.completions(completions) == completions
     with pytest.raises(InputError, match="has no verdicts of nobody"):

@@ -17,7 +17,7 @@ from instruct.base.files import write_atomically
 from instruct.config import ExperimentConfig
 from instruct.engines.server import FAILURES_IN_A_ROW, ServerEngine
 from instruct.judging.asking import Judge, engine_options
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, plan_comparison
 from instruct.judging.store import JudgmentStore
@@ -71,7 +71,7 @@ def judge(path, url, ours: dict[str, str], theirs: dict[str, str], card_name="pa
         counts = judge_plan(
             resolved, plan_comparison(resolved, *sides, engine), store, engine, retry_failed=retry_failed
         )
-        return counts, store.judgments(Comparison(card_name, "ours", "theirs"))
+        return counts, store.judgments(ComparisonKey(card_name, "ours", "theirs"))
 
 
 def test_every_fault_at_once(tmp_path, fake_server):
@@ -161,7 +161,7 @@ def test_losing_access_midway_loses_no_verdict(tmp_path, fake_server, fault, lin
     assert KEY not in str(caught.value)
     answered = sum(each["fault"] is None for each in requests())
     with JudgmentStore(tmp_path / "s.sqlite") as store:
-        kept = store.judgments(Comparison("pandalm", "ours", "theirs"))
+        kept = store.judgments(ComparisonKey("pandalm", "ours", "theirs"))
     assert len(kept) == answered > 0
 
 

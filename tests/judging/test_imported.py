@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 
 NAMES = ("--candidate", "ours", "--baseline", "theirs")
-COMPARISON = Comparison("alpaca_eval_gpt4", "ours", "theirs")
+COMPARISON = ComparisonKey("alpaca_eval_gpt4", "ours", "theirs")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_imported_verdicts_stay_if_another_model_judges_the_same_answers(instruc
     assert "instruct:" not in error
     assert stored("z") == before
     with JudgmentStore(RunDirectory("z").store) as store:
-        assert len(store.judgments(Comparison("alpaca_eval_gpt4@m", "ours", "theirs"))) == 9
+        assert len(store.judgments(ComparisonKey("alpaca_eval_gpt4@m", "ours", "theirs"))) == 9
 
 
 def test_an_export_of_this_project_is_imported_and_judging_goes_on(instruct, tmp_path, rows, fake_server):

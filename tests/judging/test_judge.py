@@ -17,7 +17,7 @@ from instruct.base.errors import InputError
 from instruct.engines.server import CONCURRENCY
 from instruct.judging.asking import Judge
 from instruct.judging.cards import load_judge_card
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import Price
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, joined, plan_comparison
@@ -38,7 +38,7 @@ def judge(path, pair, url: str, card_name: str = "pandalm", options=None, price=
         resolved.price = price
     with JudgmentStore(path) as store, resolved.open() as engine:
         counts = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=ask)
-        return counts, store.judgments(Comparison(resolved.card.name, pair[0].name, pair[1].name))
+        return counts, store.judgments(ComparisonKey(resolved.card.name, pair[0].name, pair[1].name))
 
 
 def test_both_orders_are_asked_once_and_never_again(tmp_path, fake_server, pair):
@@ -99,7 +99,7 @@ def test_reparsing_reads_stored_replies_without_a_request(tmp_path, fake_server,
     resolved = Judge(JudgeOptions(card="pandalm", base_url=url), changed)
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
         read = judge_plan(resolved, plan_comparison(resolved, *pair, engine), store, engine, ask=False)
-        again = store.judgments(Comparison(card.name, pair[0].name, pair[1].name))
+        again = store.judgments(ComparisonKey(card.name, pair[0].name, pair[1].name))
     assert (read.asked, len(requests())) == (0, 40)
     swapped = {"first": "second", "second": "first"}
     assert [j.verdict for j in again] == [swapped.get(j.verdict, j.verdict) for j in judgments]
@@ -122,7 +122,7 @@ def test_two_ratings_make_a_verdict_and_each_is_asked_for_once(tmp_path, fake_se
     with JudgmentStore(tmp_path / "s.sqlite") as store, resolved.open() as engine:
         counts = judge_plan(resolved, plan_comparison(resolved, ours, theirs, engine), store, engine)
         assert counts.asked == len(requests()) == 12
-        for judged in store.judgments(Comparison("autoj_single", "a", "b")):
+        for judged in store.judgments(ComparisonKey("autoj_single", "a", "b")):
             first, second = judged.ratings
             assert judged.verdict == ("tie" if first == second else "first" if first > second else "second")
             assert len(store.completions(judged.key.split())) == 2

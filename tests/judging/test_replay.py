@@ -8,7 +8,7 @@ from instruct.base.replies import Completion
 from instruct.engines.transformers import TransformersEngine
 from instruct.judging.asking import BATCH, Judge, engine_options
 from instruct.judging.cards import load_judge_card
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.json_lines import export_jsonl
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import plan_comparison
@@ -35,10 +35,10 @@ def test_an_export_is_replayed_under_the_same_keys(tmp_path, pair):
         replies = Replies(engine_options(card, BATCH))
         made = judge_plan(judge, plan_comparison(judge, ours, theirs, replies), store, replies)
         export_jsonl(store, tmp_path / "replies.jsonl")
-        expected = store.judgments(Comparison(card.name, ours.name, theirs.name))
+        expected = store.judgments(ComparisonKey(card.name, ours.name, theirs.name))
     assert len(made.verdicts) == 3
     judge = Judge(judge.options, card, replay=tmp_path / "replies.jsonl")
     with JudgmentStore(tmp_path / "second.sqlite") as store, judge.open() as engine:
         again = judge_plan(judge, plan_comparison(judge, ours, theirs, engine), store, engine)
         assert again.verdicts == made.verdicts
-        assert store.judgments(Comparison(card.name, ours.name, theirs.name)) == expected
+        assert store.judgments(ComparisonKey(card.name, ours.name, theirs.name)) == expected

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.run.replies import VERSION, Attempts, completion_key
 
@@ -46,9 +46,13 @@ def test_stored_values_are_read_back(tmp_path):
         store.add_judgments([second, rated, judged("q2")])
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         assert store.completions(["a", "b", "c", "x"]) == {"a": completion, "b": Completion("")}
-        assert store.judgments(Comparison("j", "c", "b")) == [judged("q2"), second, rated]  # by pair, then by position
+        assert store.judgments(ComparisonKey("j", "c", "b")) == [
+            judged("q2"),
+            second,
+            rated,
+        ]  # by pair, then by position
         assert store.comparisons() == [("j", "c", "b")]
-        assert store.judgments(Comparison("j", "b", "c")) == []
+        assert store.judgments(ComparisonKey("j", "b", "c")) == []
         assert (store.spent_usd(), store.spent_usd("j"), store.spent_usd("another")) == (0.75, 0.75, 0.0)
 
 
@@ -60,7 +64,7 @@ def test_verdicts_are_overwritten_and_completions_are_not(tmp_path):
         assert store.spent_usd() == 0.75  # both were charged
         store.add_judgments([judged("q", verdict="failed")])
         store.add_judgments([judged("q", verdict="second")])
-        assert [j.verdict for j in store.judgments(Comparison("j", "c", "b"))] == ["second"]
+        assert [j.verdict for j in store.judgments(ComparisonKey("j", "c", "b"))] == ["second"]
 
 
 def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
@@ -69,7 +73,7 @@ def test_removing_verdicts_keeps_the_rest_and_the_completions(tmp_path):
         gone, kept = judged("q"), judged("q", "second")
         store.add_judgments([gone, kept])
         store.remove_judgments([gone])
-        assert store.judgments(Comparison("j", "c", "b")) == [kept]
+        assert store.judgments(ComparisonKey("j", "c", "b")) == [kept]
         assert stored(store, "k") == Completion("1")
 
 
@@ -77,9 +81,9 @@ def test_a_batch_is_committed_atomically(tmp_path):
     with JudgmentStore(tmp_path / "s.sqlite") as store:
         with pytest.raises(sqlite3.IntegrityError):
             store.add_judgments([judged("q"), judged("r", verdict="perhaps")])
-        assert store.judgments(Comparison("j", "c", "b")) == []
+        assert store.judgments(ComparisonKey("j", "c", "b")) == []
         store.add_judgments([judged("q")])
-        assert len(store.judgments(Comparison("j", "c", "b"))) == 1
+        assert len(store.judgments(ComparisonKey("j", "c", "b"))) == 1
 
 
 FULL = """

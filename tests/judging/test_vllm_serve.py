@@ -19,7 +19,7 @@ import pytest
 
 from instruct.config import ExperimentConfig
 from instruct.judging.cards import load_judge_card
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.presentations import PromptTemplate
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
@@ -81,7 +81,7 @@ def assert_label_logprobs(store: JudgmentStore, smollm2: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(smollm2)
     network = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     labels = [tokenizer(label, add_special_tokens=False)["input_ids"][0] for label in ("1", "2")]
-    for each in store.judgments(Comparison("smollm2_labels", "a", "b")):
+    for each in store.judgments(ComparisonKey("smollm2_labels", "a", "b")):
         if each.verdict == "failed":
             continue
         text, *shown = PAIRS[each.pair]
@@ -115,7 +115,7 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     with vllm_serve(smollm2, tmp_path / "server.log") as url:
         judge(url)
     with JudgmentStore(run.store) as store:
-        judgments = store.judgments(Comparison("smollm2_labels", "a", "b"))
+        judgments = store.judgments(ComparisonKey("smollm2_labels", "a", "b"))
         assert_label_logprobs(store, smollm2)
     verdicts = Counter(judged.verdict for judged in judgments)
     assert sum(verdicts.values()) == 2 * len(PAIRS)
@@ -128,5 +128,5 @@ def test_a_real_server_is_asked_once(smollm2, tmp_path):
     report = (run.report / "report.json").stat().st_mtime_ns
     judge(url)  # the server has stopped: nothing is sent
     with JudgmentStore(run.store) as store:
-        assert store.judgments(Comparison("smollm2_labels", "a", "b")) == judgments
+        assert store.judgments(ComparisonKey("smollm2_labels", "a", "b")) == judgments
     assert (run.report / "report.json").stat().st_mtime_ns > report

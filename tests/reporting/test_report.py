@@ -15,7 +15,7 @@ from PIL import Image
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of, write_atomically
 from instruct.judging.cards import load_judge_card
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.reporting.provenance import config_summary
 from instruct.reporting.report import Report, build_report, write_report
@@ -344,7 +344,7 @@ def test_reporting_imports_nothing_heavy():
 def test_comparisons_are_in_the_order_of_judging(run, judge_pairs, add_step):
     for candidate, baseline in (("mle", "baseline"), ("emo", "mle")):
         judge_pairs([WIN] * 4, candidate=candidate, baseline=baseline)
-        comparison = Comparison("j", candidate, baseline)
+        comparison = ComparisonKey("j", candidate, baseline)
         add_step(comparison.step(), comparison=comparison._asdict())
     comparisons = build_report(run.folder).judges[0].comparisons
     assert [(each.candidate, each.baseline) for each in comparisons] == [("mle", "baseline"), ("emo", "mle")]

@@ -12,7 +12,7 @@ from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 
 # The field of the judge's reply: its current name, and the one in the published files.
 RAW_FIELDS = ("preference_raw_completion", "raw_completion")
@@ -41,7 +41,7 @@ class AnnotationFile:
     """The rows of one comparison by one judge."""
 
     path: Path
-    comparison: Comparison
+    comparison: ComparisonKey
     rows: list[Annotation]
 
 
@@ -84,7 +84,7 @@ def read_annotations(
         annotations = _with_answers(path, annotations, "output_1", Path(reference))
     if outputs is not None:
         annotations = _with_answers(path, annotations, "output_2", Path(outputs))
-    comparison = Comparison(
+    comparison = ComparisonKey(
         judge=judge or _one_name(rows, "annotator", "--judge"),
         candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
         baseline=baseline or _one_name(rows, "generator_1", "--baseline"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion
-from instruct.judging.comparison import Comparison
+from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
 
 
@@ -45,7 +45,7 @@ def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) 
     Raises:
         InputError: the store has different verdicts on it.
     """
-    ours: dict[Comparison, list[Judgment]] = {}
+    ours: dict[ComparisonKey, list[Judgment]] = {}
     for judgment in judgments:
         ours.setdefault(judgment.comparison, []).append(judgment)
     for comparison, wanted in ours.items():

@@ -15,7 +15,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers
-from instruct.judging.comparison import Comparison, judged_comparisons, system_name
+from instruct.judging.comparison import ComparisonKey, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.contents import Contents, check_same
 from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
@@ -206,7 +206,7 @@ def annotation_rows(store: JudgmentStore, judge: str, candidate: Answers, baseli
     Raises:
         InputError: the store has no verdicts on this comparison.
     """
-    judgments = store.judgments(Comparison(judge, candidate.name, baseline.name))
+    judgments = store.judgments(ComparisonKey(judge, candidate.name, baseline.name))
     if not judgments:
         known = "; ".join(
             f"{one_line(j, 60)}: {one_line(c, 60)} vs. {one_line(b, 60)}" for j, c, b in store.comparisons()
