@@ -98,7 +98,8 @@ def load_prefixes(
                 "in words"
             )
     counts: Counter[str] = Counter(read=0)
-    texts = _texts(raw_rows(card, files, documents, encoding, section="continuations"), cut, column or "text", counts)
+    rows = raw_rows(card, files=files, documents=documents, encoding=encoding, section="continuations")
+    texts = _texts(rows, cut, column or "text", counts)
     found: list[Prefix] = []
     for name, place, text in _joined(texts) if cut.windows else texts:
         before = len(found)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.arrow import RowFolder, batches, select
@@ -90,32 +90,42 @@ class RowSet:
         return self.format == "text"
 
 
+class Reading(TypedDict, total=False):
+    """How rows are read, instead of as a card says.
+
+    Attributes:
+        files: .json, .jsonl, .csv, .parquet, or text (.txt, .tokens, either with .gz), instead of the card's source.
+        template: instead of the card's (without a card: `chat`).
+        documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
+        encoding: of text files, instead of the card's (default: UTF-8).
+        section: of the config, for errors (default: `data`).
+    """
+
+    files: list[str] | None
+    template: Template | None
+    documents: Documents | None
+    encoding: str | None
+    section: str
+
+
 def load_rows(
     card: DatasetCard | None,
     *,
-    files: list[str] | None = None,
-    template: Template | None = None,
     limit: int | None = None,
-    documents: Documents | None = None,
-    encoding: str | None = None,
     train_on: TrainOn = "assistant_turns",
     format: Format | None = None,
-    section: str = "data",
     folder: RowFolder | None = None,
+    **how: Unpack[Reading],
 ) -> RowSet:
     """The rows of a card's source, or of `files` read as the card says.
 
     Args:
         card: where the rows are and how to read them; without a card, the first row of `files` determines the format.
-        files: .json, .jsonl, .csv, .parquet, or text (.txt, .tokens, either with .gz), instead of the card's source.
-        template: instead of the card's (without a card: `chat`).
         limit: stop after keeping this many rows.
-        documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
-        encoding: of text files, instead of the card's (default: UTF-8).
         train_on: `last_turn` makes the answers before the last one part of the prompt.
         format: that the rows must have, which is that of the training rows, if they are to be evaluated on.
-        section: of the config, for errors.
         folder: for the rows' files (default: a temporary one).
+        how: see `Reading`.
 
     Raises:
         InputError: a source without rows, a row that does not match the format, or no row with a response. The message
@@ -126,11 +136,10 @@ def load_rows(
     digest = hashlib.sha256()
     first: RawRow | None = None
     detected: Format | None = format
-    how = {"files": files, "template": template, "documents": documents, "encoding": encoding, "train_on": train_on}
 
     def kept() -> Iterator[dict[str, str]]:
         nonlocal first, detected
-        for raw, own, row in iterate_rows(card, **how, format=format, turns=turns, section=section):  # type: ignore[arg-type]
+        for raw, own, row in iterate_rows(card, train_on=train_on, format=format, turns=turns, **how):
             if counts["kept"] == limit:
                 return
             first, detected = first or raw, own
@@ -147,7 +156,7 @@ def load_rows(
     folder = folder or RowFolder()
     dataset = folder.store(kept, stored_features())
     notes = []
-    if card and not files and limit is None and card.rows not in (None, counts["read"]):
+    if card and not how.get("files") and limit is None and card.rows not in (None, counts["read"]):
         notes.append(
             f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
         )
@@ -171,34 +180,31 @@ def stored(raw: RawRow, row: dict[str, Any] | None) -> dict[str, str]:
 def iterate_rows(
     card: DatasetCard | None,
     *,
-    files: list[str] | None,
-    template: Template | None,
-    documents: Documents | None,
-    encoding: str | None,
     train_on: TrainOn,
     format: Format | None = None,
     turns: Counter[str] | None = None,
     streaming: bool = False,
-    section: str = "data",
+    **how: Unpack[Reading],
 ) -> Iterator[tuple[RawRow, Format, dict[str, Any] | None]]:
     """Each row of a source with its format and as TRL has it (None: it has nothing to learn), one at a time.
 
     Args:
         turns: counts the turns of chats, see `chat_row`.
         streaming: read a data set of the hub without downloading all of it.
-        section: of the config, for errors.
+        how: see `Reading`.
 
     Raises:
         InputError: as `load_rows`, at the row that is wrong.
     """
-    if card is None and not files:
+    if card is None and not how.get("files"):
         raise InputError("no card and no files; name a card (see `instruct list data`) or give files")
     if card is not None:
         check_purpose(card, "train")
     expected = format
     format = format or (card.format if card else None)
+    template = how.get("template")
     first = True
-    for raw in raw_rows(card, files, documents, encoding, streaming, section):
+    for raw in raw_rows(card, streaming, **how):
         if expected and first and not all(key in raw.fields for key in KEYS[expected]):
             raise InputError(
                 f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
@@ -260,19 +266,14 @@ def _identity(row: dict[str, Any]) -> bytes:
     return json.dumps(row, sort_keys=True, ensure_ascii=False).encode()
 
 
-def raw_rows(
-    card: DatasetCard | None,
-    files: list[str] | None,
-    documents: Documents | None,
-    encoding: str | None,
-    streaming: bool = False,
-    section: str = "data",
-) -> Iterator[RawRow]:
-    """The rows of `files`, or else of a card's source, as they are there; `section` of the config is named in errors.
+def raw_rows(card: DatasetCard | None, streaming: bool = False, **how: Unpack[Reading]) -> Iterator[RawRow]:
+    """The rows of files, or else of a card's source, as they are there; for `how`, see `Reading`.
 
     Raises:
         InputError: an unreadable file, or a data set that cannot be downloaded.
     """
+    files, documents, encoding = how.get("files"), how.get("documents"), how.get("encoding")
+    section = how.get("section", "data")
 
     def read(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         if is_text_file(Path(origin or path)):
@@ -286,11 +287,11 @@ def raw_rows(
         return read_file(path, origin)
 
     if files:
-        found: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
+        rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
     else:
         assert card is not None
-        found = read_source(card.source, card.folder, read, streaming)
-    for raw in found:
+        rows = read_source(card.source, card.folder, read, streaming)
+    for raw in rows:
         # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):
             yield raw

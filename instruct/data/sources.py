@@ -66,11 +66,40 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         InputError: a missing file, an unknown type, no rows, or an unreadable row.
     """
     origin = origin or str(path)
-    readers = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+    return checked_rows(
+        path, origin, _read_table(path, origin), ", ".join(SUFFIXES), "has no rows; give a file with at least one"
+    )
+
+
+def checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, empty: str) -> Iterator[RawRow]:
+    """The rows of a file, which are not read before it is known to be there.
+
+    Args:
+        kind: of file, for the error that there is none.
+        empty: what a file without rows is, and what to do.
+
+    Raises:
+        InputError: no such file, no complete gzip file, or no row.
+    """
     if path.is_dir():
         raise InputError(f"{origin}: is a folder; give the files inside it")
     if not path.is_file():
-        raise InputError(f"{origin}: no such file; give the path of an existing {', '.join(SUFFIXES)} file")
+        raise InputError(f"{origin}: no such file; give the path of an existing {kind} file")
+    has_rows = False
+    try:
+        for row in rows:
+            has_rows = True
+            yield row
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError(f"{origin}: is not a complete gzip file; download or compress it again") from None
+    except OSError as error:
+        raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
+    if not has_rows:
+        raise InputError(f"{origin}: {empty}")
+
+
+def _read_table(path: Path, origin: str) -> Iterator[RawRow]:
+    readers = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
     compressed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
     reader = readers.get(suffix)
@@ -78,28 +107,11 @@ def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
         raise InputError(
             f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
         )
-    found = False
-    try:
-        for row in reader(path, origin):
-            found = True
-            yield row
-    except BROKEN_GZIP:
-        raise broken_gzip(origin) from None
-    except OSError as error:
-        raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
-    if not found:
-        raise InputError(f"{origin}: has no rows; give a file with at least one")
-
-
-BROKEN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
-
-
-def broken_gzip(origin: str) -> InputError:
-    return InputError(f"{origin}: is not a complete gzip file; download or compress it again")
+    yield from reader(path, origin)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A file's bytes; those inside it if it is compressed (.gz), which may raise BROKEN_GZIP."""
+    """A file's bytes; those inside it if it is compressed (.gz), see `checked_rows`."""
     return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 

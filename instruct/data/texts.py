@@ -11,7 +11,7 @@ from pathlib import Path
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Documents
-from instruct.data.sources import BROKEN_GZIP, SUFFIXES, RawRow, broken_gzip, open_bytes
+from instruct.data.sources import SUFFIXES, RawRow, checked_rows, open_bytes
 
 # WikiText's files end in .tokens. After .gz, every suffix that is not a table's is text.
 TEXT_SUFFIXES = (".txt", ".tokens")
@@ -48,30 +48,19 @@ def read_texts(
         InputError: a missing or empty file, an unknown encoding, or bytes that do not fit the encoding.
     """
     origin = origin or str(path)
-    if path.is_dir():
-        raise InputError(f"{origin}: is a folder; give the files inside it")
-    if not path.is_file():
-        raise InputError(f"{origin}: no such file; give the path of an existing text file")
-    name = _codec(origin, encoding, section)
-    found = False
-    try:
+
+    def rows() -> Iterator[RawRow]:
+        name = _codec(origin, encoding, section)
         try:
             with open_bytes(path) as file, io.TextIOWrapper(file, name, newline="\n") as lines:
                 for number, text in enumerate([lines.read()] if documents == "file" else lines, start=1):
                     if text:
-                        found = True
-                        yield RawRow(
-                            origin, number, {"text": _without_line_break(text) if documents == "line" else text}
-                        )
+                        yield RawRow(origin, number, {"text": text if documents == "file" else _line(text)})
         except UnicodeError:
             with open_bytes(path) as file:
                 raise _wrong_encoding(file.read(), origin, encoding, section) from None
-    except BROKEN_GZIP:
-        raise broken_gzip(origin) from None
-    except OSError as error:
-        raise InputError(f"{origin}: cannot be read ({error.strerror or error}); check its permissions") from None
-    if not found:
-        raise InputError(f"{origin}: is empty; give a file with text")
+
+    return checked_rows(path, origin, rows(), "text", "is empty; give a file with text")
 
 
 def decoded(data: bytes, origin: str, encoding: str | None = None, section: str = "data") -> str:
@@ -97,8 +86,9 @@ def _codec(origin: str, encoding: str | None, section: str) -> str:
     return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
-def _without_line_break(line: str) -> str:
-    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
+def _line(text: str) -> str:
+    """A line without its line break."""
+    return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def _wrong_encoding(data: bytes, origin: str, encoding: str | None, section: str) -> InputError:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instruct.base.errors import InputError
-from instruct.data.arrow import RowFolder, batches, numbers, select
+from instruct.data.arrow import RowFolder, numbers, select
 from instruct.data.chats import ChatTemplate, TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.rows import RowSet
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Status = Literal["kept", "truncated", "empty", "fully_masked"]
+_LISTS, _NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "tokens", "loss_tokens")
 PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
 
@@ -53,9 +54,14 @@ class EncodedRow:
         return sum(end - begin for begin, end in self.trained)
 
     @property
-    def prompt_length(self) -> int:
-        """The tokens that are not trained on, before truncation; those of the prompt if there is one answer."""
-        return self.length - self.completion_length
+    def tokens(self) -> int:
+        """The tokens after truncation."""
+        return len(self.input_ids)
+
+    @property
+    def loss_tokens(self) -> int:
+        """Those of them that are trained on."""
+        return sum(self.completion_mask)
 
     @property
     def completion_mask(self) -> list[int]:
@@ -77,9 +83,8 @@ class EncodedRows:
     """All rows of a RowSet, encoded.
 
     Attributes:
-        encoded: on disk, a row for each row of the RowSet, in its order, including those that are not trained on:
-            `place`, `input_ids`, `labels`, and of EncodedRow `length`, `completion_length` and `status`; `tokens` and
-            `loss_tokens` count its tokens after truncation and those of them that are trained on.
+        encoded: on disk, a row for each row of the RowSet, in its order, including those that are not trained on: its
+            `place` and EncodedRow's attributes but `trained`.
         trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
         counts: the number of rows by status; `empty` includes those that the RowSet left out. Only `kept` and
             `truncated` rows are trained on.
@@ -141,7 +146,7 @@ def encode_rows(
     encoded = rowset.folder.map(rowset.dataset, encode, encoded_features())
     trainable = encoded
     if sum(counts[status] for status in TRAINED) < len(encoded):
-        trainable = select(encoded, [index for index, status in enumerate(_statuses(encoded)) if status in TRAINED])
+        trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
     return EncodedRows(encoded, trainable, {status: counts[status] for status in get_args(Status)}, rowset.folder)
 
 
@@ -149,9 +154,8 @@ def encoded_features() -> Features:
     """The columns of encoded rows."""
     from datasets import Features, List, Value
 
-    ids, number, text = List(Value("int32")), Value("int32"), Value("string")
-    counted = ("length", "completion_length", "tokens", "loss_tokens")
-    return Features({"place": text, "input_ids": ids, "labels": ids, "status": text, **dict.fromkeys(counted, number)})
+    lists, numbers = dict.fromkeys(_LISTS, List(Value("int32"))), dict.fromkeys(_NUMBERS, Value("int32"))
+    return Features({**lists, **numbers, **dict.fromkeys(("status", "place"), Value("string"))})
 
 
 def row_encoder(
@@ -177,28 +181,13 @@ def row_encoder(
         counts.update(
             read=len(batch["row"]),
             empty=len(batch["row"]) - len(rows),
-            tokens=sum(len(row.input_ids) for row in encoded if row.status in TRAINED),
+            tokens=sum(row.tokens for row in encoded if row.status in TRAINED),
         )
-        chosen = [
-            (row, row.labels, place) for row, place in zip(encoded, places, strict=True) if row.status in statuses
-        ]
-        return {
-            "place": [place for _, _, place in chosen],
-            "input_ids": [row.input_ids for row, _, _ in chosen],
-            "labels": [labels for _, labels, _ in chosen],
-            "status": [row.status for row, _, _ in chosen],
-            "length": [row.length for row, _, _ in chosen],
-            "completion_length": [row.completion_length for row, _, _ in chosen],
-            "tokens": [len(row.input_ids) for row, _, _ in chosen],
-            "loss_tokens": [sum(label != -100 for label in labels) for _, labels, _ in chosen],
-        }
+        chosen = [(row, place) for row, place in zip(encoded, places, strict=True) if row.status in statuses]
+        columns = {name: [getattr(row, name) for row, _ in chosen] for name in (*_LISTS, *_NUMBERS, "status")}
+        return {**columns, "place": [place for _, place in chosen]}
 
     return encode
-
-
-def _statuses(encoded: Dataset) -> Iterator[str]:
-    for batch in batches(encoded.select_columns("status")):
-        yield from batch["status"]
 
 
 def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:

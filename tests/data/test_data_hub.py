@@ -103,9 +103,8 @@ from pathlib import Path
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import iterate_rows
 from instruct.base.errors import InputError
-how = dict(files=None, template=None, documents=None, encoding=None, train_on="assistant_turns")
 try:
-    found = iterate_rows(load_dataset_card({card!r}), **how, streaming=True)
+    found = iterate_rows(load_dataset_card({card!r}), train_on="assistant_turns", streaming=True)
     print(json.dumps([[f"{{raw.origin}}:{{raw.row}}", row] for raw, _, row in itertools.islice(found, 4)]))
 except InputError as error:
     print(json.dumps(str(error)))

@@ -61,7 +61,7 @@ def test_the_mask_covers_only_the_answer_and_its_end_token(
     assert cut.input_ids == whole.input_ids[:limit]
     assert cut.completion_mask == whole.completion_mask[:limit]
     assert cut.labels == whole.labels[:limit]
-    assert (cut.prompt_length, cut.completion_length) == (whole.prompt_length, whole.completion_length)
+    assert (cut.length, cut.completion_length) == (whole.length, whole.completion_length)
     expected = "kept" if limit >= len(whole.input_ids) else "truncated" if limit > len(prompt) else "fully_masked"
     assert cut.status == expected
     assert any(cut.completion_mask) == (cut.status != "fully_masked")
@@ -148,7 +148,7 @@ def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expe
     row = {"prompt": USER, "completion": [{"role": "assistant", "content": "  hello there\n"}]}
     assert responses(tokenizer, row) == expected
     encoded = encode_row(tokenizer, row, None)
-    assert encoded.input_ids[: encoded.prompt_length] == prompt_token_ids(tokenizer, USER)
+    assert encoded.input_ids[: -encoded.completion_length] == prompt_token_ids(tokenizer, USER)
 
 
 REFUSED = [

@@ -48,7 +48,7 @@ def test_generation_stops_at_the_end_token_of_training(
     completion: Any = "Yes." if template == "alpaca" else [{"role": "assistant", "content": "Yes."}]
     row = encode_row(tokenizer, {"prompt": eval_prompt("Is it?", template), "completion": completion}, None)
     assert row.input_ids[-1] in stops
-    assert not set(row.input_ids[row.prompt_length : -1]) & set(stops)
+    assert not set(row.input_ids[row.length - row.completion_length : -1]) & set(stops)
 
 
 def test_settings_that_affect_replies_are_part_of_the_identity(tiny_model: Path) -> None:
