@@ -39,7 +39,7 @@ def progress_of(title: str) -> Iterator[Callable[[Work], None]]:
         yield lambda work: progress.update(task, description=work.title, completed=work.done, total=work.total)
 
 
-def ask(engine: Engine, work: Work, show: Callable[[Work], None]) -> None:
+def ask_engine(engine: Engine, work: Work, show: Callable[[Work], None]) -> None:
     """Ask until the work has no more batches.
 
     Raises:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.asking.ask import ask, progress_of
+from instruct.asking.ask import ask_engine, progress_of
 from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line
@@ -193,7 +193,7 @@ def _ask(
                 lambda kept, places: _requests(unfinished[kept], places, asked, work, config),
                 lambda kept, place, failure: _refused(work, kept.system, place, failure),
             )
-            ask(engine, batches, show)
+            ask_engine(engine, batches, show)
         finally:
             engine.close()
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from instruct.analysis.outcomes import IDENTICAL
+from instruct.asking.ask import ask_engine, progress_of
 from instruct.base.errors import StoppedError, counted, one_line
-from instruct.base.output import progress_bar
 from instruct.base.replies import Completion, Failure, Reply
-from instruct.engines.base import Engine, Request
+from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget, most_usd
 from instruct.judging.presentations import Plan, Presentation
@@ -65,18 +63,17 @@ def judge_plan(
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
     stopped, spent = None, store.spent_usd()
-    work = _Work(judge, plan, store, Budget(spent, judge.options.budget_usd), skip)
+    work = _Work(judge, plan, store, Budget(spent, judge.options.budget_usd), engine.batch, skip)
     if ask and skip and skip >= {each.key for each in plan.presentations}:
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     elif ask and work.unjudged:
-        with _progress(len(plan.presentations), judge.card.name) as advance:
-            advance(len(plan.presentations) - sum(map(len, work.unjudged.values())))
-            try:
-                _ask(work, engine, advance)
-            except StoppedError as error:
-                stopped = str(error)
-                if given_up := store.given_up(work.without_reply()):
-                    stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
+        try:
+            with progress_of(work.title) as show:
+                ask_engine(engine, work, show)
+        except StoppedError as error:
+            stopped = str(error)
+            if given_up := store.given_up(work.without_reply()):
+                stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
     return ComparisonCounts(
         asked=work.asked,
         stored=work.stored,
@@ -90,11 +87,16 @@ def judge_plan(
 
 
 class _Work:
-    """The presentations of a plan that have no verdict yet; replies turn them into verdicts."""
+    """The presentations of a plan that have no verdict yet, see `instruct.asking.ask.Work`; replies become verdicts."""
 
-    def __init__(self, judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, skip: set[str]) -> None:
-        """`skip`: keys of presentations that are not asked about again."""
+    def __init__(
+        self, judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, batch: int | None, skip: set[str]
+    ) -> None:
+        """`batch`: presentations that are always asked about together; `skip`: keys of those that are left out."""
         self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
+        self._batch, self._short = batch, True
+        self.done = 0
+        self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
         self._stopping = Stopping(judge, plan) if judge.options.stop_when else None
         self._looked_at, self._enough = -1, False
         # By key: presentations of equal answers share their requests.
@@ -108,6 +110,7 @@ class _Work:
         self.stored = len(self._replies)
         self._read(self._replies)
         self.unjudged = {key: each for key, each in self.unjudged.items() if key not in skip}
+        self.done = self.total - sum(map(len, self.unjudged.values()))
 
     def requests(self) -> list[Request]:
         """The requests without a reply, in the order of the plan."""
@@ -127,21 +130,65 @@ class _Work:
             self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged, made)
         return self._enough
 
-    def take(self, portion: list[tuple[Request, Reply]]) -> int:
-        """Commit replies, then the verdicts read from them; returns the number of presentations judged."""
+    def batches(self) -> Iterator[Iterable[Request]]:
+        """The requests that have no reply yet, until the judge's stopping rule is met.
+
+        Raises:
+            StoppedError: the budget is used up.
+        """
+        if self._batch is not None:
+            yield from self._fixed_batches(self._batch)
+            return
+        self._short = True
+        while self._short and (requests := self.requests()) and not self.enough():
+            self._short, asked = False, self.asked
+            yield self._within_budget(requests)
+            # Replies that cost less than was reserved for them leave room for more.
+            if self._short and self.asked == asked:
+                budget = self.budget
+                raise StoppedError(
+                    f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next "
+                    f"request can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
+                    f"{self.judge.card.name} are left; rerun with a larger --budget-usd to resume"
+                )
+
+    def _within_budget(self, requests: Iterable[Request]) -> Iterator[Request]:
+        # Past the budget nothing more is sent, not even a cheaper request: the order alone decides what is left out.
+        for request in requests:
+            if self.enough():
+                return
+            if not self.budget.reserve(request):
+                self._short = True
+                return
+            yield request
+
+    def _fixed_batches(self, size: int) -> Iterator[list[Request]]:
+        """Always the same batches, whatever is stored: a killed run forms them again and gets the same replies.
+
+        Only engines that the user runs have batches, and they are free.
+        """
+        for start in range(0, len(self.plan.presentations), size):
+            if self.enough():
+                return
+            keys = {request.key for each in self.plan.presentations[start : start + size] for request in each.requests}
+            if missing := [request for request in self.requests() if request.key in keys]:
+                yield missing
+
+    def take(self, portion: Portion) -> None:
+        """Commit replies, then the verdicts read from them."""
         rows = [
             (request.key, reply, reply.usd if isinstance(reply, Failure) else self.judge.paid_usd(request, reply))
-            for request, reply in portion
+            for request, reply in portion.replies
         ]
         self.store.add_replies(self.judge.card.name, rows)
         for key, _, usd in rows:
             self.budget.settle(key, usd)
-        self.asked += len(portion)
-        arrived = {request.key: reply for request, reply in portion}
+        self.asked += len(rows)
+        arrived = {request.key: reply for request, reply in portion.replies}
         self._replies |= arrived
-        return self._read(arrived)
+        self._read(arrived)
 
-    def _read(self, keys: Iterable[str]) -> int:
+    def _read(self, keys: Iterable[str]) -> None:
         judged: list[Judgment] = []
         for waiting in dict.fromkeys(each for key in keys for each in sorted(self._waiting.get(key, ()))):
             presentations = self.unjudged.get(waiting)
@@ -151,7 +198,7 @@ class _Work:
                     replies = [self._replies[request.key] for request in each.requests]
                     judged.append(_judgment(self.plan, each, read_replies(self.judge.card, replies, each.shown)))
         self.store.add_judgments(judged)
-        return len(judged)
+        self.done += len(judged)
 
 
 def _judgment(plan: Plan, each: Presentation, reading: Reading) -> Judgment:
@@ -159,54 +206,3 @@ def _judgment(plan: Plan, each: Presentation, reading: Reading) -> Judgment:
         *plan.comparison, each.pair, each.instruction, each.dataset, each.position, each.key, reading.verdict,
         reading.reason, reading.preference, reading.ratings, each.trimmed,
     )  # fmt: skip
-
-
-def _ask(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
-    """Ask until every presentation has its verdict.
-
-    Raises:
-        StoppedError: the budget, or the engine after too many failures in a row.
-    """
-    if engine.batch is not None:
-        _ask_batches(work, engine, advance)
-        return
-    budget = work.budget
-    while (requests := work.requests()) and not work.enough():
-        asked = work.asked
-        # Past the budget nothing more is sent, not even a cheaper request: the order alone decides what is left out.
-        wanted = itertools.takewhile(lambda request: not work.enough() and budget.reserve(request), requests)
-        for portion in engine.complete(wanted):
-            advance(work.take(portion))
-        # Replies that cost less than was reserved for them leave room for more.
-        if work.asked == asked and not work.enough():
-            raise StoppedError(
-                f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next request "
-                f"can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
-                f"{work.judge.card.name} are left; rerun with a larger --budget-usd to resume"
-            )
-
-
-def _ask_batches(work: _Work, engine: Engine, advance: Callable[[int], None]) -> None:
-    # Only engines that the user runs have batches, and they are free.
-    for portion in engine.complete_batches(_batches(work, engine.batch or 1)):
-        advance(work.take(portion.replies))
-
-
-def _batches(work: _Work, size: int) -> Iterator[list[Request]]:
-    """The requests of each batch of presentations that have no reply yet, until the judge's stopping rule is met.
-
-    Always the same batches, whatever of them is stored: a killed run forms them again and gets the same replies.
-    """
-    for start in range(0, len(work.plan.presentations), size):
-        if work.enough():
-            return
-        keys = {request.key for each in work.plan.presentations[start : start + size] for request in each.requests}
-        if missing := [request for request in work.requests() if request.key in keys]:
-            yield missing
-
-
-@contextlib.contextmanager
-def _progress(total: int, judge: str) -> Iterator[Callable[[int], None]]:
-    with progress_bar() as progress:
-        task = progress.add_task(f"judging ({one_line(judge, 40)})".replace("[", "("), total=total)
-        yield lambda count: progress.advance(task, count)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from instruct.asking.ask import Work, ask
+from instruct.asking.ask import Work, ask_engine
 from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InstructError
@@ -55,7 +55,7 @@ def test_portions_in_any_order_become_whole_batches(tmp_path: Path) -> None:
     def show(work: Work) -> None:
         seen.append((work.title, work.done, work.total))
 
-    ask(OutOfOrder(), batches_of(systems), show)  # type: ignore[arg-type]
+    ask_engine(OutOfOrder(), batches_of(systems), show)  # type: ignore[arg-type]
     for kept in systems:
         assert [each.text for each in kept.replies()] == [f"to {kept.system}/{place}" for place in range(7)]
         assert kept.minutes == 3 / 60  # two portions of each batch
@@ -66,8 +66,8 @@ def test_portions_in_any_order_become_whole_batches(tmp_path: Path) -> None:
 
 def test_a_refusal_names_the_first_prompt_and_keeps_finished_batches(tmp_path: Path) -> None:
     with pytest.raises(InstructError, match=r"^b 0: HTTP 400$"):
-        ask(OutOfOrder("b/0"), batches_of(systems_in(tmp_path)), lambda work: None)  # type: ignore[arg-type]
+        ask_engine(OutOfOrder("b/0"), batches_of(systems_in(tmp_path)), lambda work: None)  # type: ignore[arg-type]
     again = systems_in(tmp_path)
     assert [kept.missing for kept in again] == [[0, 1, 2], [0]]
-    ask(OutOfOrder(), batches_of(again), lambda work: None)  # type: ignore[arg-type]
+    ask_engine(OutOfOrder(), batches_of(again), lambda work: None)  # type: ignore[arg-type]
     assert [kept.missing for kept in systems_in(tmp_path)] == [[], []]
