@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from instruct.data.cards import Template
 from instruct.data.options import template_of
 from instruct.phases.systems import system_folders, weights_identity
 from instruct.run.directory import RunDirectory
+from instruct.run.lock import only_process, outputs_of
 
 
 def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
@@ -26,18 +27,22 @@ def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
         The file of each system's answers, or of its continuations; both if the config asks for both.
 
     Raises:
-        InputError: a system is not trained yet, or the prompts or prefixes cannot be read.
+        InputError: a system is not trained yet, the prompts or prefixes cannot be read, or another process writes the
+            outputs of a system.
     """
     files: dict[str, Path] = {}
-    if config.answers:
-        answer_prompts(config, run)
-        files |= {name: run.outputs / f"{name}.json" for name in config.systems}
-    if config.continuations:
-        from instruct.phases.continuations import continue_prefixes
-        from instruct.phases.controls import with_controls
+    with contextlib.ExitStack() as locks:
+        for name in config.systems:
+            locks.enter_context(only_process(run, outputs_of(name)))
+        if config.answers:
+            answer_prompts(config, run)
+            files |= {name: run.outputs / f"{name}.json" for name in config.systems}
+        if config.continuations:
+            from instruct.phases.continuations import continue_prefixes
+            from instruct.phases.controls import with_controls
 
-        found = continue_prefixes(config, run, with_controls(config, run))
-        files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
+            found = continue_prefixes(config, run, with_controls(config, run))
+            files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
     return files
 
 
@@ -107,7 +112,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             kept.unlink()
         else:
             say(f"kept      {kept}: the earlier answers of {name}")
-    with suppress(OSError):  # it is not empty, or not there
+    with contextlib.suppress(OSError):  # it is not empty, or not there
         (run.outputs / "earlier").rmdir()
 
 
