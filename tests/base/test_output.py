@@ -65,6 +65,7 @@ def test_an_error_of_a_quiet_call_is_not_swallowed(capsys):
 
 
 def test_python_is_quiet_unless_its_logging_is_not(capsys, caplog):
+    caplog.set_level("WARNING")  # a library of another test may have set Python's own logging to INFO
     say("progress")
     assert (capsys.readouterr(), caplog.messages) == (("", ""), [])
     with caplog.at_level("INFO", logger="instruct"):
