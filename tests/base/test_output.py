@@ -94,14 +94,17 @@ def test_the_report_is_the_document_of_judge_and_report(instruct, two_files, fak
     assert json.loads(stdout) == json.loads(Path("runs/x/report/report.json").read_text())
     code, stdout, stderr = instruct(*judge, "--quiet")
     assert (code, stderr) == (0, "")
-    assert stdout.startswith("pandalm: ")
-    assert stdout.count("\n") == 1
+    headline, *warnings = stdout.splitlines()
+    assert headline.startswith("pandalm: ")
+    # What changes a claim is said here, too.
+    assert warnings
+    assert all("pandalm, ours against theirs: " in line for line in warnings)
     code, stdout, stderr = instruct("report", "runs/x", "--fail-under", 99, "--json")
     assert code == 4
     assert json.loads(stdout)["run"] == "x"
     assert stderr.splitlines()[-1].startswith("instruct: below --fail-under 99: pandalm on ours against theirs")
     code, stdout, stderr = instruct("report", "runs/x", "--fail-under", 99, "-q")
-    assert (code, stdout.count("\n"), stderr.count("\n")) == (4, 1, 1)
+    assert (code, stdout.splitlines(), stderr.count("\n")) == (4, [headline, *warnings], 1)
     code, stdout, stderr = instruct("report", "runs/nothing", "--json")
     assert (code, stdout) == (2, "")
     assert stderr.startswith("instruct: runs/nothing/manifest.json: no such file")
