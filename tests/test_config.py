@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -267,3 +268,14 @@ def test_the_resolved_config_loads_as_itself():
     config = load_config("demo")
     dumped = yaml.safe_dump(config.model_dump(mode="json"))
     assert make_config(yaml.safe_load(dumped), [], "again") == config
+
+
+def test_only_the_command_and_the_phases_see_the_whole_config():
+    """Each room gets its own options."""
+    package = ROOT / "instruct"
+    importing = {
+        str(path.relative_to(package)).partition("/")[0]
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(from instruct\.config import|import instruct\.config)", path.read_text(), re.MULTILINE)
+    }
+    assert importing == {"command", "phases"}

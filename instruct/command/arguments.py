@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Sequence
 from importlib import metadata
 
 from instruct.command import completion
+from instruct.command.flags import add_option_flags, config_schema, option_help
 from instruct.phases import PHASES
 from instruct.training.objective_names import OBJECTIVES
 
-# The config's sections, whose flags need no dot.
-SECTIONS = (
-    "needs_gpu", "data", "lora", "from_scratch", "train", "systems", "seeds", "answers", "continuations",
-    "evaluation", "judges", "comparisons",
-)  # fmt: skip
+# The config's sections, whose flags need no dot; these four are flags of their own, or none.
+SECTIONS = tuple(name for name in config_schema()["properties"] if name not in ("name", "model", "cluster", "extends"))
 OVERRIDES = (
     "Any config key can be set by a flag: --train.learning_rate 1e-4, --data.files my.jsonl, --lora.r 32. "
     "A list is YAML: --data.files '[a.txt, b.txt]'."
@@ -43,9 +40,24 @@ def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, overrides
 
 
-def name_override(name: str) -> list[str]:
-    """The override that names the run; quoted, because an override's value is YAML and a name is text."""
-    return ["--name", json.dumps(name)]
+def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """The call's arguments; `overrides` are the flags that override the config.
+
+    An unknown flag ends the command, which names the nearest flags.
+    """
+    rest, overrides = split_overrides(argv)
+    arguments, unknown = parser.parse_known_args(rest)
+    arguments.overrides = overrides
+    if unknown:
+        hint = ""
+        if unknown[0].startswith("--"):
+            from instruct.base.cards import nearest  # imports pydantic
+
+            known = [*arguments.known_flags, *(f"--{name}" for name in SECTIONS)]
+            hint = nearest(unknown[0].partition("=")[0], known)
+            hint = hint if hint.startswith(" (nearest") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return arguments
 
 
 def recipe_arguments(argv: Sequence[str], description: str | None) -> tuple[argparse.Namespace, list[str]]:
@@ -56,7 +68,7 @@ def recipe_arguments(argv: Sequence[str], description: str | None) -> tuple[argp
     add_phase_flags(parser)
     rest, overrides = split_overrides(argv)
     arguments = parser.parse_args(rest)
-    return arguments, overrides + (name_override(arguments.name) if arguments.name else [])
+    return arguments, overrides + (["--name", arguments.name] if arguments.name else [])
 
 
 def add_phase_flags(parser: argparse.ArgumentParser) -> None:
@@ -125,14 +137,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--output", metavar="DIR", help="create this run from two files: --candidate A.json --baseline B.json"
     )
-    sub.add_argument("--orders", choices=["both", "one"], help="show each pair in both orders or one (default: card's)")
-    sub.add_argument(
-        "--stop-when",
-        metavar="RULE",
-        help="judge in a random order and stop early: `decided` (the interval excludes 50), or `width=POINTS`",
-    )
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
+    add_option_flags(sub, "JudgeOptions", "orders", "stop_when")
     _add_request_flags(sub)
     _add_length_control_flags(sub)
 
@@ -225,6 +232,8 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("what", choices=["data", "judges", "tasks", "runs"])
 
     verb("doctor", "check the installation: packages, GPU, memory, disk, network, keys")
+    for sub in verbs.choices.values():
+        sub.set_defaults(known_flags=[*sub._option_string_actions])
     return parser
 
 
@@ -245,17 +254,11 @@ def _completes(action: argparse.Action, completer: completion.Completer) -> None
 
 
 def _add_request_flags(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--judge-model", metavar="M", help="use another model with the judge's prompt, under its own name")
-    sub.add_argument(
-        "--base-url",
-        action="append",
-        metavar="URL",
-        help="an OpenAI-compatible server (key: OPENAI_API_KEY); repeatable: servers of one model, asked in turn",
-    )
-    sub.add_argument("--engine", choices=["vllm", "transformers", "server"], help="default: the first one available")
-    sub.add_argument("--concurrency", type=int, default=64, metavar="N", help="parallel requests (default: 64)")
-    sub.add_argument("--trim", action="store_true", help="cut answers that exceed the judge's context, both equally")
-    sub.add_argument("--budget-usd", type=float, metavar="X", help="spending limit for the whole run, in US dollars")
+    text = f"{option_help('JudgeOptions', 'base_url')}; repeatable: servers of one model, asked in turn"
+    sub.add_argument("--base-url", action="append", metavar="URL", help=text)
+    add_option_flags(sub, "JudgeOptions", "model", model="judge_model")
+    add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "trim", "budget_usd")
+    add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
     _add_retry_flag(sub)
     _add_cluster_flags(sub)
@@ -268,10 +271,7 @@ def _add_retry_flag(sub: argparse.ArgumentParser) -> None:
 
 def _add_cluster_flags(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--cluster", choices=["ray"], help="use the machines of a Ray cluster (docs/cluster.md)")
-    sub.add_argument("--address", metavar="HOST:PORT", help="of the cluster (default: the one of this machine)")
-    sub.add_argument("--workers", type=int, metavar="N", help="engines at a time (default: as many as fit)")
-    sub.add_argument("--gpus-per-worker", type=float, metavar="N", help="default: the model's tensor_parallel_size")
-    sub.add_argument("--allow-mixed", action="store_true", help="accept machines with different GPUs or versions")
+    add_option_flags(sub, "ClusterOptions")
 
 
 def _add_answer_file_flags(sub: argparse.ArgumentParser) -> None:

@@ -15,9 +15,9 @@ class JudgeOptions(Options):
     card: str
     """The name or path of the judge's card."""
     model: str | None = None
-    """The model to ask with the card's prompt, instead of the card's own."""
+    """Another model to ask with the card's prompt, under its own name."""
     base_url: str | None = None
-    """An OpenAI-compatible server to ask."""
+    """An OpenAI-compatible server to ask (its key: OPENAI_API_KEY)."""
     replicas: Annotated[Texts, Affects()] = []
     """Further servers of the same model, asked in turn with the one at base_url."""
     engine: Literal["vllm", "transformers", "server"] | None = None
@@ -29,7 +29,7 @@ class JudgeOptions(Options):
     trim: bool = False
     """Cut answers that do not fit the judge's context, both to the same length."""
     budget_usd: Annotated[float | None, Affects()] = Field(default=None, ge=0, allow_inf_nan=False)
-    """Limit for the whole run; required for a judge that costs money."""
+    """The spending limit for the whole run, in US dollars; a judge that costs money requires it."""
     comparisons: Annotated[list[tuple[str, str]] | None, Affects()] = None  # each is a step of its own
     """Pairs of candidate and baseline (default: the experiment's)."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None

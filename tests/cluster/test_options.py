@@ -22,12 +22,12 @@ FLAGS = ["--address", "10.0.0.1:6379", "--workers", "2", "--gpus-per-worker", "0
 
 def test_a_cluster_is_named_in_a_config_or_by_flags():
     from instruct.command.arguments import make_parser
-    from instruct.command.main import _cluster_override
+    from instruct.command.call import cluster_override
 
     assert make_config({"name": "x"}, [], "here").cluster is None
     assert make_config({"name": "x", "cluster": "ray"}, [], "here").cluster == ClusterOptions()
     for verb in (["generate"], ["run", "demo"], ["judge"], ["validate", "--against", "pandalm"]):
-        override = _cluster_override(make_parser().parse_args([*verb, "--cluster", "ray", *FLAGS]))
+        override = cluster_override(make_parser().parse_args([*verb, "--cluster", "ray", *FLAGS]))
         found = make_config({"name": "x", "cluster": {"workers": 9}}, override, "here").cluster
         assert found == ClusterOptions(address="10.0.0.1:6379", workers=2, gpus_per_worker=0.5, allow_mixed=True)
 
@@ -67,9 +67,9 @@ def test_a_judge_on_a_cluster_has_no_server_and_judges_all_pairs(instruct):
 
 def test_where_a_run_computes_is_no_part_of_what_it_is():
     options = JudgeOptions(card="smollm2_score")
-    assert "cluster" not in options.made_from()
+    assert "cluster" not in options.affecting("judge")
     alone, on_a_cluster = (make_config({"name": "x", "cluster": cluster}, [], "here") for cluster in (None, "ray"))
-    assert alone.answers.made_from() == on_a_cluster.answers.made_from()
+    assert alone.answers.affecting("answers") == on_a_cluster.answers.affecting("answers")
 
 
 def test_ray_that_is_not_installed_is_refused_with_the_command_that_installs_it(monkeypatch):

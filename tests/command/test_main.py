@@ -336,6 +336,34 @@ def test_a_judge_is_taken_from_the_config(instruct, tmp_path):
     assert "--orders requires --judge; without it the config's judges are asked" in line
 
 
+@pytest.mark.parametrize(
+    "verb", [["judge", "runs/it"], ["validate", "--against", "pairs.jsonl", "--replay", "x.jsonl"]]
+)
+def test_flags_of_a_judge_require_a_judge(instruct, tmp_path, verb):
+    make_run(tmp_path / "runs" / "it", emo=["a"], mle=["b"])
+    for flag, value in {"concurrency": 64, "dtype": "float32", "tensor-parallel-size": 1, "budget-usd": 0}.items():
+        assert f"--{flag} requires --judge; without it" in refused(instruct(*verb, f"--{flag}", value))
+    for flag in ("trim", *(["yes", "retry-failed"] if verb[0] == "validate" else [])):
+        assert f"--{flag} requires --judge; without it" in refused(instruct(*verb, f"--{flag}"))
+    assert "--judge-model requires --judge" in refused(instruct(*verb, "--judge-model", "x"))
+    for judge in ([], ["--judge", "pandalm"]):
+        line = refused(instruct(*verb, *judge, "--concurrency", 0))
+        assert "command line: concurrency: Input should be greater than or equal to 1 (given: 0)" in line
+
+
+def test_an_unknown_flag_names_the_nearest(instruct):
+    code, _, stderr = instruct("preview", "demo", "--modle")
+    assert code == 2
+    assert "unrecognized arguments: --modle (nearest: --model" in stderr
+    assert "(nearest" not in instruct("doctor", "stray")[2]
+
+
+def test_flags_of_options_have_the_help_and_default_of_their_field(instruct):
+    text = " ".join(instruct("judge", "--help")[1].split())
+    assert "--concurrency N requests to a server at a time (default: 64)" in text
+    assert "--engine {vllm,transformers,server}" in text
+
+
 def test_a_config_is_printed_with_its_flags_resolved(instruct, tmp_path):
     code, stdout, _ = instruct("config", "demo", "--train.max_steps", "3", "--name", "mine")
     content = yaml.safe_load(stdout)

@@ -1,0 +1,99 @@
+"""What a call names: the run, the comparisons, the cluster; and what it shows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from instruct.base.errors import InputError, InstructError
+from instruct.base.output import Result, say
+from instruct.command.flags import options_given
+
+if TYPE_CHECKING:
+    from instruct.config import ExperimentConfig
+    from instruct.reporting.length_control import Difficulty
+    from instruct.reporting.report import Report
+    from instruct.run.directory import RunDirectory
+
+
+def named_run(path: str | None, needs: str) -> RunDirectory:
+    """The run directory at `path`, else the newest that has `needs` (a glob)."""
+    from instruct.run.directory import RunDirectory, newest_run
+
+    if path is None:
+        run = newest_run(needs)
+        say(f"run: {run.folder} (the newest)")
+        return run
+    run = RunDirectory(path)
+    run.manifest()
+    if not any(run.folder.glob(needs)):
+        raise InputError(f"{run.folder}: has no {needs}; run the previous phase first")
+    return run
+
+
+def run_config(run: RunDirectory, overrides: list[str]) -> ExperimentConfig:
+    """The config of a run, with the call's overrides on top."""
+    from instruct.config import make_config
+
+    return make_config(run.config(), overrides, run.folder / "config.yaml")
+
+
+def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    """The pair of systems that the call names, else those of the run's config, else those judged before."""
+    if (arguments.candidate is None) != (arguments.baseline is None):
+        raise InputError(
+            "--candidate requires --baseline and vice versa; give both, or neither for the run's comparisons"
+        )
+    if arguments.candidate:
+        return [(arguments.candidate, arguments.baseline)]
+    from instruct.judging.comparison import judged_comparisons
+
+    judged = [comparison[1:] for comparison, _ in judged_comparisons(run.manifest())]
+    comparisons = run_config(run, []).comparisons or list(dict.fromkeys(judged))
+    if not comparisons:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
+    return comparisons
+
+
+def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The cluster that the call's flags name."""
+    given = options_given(arguments, "ClusterOptions")
+    if arguments.cluster is None:
+        for name in given:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} requires --cluster ray; add it or drop {flag}")
+        return None
+    return given
+
+
+def cluster_override(arguments: argparse.Namespace) -> list[str]:
+    """The override of `cluster` that the call's flags give."""
+    given = named_cluster(arguments)
+    return [] if given is None else ["--cluster", json.dumps(given)]
+
+
+def named_difficulty(arguments: argparse.Namespace) -> Difficulty | None:
+    """The instruction difficulties that the call names."""
+    from instruct.reporting.length_control import Difficulty
+
+    if arguments.instruction_difficulty is None:
+        if arguments.difficulty_prompts:
+            raise InputError("--difficulty-prompts requires --instruction-difficulty; give both or neither")
+        return None
+    return Difficulty(arguments.instruction_difficulty, arguments.difficulty_prompts)
+
+
+def shown(data: Any, text: str) -> Result:
+    """The result of a verb whose text is its purpose."""
+    return Result(data, text, text)
+
+
+def reported(report: Report, failure: InstructError | None = None) -> Result:
+    """The result of a verb that writes a report."""
+    return Result(report, "\n".join(short(report)), failure=failure)
+
+
+def short(report: Report) -> list[str]:
+    """Who won, and what changes that claim."""
+    return [*report.headlines(), *(f"WARNING: {warning}" for warning in report.warnings())]

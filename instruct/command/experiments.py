@@ -1,0 +1,174 @@
+"""The verbs that make an experiment: run, config, preview, train, generate, evaluate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from instruct.base.errors import InputError
+from instruct.base.output import Result, say, warn
+from instruct.command.call import (
+    cluster_override,
+    named_run,
+    run_config,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from instruct.config import ExperimentConfig
+    from instruct.run.directory import RunDirectory
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    from instruct.phases.experiment import run_experiment, run_folder
+
+    config = _config(arguments, arguments.overrides + cluster_override(arguments))
+    report = run_experiment(
+        config, arguments.dry_run, arguments.first, arguments.last, retry_failed=arguments.retry_failed
+    )
+    folder = str(run_folder(config))
+    return Result({"run": folder, "report": report}, "\n".join(report.headlines()) if report else folder)
+
+
+def config(arguments: argparse.Namespace) -> Result:
+    from instruct.command.reference import SCHEMA_PATH, config_keys, render_text
+
+    if arguments.schema:
+        return shown({"schema": str(SCHEMA_PATH)}, str(SCHEMA_PATH))
+    if arguments.config or arguments.model or arguments.objective or arguments.name or arguments.overrides:
+        import yaml
+
+        content = _config(arguments, arguments.overrides).model_dump(mode="json")
+        return shown(content, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    return shown([key._asdict() for key in config_keys()], render_text())
+
+
+def preview(arguments: argparse.Namespace) -> Result:
+    from instruct.generation.prompts import evaluation_set
+    from instruct.training.preview import print_preview
+
+    config = _config(arguments, arguments.overrides)
+    try:
+        evaluated = evaluation_set(config.answers).prompts if config.answers else []
+        prompts = [prompt.instruction for prompt in evaluated]
+    except InputError as error:  # the rest of the preview does not need them
+        say(f"note: overlap with the evaluation prompts not counted: {error}")
+        prompts = []
+    found = print_preview(config, shown=arguments.rows, prompts=prompts)
+    return Result(found, found.step.words())
+
+
+def train(arguments: argparse.Namespace) -> Result:
+    from instruct.phases.experiment import open_run, run_folder
+    from instruct.phases.preflight import check_experiment
+    from instruct.phases.train import train_systems
+    from instruct.phases.upload import upload
+    from instruct.training.train import first_trained
+
+    config = _config(arguments, arguments.overrides)
+    first_trained(config)  # refuses a config that trains nothing
+    data, _ = check_experiment(config, run_folder(config), ["train"])
+    assert data
+    run = open_run(config)
+    train_systems(config, run, data)
+    upload(config, run)
+    return _files({name: run.adapters / name for name in config.trained})
+
+
+def generate(arguments: argparse.Namespace) -> Result:
+    from instruct.phases.answer import generate as generate_texts
+
+    overrides = arguments.overrides + cluster_override(arguments)
+    config, run = _run_of_systems(arguments.run, overrides)
+    return _files(generate_texts(config, run))
+
+
+def evaluate(arguments: argparse.Namespace) -> Result:
+    from instruct.phases.evaluate import evaluate_run, metrics_text
+
+    flags = list(arguments.overrides)
+    for name, key in (("tasks", "cards"), ("lm_eval", "lm_eval")):
+        if given := getattr(arguments, name):
+            flags += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
+    if arguments.export_tasks:
+        return _exported_tasks(arguments, flags)
+    config, run = _run_of_systems(arguments.run, flags)
+    found = evaluate_run(config, run)
+    return shown(found, metrics_text(found, run))
+
+
+def _exported_tasks(arguments: argparse.Namespace, flags: list[str]) -> Result:
+    """Tasks for lm-evaluation-harness; without a run, those of the flags."""
+    from instruct.config import make_config
+    from instruct.measuring.tasks.answering import load_task
+    from instruct.measuring.tasks.harness import export_tasks
+
+    if arguments.run:
+        config = run_config(named_run(arguments.run, "config.yaml"), flags)
+    else:
+        config = make_config({"name": "tasks"}, flags, "command line")
+    options = config.evaluation.tasks if config.evaluation else None
+    if options is None or not options.cards:
+        raise InputError("--export-tasks requires --tasks; name the tasks to write")
+    paths = export_tasks([load_task(name, options) for name in options.cards], Path(arguments.export_tasks))
+    text = "\n".join(f"{path}: written" for path in paths)
+    return Result([str(path) for path in paths], "\n".join(map(str, paths)), text)
+
+
+def _files(found: dict[str, Path]) -> Result:
+    """The result of a verb that makes something for each system."""
+    return shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
+
+
+def _run_of_systems(named: str | None, flags: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
+    """A run whose systems can be asked, and its config; a YAML file that trains nothing starts one."""
+    if named and Path(named).suffix in (".yaml", ".yml"):
+        from instruct.phases.experiment import open_run
+
+        config = _untrained(named, flags)
+        return config, open_run(config)
+    run = named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
+    return run_config(run, flags), run
+
+
+def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
+    """The config of a run that trains nothing: its only system is the base."""
+    from instruct.config import load_config
+
+    config = load_config(path, overrides)
+    if config.trained:
+        raise InputError(
+            f"{path}: {', '.join(config.trained)} must be trained first: run instruct train {path}, then instruct "
+            f"generate runs/{config.name}"
+        )
+    return config
+
+
+def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:
+    """The config file, if one was given, with the flags on top."""
+    from instruct.config import load_config, make_config
+
+    flags = list(overrides)
+    if arguments.model:
+        flags += ["--model.name", arguments.model]
+    if arguments.name:
+        flags += ["--name", arguments.name]
+    if arguments.objective:
+        if arguments.config:
+            flags += _comparisons_left(load_config(arguments.config, flags).comparisons, arguments.objective)
+        flags += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
+    if arguments.config:
+        return load_config(arguments.config, flags)
+    return make_config({"name": "train"}, flags, "command line")
+
+
+def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> list[str]:
+    """The override of `comparisons` if the only system is `objective`; says what it leaves out."""
+    left = [pair for pair in comparisons if {*pair} <= {objective, "baseline"}]
+    if len(left) == len(comparisons):
+        return []
+    dropped = ", ".join(" against ".join(pair) for pair in comparisons if pair not in left)
+    warn(f"note: comparisons left out, because {objective} is the only system: {dropped}")
+    return ["--comparisons", json.dumps(left)]

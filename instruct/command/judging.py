@@ -1,0 +1,132 @@
+"""The verbs that ask judges: judge, validate."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from instruct.base.errors import InputError
+from instruct.base.output import Result
+from instruct.command.call import (
+    named_cluster,
+    named_comparisons,
+    named_difficulty,
+    named_run,
+    reported,
+    run_config,
+)
+from instruct.command.flags import options_given
+
+if TYPE_CHECKING:
+    from instruct.engines.cluster_options import ClusterOptions
+    from instruct.judging.asking import Judge
+    from instruct.judging.options import JudgeOptions
+    from instruct.run.directory import RunDirectory
+
+
+def judge(arguments: argparse.Namespace) -> Result:
+    from instruct.judging.asking import Judge
+    from instruct.judging.judge import JudgingMode
+    from instruct.phases.judge import judge_and_report
+    from instruct.phases.report import print_written
+
+    difficulty = named_difficulty(arguments)
+    if arguments.model and len(arguments.judge or ()) > 1:
+        raise InputError("--judge-model takes a single --judge; judge once for each model")
+    judges = []
+    for name in dict.fromkeys(arguments.judge or ()):  # a wrong name is reported first
+        options = _judge_options(name, arguments)
+        judges.append(Judge(options, replay=arguments.replay, cluster=_judges_cluster(arguments)))
+        if arguments.run is None and not arguments.output and judges[-1].costs_money:
+            raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
+    if arguments.output:
+        run = _run_of_files(arguments, judges)
+    else:
+        run = named_run(arguments.run, "outputs/*.json")
+    judges = judges or [
+        Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
+    ]
+    comparisons = named_comparisons(run, arguments)
+    mode = JudgingMode(yes=arguments.yes, retry_failed=arguments.retry_failed, reparse=arguments.reparse)
+    report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
+    print_written(report, run.folder)
+    return reported(report, failure)
+
+
+def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
+    """A run with the two files of answers that the call names; the call's flags then name its systems."""
+    from instruct.judging.answer_files import run_of_answers
+
+    sides = (arguments.candidate, arguments.baseline)
+    if arguments.run or not arguments.judge or not all(side and side.endswith(".json") for side in sides):
+        raise InputError(
+            "--output creates a run from two files of answers: it takes --judge, --candidate FILE.json and --baseline "
+            "FILE.json, and no RUN"
+        )
+    for judge in judges:
+        judge.check()  # one that is not available leaves no run behind
+    run, arguments.candidate, arguments.baseline = run_of_answers(arguments.output, *sides)
+    return run
+
+
+def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:
+    """The judges of the run's config, for a call that names none."""
+    _refuse_judge_flags(arguments, "replay", advice="without it the config's judges are asked")
+    judges = run_config(run, []).judges
+    if not judges:
+        raise InputError(f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`)")
+    return judges
+
+
+def _refuse_judge_flags(arguments: argparse.Namespace, *further: str, advice: str) -> None:
+    """Refuse the flags of a judge, and `further` ones, in a call that names no judge."""
+    options = _judge_options("none", arguments)  # refuses a wrong value first
+    names = [*options.model_fields_set - {"card", "replicas"}, *(name for name in further if getattr(arguments, name))]
+    if names:
+        flag = "--judge-model" if names[0] == "model" else f"--{names[0].replace('_', '-')}"
+        raise InputError(f"{flag} requires --judge; {advice}")
+
+
+def validate(arguments: argparse.Namespace) -> Result:
+    from instruct.validation.validate import validate as validate_judge
+
+    if not arguments.judge:
+        _refuse_judge_flags(arguments, "yes", "retry_failed", "cluster", advice="without it nothing is asked")
+    result = validate_judge(
+        _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
+        arguments.against,
+        reference=arguments.reference,
+        replay=arguments.replay,
+        replay_swapped=arguments.replay_swapped,
+        limit=arguments.limit,
+        output=arguments.output,
+        write_card=arguments.write_card,
+        yes=arguments.yes,
+        retry_failed=arguments.retry_failed,
+        cluster=_judges_cluster(arguments) if arguments.judge else None,
+    )
+    return Result(result.content, result.headline, result.text, result.stopped)
+
+
+def _judge_options(name: str, arguments: argparse.Namespace, **fixed: str) -> JudgeOptions:
+    """The options of a judge that the call's flags set."""
+    from instruct.base.cards import validated
+    from instruct.judging.options import JudgeOptions
+
+    given = options_given(arguments, "JudgeOptions") | fixed
+    if addresses := given.get("base_url"):
+        given |= {"base_url": addresses[0], "replicas": addresses[1:]}
+    return validated(JudgeOptions, {"card": name, **given}, "command line")
+
+
+def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = None) -> ClusterOptions | None:
+    """Where local judges run: on the cluster that the call names, else on that of the run's config."""
+    from instruct.base.cards import validated
+    from instruct.engines.cluster_options import ClusterOptions
+
+    given = named_cluster(arguments)
+    if given is None:
+        return run_config(run, []).cluster if run else None
+    if arguments.base_url:
+        raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
+    return validated(ClusterOptions, given, "command line")
