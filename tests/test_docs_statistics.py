@@ -12,7 +12,7 @@ from instruct.analysis.lengths import LEAST_PAIRS, MODEL
 from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.reporting import model
 from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
-from instruct.reporting.model import Comparison, Panel, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
 
 TEXT = (Path(__file__).parents[1] / "docs" / "statistics.md").read_text(encoding="utf-8")
 PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
@@ -24,7 +24,9 @@ NO_FIGURES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [TallyFigures, Comparison, Panel, model.LengthControl, model.Health, model.Overlap])
+@pytest.mark.parametrize(
+    "part", [TallyFigures, ComparisonReport, Panel, model.LengthControl, model.Health, model.OverlapReport]
+)
 def test_every_figure_is_explained(part):
     assert part.model_fields.keys() - NO_FIGURES - NAMED == set()
 

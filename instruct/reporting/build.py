@@ -26,12 +26,12 @@ from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate
 from instruct.reporting.model import (
     SCHEMA_VERSION,
-    Comparison,
-    Judge,
+    ComparisonReport,
+    JudgeReport,
     LengthControl,
     Panel,
     ReportData,
-    System,
+    SystemReport,
     Unjudged,
     claim_warning,
     note_warning,
@@ -65,7 +65,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     difficulty = difficulty or kept_difficulty(contents.run)
     systems = _systems(manifest, contents.answers)
     found = [outcomes_of(judged) for judged in contents.judged]
-    judges: dict[str, Judge] = {}
+    judges: dict[str, JudgeReport] = {}
     for outcomes in found:
         name = outcomes.judged.key.judge
         judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
@@ -102,8 +102,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
 
 
 def _comparison(
-    contents: RunContents, outcomes: Outcomes, systems: Mapping[str, System], difficulty: Difficulty | None
-) -> Comparison:
+    contents: RunContents, outcomes: Outcomes, systems: Mapping[str, SystemReport], difficulty: Difficulty | None
+) -> ComparisonReport:
     judged = outcomes.judged
     _, candidate, baseline = judged.key
     sides = [contents.answers.get(name) for name in (candidate, baseline)]
@@ -148,13 +148,13 @@ def _identical_warnings(outcomes: Outcomes, ours: SystemAnswers | None, theirs: 
     return [f"{counted(preferred, 'verdict')} for one of two identical answers{remedy}"]
 
 
-def _judge(judged: Judged, usd: float) -> Judge:
+def _judge(judged: Judged, usd: float) -> JudgeReport:
     """A judge without its comparisons; of a judge without a card only the name is known."""
     card = judged.card
     if card is None:
         # Of a judge that is unknown here the names of those that are known say nothing.
         problem = str(judged.problem).partition(" (known: ")[0]
-        return Judge(
+        return JudgeReport(
             name=judged.key.judge,
             description="known only by its name in the imported file" if judged.imported else "",
             model="unknown",
@@ -167,7 +167,7 @@ def _judge(judged: Judged, usd: float) -> Judge:
             usd=usd,
             comparisons=[],
         )
-    return Judge(
+    return JudgeReport(
         name=judged.key.judge,
         description=card.description,
         model=card.model,
@@ -223,7 +223,7 @@ def _length_control(
     return rate, [found.warning] if found.warning else []
 
 
-def _check_difficulty_used(difficulty: Difficulty, judges: Iterable[Judge]) -> None:
+def _check_difficulty_used(difficulty: Difficulty, judges: Iterable[JudgeReport]) -> None:
     """A file that was given must lead to a rate.
 
     Raises:
@@ -322,17 +322,17 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
     ]
 
 
-def _systems(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, System]:
+def _systems(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, SystemReport]:
     edges = histogram_edges([len(row["output"]) for each in answers.values() for row in each.rows] or [0])
     recorded = manifest["steps"].get("answers", {}).get("results", {})
     return {name: _system(name, each, recorded.get(name, {}), edges) for name, each in answers.items()}
 
 
-def _system(name: str, answers: SystemAnswers, made: dict[str, Any], edges: list[int]) -> System:
+def _system(name: str, answers: SystemAnswers, made: dict[str, Any], edges: list[int]) -> SystemReport:
     if made.get("sha256") != answers.sha256:
         made = {}  # the manifest describes other answers
     health = answers_health([row["output"] for row in answers.rows], edges, made)
-    return System(
+    return SystemReport(
         name=name,
         generator=str(answers.rows[0]["generator"]),
         sha256=answers.sha256,

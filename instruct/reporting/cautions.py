@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.base.errors import counted
-from instruct.reporting.model import Comparison, Judge, ReportWarning, claim_warning, note_warning
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning, note_warning
 from instruct.reporting.text import span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 _LEAST_CONSISTENCY = 80.0
 
 
-def judge_warnings(judge: Judge) -> list[ReportWarning]:
+def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
     """What a reader must know about the judge before its figures."""
     texts = [judge.warning] if judge.warning else []
     if judge.other_model:
@@ -19,7 +19,7 @@ def judge_warnings(judge: Judge) -> list[ReportWarning]:
     return [claim_warning(text) for text in (*texts, *judge.warnings)]
 
 
-def figure_warnings(comparison: Comparison) -> list[ReportWarning]:
+def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     """What a comparison's figures say about themselves."""
     figures = comparison.leading_figures
     warnings = []

@@ -33,7 +33,7 @@ _NOTE = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """An entry, and the entry of the first run it is compared with: the same comparison, else one by the same judge."""
 
     entry: Entry
@@ -47,7 +47,7 @@ class Row:
         return self.entry.comparison.leading_figures
 
 
-def _shown_difference(row: Row) -> str | None:
+def _shown_difference(row: ComparedRow) -> str | None:
     difference = row.difference
     if difference is None or difference.points is None:
         return None
@@ -90,7 +90,7 @@ _CSV_COLUMNS = [
 class Compared:
     """What compare_runs found: a row per comparison, rankings against a common baseline, Bradley-Terry strengths."""
 
-    rows: list[Row]
+    rows: list[ComparedRow]
     rankings: list[Ranking]
     strengths: list[Strengths]
 
@@ -149,13 +149,13 @@ def compare_runs(folders: Sequence[str | Path]) -> Compared:
     return Compared(rows, rankings(entries), strengths(entries))
 
 
-def _row(entry: Entry, entries: Sequence[Entry], first: str) -> Row:
+def _row(entry: Entry, entries: Sequence[Entry], first: str) -> ComparedRow:
     candidates = [other for other in entries if other.judge == entry.judge and other.run == first]
     partial = ["judging has not finished"] if entry.comparison.partial else []
     if entry.run == first:
-        return Row(entry, warnings=partial)
+        return ComparedRow(entry, warnings=partial)
     if not candidates:
-        return Row(entry, warnings=[f"{first} has no verdicts by this judge", *partial])
+        return ComparedRow(entry, warnings=[f"{first} has no verdicts by this judge", *partial])
     ours = entry.comparison
     against = min(
         candidates,
@@ -163,7 +163,7 @@ def _row(entry: Entry, entries: Sequence[Entry], first: str) -> Row:
     )
     same_prompts = entry.scores.keys() == against.scores.keys()
     difference = paired_difference(entry.scores, against.scores) if same_prompts else None
-    return Row(entry, against, [*_differing(entry, against), *partial], difference)
+    return ComparedRow(entry, against, [*_differing(entry, against), *partial], difference)
 
 
 def _differing(entry: Entry, other: Entry) -> list[str]:

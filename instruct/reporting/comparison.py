@@ -18,7 +18,7 @@ from instruct.base.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import (
-    Comparison,
+    ComparisonReport,
     LengthControl,
     Ratings,
     ReasonCount,
@@ -68,7 +68,7 @@ def comparison_figures(
     lengths: tuple[Mapping[str, int], Mapping[str, int]] | None,
     length_control: LengthControl | None,
     warnings: Sequence[ReportWarning],
-) -> Comparison:
+) -> ComparisonReport:
     """What report.json holds about one comparison.
 
     Args:
@@ -116,7 +116,7 @@ def comparison_figures(
     if length and (warning := length_warning(length)):
         own.append(claim_warning(warning))
     from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
-    return Comparison(
+    return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
         leading=outcomes.leading,

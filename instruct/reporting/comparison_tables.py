@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from instruct.reporting.model import Comparison, Panel, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import POLICIES, probability
 
@@ -40,7 +40,7 @@ _LABELS = (
 _BINS = "Fifths of the pairs, by how many characters the candidate's answer is longer than the baseline's."
 
 # A row of a table: a comparison, and what of it the row is about.
-_Rows = Sequence[tuple[Comparison, Any]]
+_Rows = Sequence[tuple[ComparisonReport, Any]]
 
 
 class _Tally(NamedTuple):
@@ -48,7 +48,7 @@ class _Tally(NamedTuple):
     figures: TallyFigures
 
 
-def comparison_tables(comparisons: Sequence[Comparison], named: bool = True) -> list[Table]:
+def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = True) -> list[Table]:
     """The figures of one judge's comparisons; tables without rows are left out.
 
     Args:
@@ -65,11 +65,11 @@ def _table(title: str, rows: _Rows, columns: Sequence[Column], named: bool, note
     return columns_table(title, rows, [*names, *own], note)
 
 
-def _itself(comparisons: Sequence[Comparison]) -> _Rows:
+def _itself(comparisons: Sequence[ComparisonReport]) -> _Rows:
     return [(comparison, comparison) for comparison in comparisons]
 
 
-def policy_table(comparisons: Sequence[Comparison], named: bool = True) -> Table:
+def policy_table(comparisons: Sequence[ComparisonReport], named: bool = True) -> Table:
     """The verdicts and the win rate under each policy."""
     rows = [
         (comparison, _Tally(f"{policy} (leads)" if policy == comparison.leading else policy, figures))
@@ -113,7 +113,7 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
     )
 
 
-def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     columns = [
         Column("sign test p", lambda it: probability(it.significance.sign_test.p)),
         Column("pairs without ties", "significance.sign_test.n"),
@@ -125,12 +125,12 @@ def _tests(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Significance and power", _itself(comparisons), columns, named, _POWER)
 
 
-def _judged_alone(comparisons: Sequence[Comparison]) -> bool:
+def _judged_alone(comparisons: Sequence[ComparisonReport]) -> bool:
     """Whether the judge saw one answer at a time, so that a pair has no order."""
     return all(comparison.orders == "alone" for comparison in comparisons)
 
 
-def _orders(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _orders(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     alone = _judged_alone(comparisons)
     columns = [
         Column("orders", text=True, when=not alone),
@@ -146,7 +146,7 @@ def _orders(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Pairs judged" if alone else "Order of the answers", _itself(comparisons), columns, named, note)
 
 
-def _labels(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(comparison, people) for comparison in comparisons if (people := comparison.with_labels)]
     columns = [
         Column("labels", lambda people: f"{people.labels} of {people.pairs}"),
@@ -164,7 +164,7 @@ def _labels(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("With people's labels", rows, columns, named, _LABELS)
 
 
-def _ratings(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(comparison, comparison.ratings) for comparison in comparisons if comparison.ratings]
     columns = [
         Column("candidate's mean", lambda ratings: f"{ratings.candidate:.2f}"),
@@ -176,14 +176,14 @@ def _ratings(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Mean ratings", rows, columns, named, f"{how}: the higher rating wins, equal ratings tie.")
 
 
-def _parts(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _parts(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, part) for it in comparisons for part in it.parts if len(it.parts) > 1]
     counts = [Column("n"), Column("win"), Column("tie"), Column("loss"), Column("no verdict", "unread")]
     rates = [Column("win rate %", "win_rate"), Column("95 % CI", "interval")]
     return _table("By data set", rows, [Column("data set", "dataset", text=True), *counts, *rates], named)
 
 
-def _lengths(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _lengths(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, it) for it in comparisons if it.length or it.length_control]
 
     lengths = [
@@ -211,7 +211,7 @@ def _lengths(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Length", rows, columns, named, " ".join(notes))
 
 
-def _length_bins(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _length_bins(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(it, part) for it in comparisons if it.length for part in it.length.by_difference]
     columns = [
         Column("characters longer", lambda part: f"{part.low} to {part.high}"),
@@ -222,7 +222,7 @@ def _length_bins(comparisons: Sequence[Comparison], named: bool) -> Table:
     return _table("Win rate by length difference", rows, columns, named, _BINS)
 
 
-def _reasons(comparisons: Sequence[Comparison], named: bool) -> Table:
+def _reasons(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(comparison, reason) for comparison in comparisons for reason in comparison.reasons]
     columns = [Column("verdict", text=True), Column("reason", text=True), Column("verdicts", "n")]
     note = "Verdicts as shown: a pair judged in both orders has two."

@@ -12,7 +12,7 @@ from instruct.base.errors import one_line
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import comparison_tables, panel_tables, policy_table
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
-from instruct.reporting.model import Figure, Judge, ReportData, ReportWarning, claim_warning
+from instruct.reporting.model import Figure, JudgeReport, ReportData, ReportWarning, claim_warning
 from instruct.reporting.report_tables import lineage_tables, report_tables
 from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table
@@ -158,7 +158,7 @@ def _numbers(report: ReportData) -> list[Block]:
     return [*blocks, *shown("training", "perplexity")]
 
 
-def _about(judge: Judge) -> Iterator[Block]:
+def _about(judge: JudgeReport) -> Iterator[Block]:
     for label, text in (("The judge", judge.description), ("Notes", judge.notes)):
         if text:
             yield Paragraph(one_line(text, 1000), name(judge.name), label)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from instruct.data.evaluation import identity
 from instruct.reporting.build import build
-from instruct.reporting.model import Comparison
+from instruct.reporting.model import ComparisonReport
 from instruct.reporting.read import read_run
 from instruct.run.directory import RunDirectory
 
@@ -24,7 +24,7 @@ class Entry:
     run: str
     judge: str
     model: str
-    comparison: Comparison
+    comparison: ComparisonReport
     scores: Mapping[str, float | None]
     card: str | None
     baseline_answers: Mapping[str, str] | None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, get_args
 
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import Comparison, Judge, ReportData
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
 
 # The win rate under the leading policy, or the lower end of its interval, in percent.
 Metric = Literal["win_rate", "win_rate_low"]
@@ -83,13 +83,13 @@ def check_threshold(fail_under: float) -> None:
         )
 
 
-def _comparisons(report: ReportData) -> Iterator[tuple[Judge, Comparison]]:
+def _comparisons(report: ReportData) -> Iterator[tuple[JudgeReport, ComparisonReport]]:
     for judge in report.judges:
         for comparison in judge.comparisons:
             yield judge, comparison
 
 
-def _figure(comparison: Comparison, metric: str) -> float | None:
+def _figure(comparison: ComparisonReport, metric: str) -> float | None:
     figures = comparison.leading_figures
     if metric == "win_rate":
         return figures.win_rate

@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.measuring.texts.diversity import repeated_fraction
-from instruct.reporting.model import Health, LengthHistogram, System
+from instruct.reporting.model import Health, LengthHistogram, SystemReport
 
 # More than half of the 4-grams occur earlier in the answer: of 805 published answers, 2 by GPT-4 and 5 by
 # text-davinci-003.
@@ -63,7 +63,7 @@ def _histogram(lengths: Iterable[int], edges: Sequence[int]) -> LengthHistogram:
     return LengthHistogram(edges=list(edges), counts=counts)
 
 
-def health_warnings(candidate: str, baseline: str, finding: str, systems: Mapping[str, System]) -> list[str]:
+def health_warnings(candidate: str, baseline: str, finding: str, systems: Mapping[str, SystemReport]) -> list[str]:
     """What a reader must know about two systems' answers before believing a verdict on them.
 
     `systems`: those whose answers are available, by name; `finding` as in TallyFigures.
@@ -74,7 +74,7 @@ def health_warnings(candidate: str, baseline: str, finding: str, systems: Mappin
     return warnings + (_longer(both, winner) if len(both) == 2 else [])
 
 
-def _faults(system: System) -> list[str]:
+def _faults(system: SystemReport) -> list[str]:
     health, n = system.health, system.n
     parts = {
         "empty": health.empty,
@@ -89,7 +89,7 @@ def _faults(system: System) -> list[str]:
     return [f"the answers of {one_line(system.name, 60)}: {', '.join(said)}"] if said else []
 
 
-def _longer(both: Sequence[System], winner: str | None) -> list[str]:
+def _longer(both: Sequence[SystemReport], winner: str | None) -> list[str]:
     """A warning if one side's answers are much longer."""
     shorter, longer = sorted(both, key=lambda system: system.health.mean_characters)
     least, most = shorter.health.mean_characters, longer.health.mean_characters

@@ -64,7 +64,7 @@ class Health(Record):
     length_histogram: LengthHistogram
 
 
-class System(Record):
+class SystemReport(Record):
     """The answers of one system. Tokens and `truncated` (at the length limit) are None for answers from elsewhere.
 
     `generator`: who made them, as the answers say.
@@ -168,7 +168,7 @@ class LengthControl(Record):
     note: str
 
 
-class Comparison(Record):
+class ComparisonReport(Record):
     """A candidate against a baseline by one judge's verdicts; `leading` is the policy that the judge's card puts first.
 
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
@@ -207,7 +207,7 @@ class Comparison(Record):
     warnings: list[ReportWarning]
 
     @model_validator(mode="after")
-    def _has_its_leading_policy(self) -> Comparison:
+    def _has_its_leading_policy(self) -> ComparisonReport:
         if self.leading not in self.policies:
             raise ValueError(f"leading: {self.leading!r} is not among the policies")
         return self
@@ -218,7 +218,7 @@ class Comparison(Record):
         return self.policies[self.leading]
 
 
-class Judge(Record):
+class JudgeReport(Record):
     """A judge's card in short, and what its replies cost, in US dollars.
 
     `human_agreement` is what the card says (None if nobody measured it), `agreement` the same in words. `warning` is
@@ -236,7 +236,7 @@ class Judge(Record):
     warnings: list[str]
     notes: str | None
     usd: float
-    comparisons: list[Comparison]
+    comparisons: list[ComparisonReport]
 
 
 class Panel(Record):
@@ -297,7 +297,7 @@ class Training(Record):
     seed: int | None = None
 
 
-class Overlap(Record):
+class OverlapReport(Record):
     """Of the evaluation's `prompts`, those found in the `rows` of training data; see instruct.data.overlap.
 
     `exact`: as a whole request, in the same words; `shared`: 13 words in a row of it; `short`: prompts of fewer words.
@@ -341,14 +341,14 @@ class ReportData(Record):
     run: str
     created: str
     usd: float
-    judges: list[Judge]
+    judges: list[JudgeReport]
     panels: list[Panel]
     paired: list[Paired]
     seeds: list[SeedSpread]
     not_judged: list[Unjudged]
-    systems: list[System]
+    systems: list[SystemReport]
     trainings: list[Training]
-    overlap: Overlap | None
+    overlap: OverlapReport | None
     texts: TextReport | None = None
     tasks: TaskReport | None = None
     figures: list[Figure]

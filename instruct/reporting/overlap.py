@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from instruct.data.overlap import overlap_text
-from instruct.reporting.model import Overlap
+from instruct.reporting.model import OverlapReport
 
 
-def recorded_overlap(manifest: dict[str, Any]) -> Overlap | None:
+def recorded_overlap(manifest: dict[str, Any]) -> OverlapReport | None:
     """The overlap that the run counted; None if it counted none, or with other prompts or rows than its systems'."""
     steps = manifest["steps"]
     record = steps.get("overlap", {})
@@ -19,10 +19,12 @@ def recorded_overlap(manifest: dict[str, Any]) -> Overlap | None:
     inputs = record["inputs"]
     if trained != {inputs["data"]} or answered not in (None, inputs["prompts"]):
         return None
-    return Overlap(**{name: record["results"][name] for name in Overlap.model_fields})
+    return OverlapReport(**{name: record["results"][name] for name in OverlapReport.model_fields})
 
 
-def overlap_warnings(manifest: dict[str, Any], overlap: Overlap | None, candidate: str, baseline: str) -> list[str]:
+def overlap_warnings(
+    manifest: dict[str, Any], overlap: OverlapReport | None, candidate: str, baseline: str
+) -> list[str]:
     """A warning for a comparison with a system that was trained on rows in which evaluation prompts were found."""
     if overlap is None or not (overlap.exact or overlap.shared):
         return []

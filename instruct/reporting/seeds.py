@@ -8,7 +8,7 @@ from typing import Any
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes
-from instruct.reporting.model import Comparison, Judge, ReportData
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
 from instruct.training.options import seed_name, without_seed
 
 
@@ -18,7 +18,9 @@ def seeds_of(config: Mapping[str, Any]) -> dict[str, int]:
     return {name: system["seed"] for name, system in systems if system.get("seed") is not None}
 
 
-def seed_spreads(judges: Iterable[Judge], found: Sequence[Outcomes], seeds: Mapping[str, int]) -> list[SeedSpread]:
+def seed_spreads(
+    judges: Iterable[JudgeReport], found: Sequence[Outcomes], seeds: Mapping[str, int]
+) -> list[SeedSpread]:
     """For every comparison that a judge made with several seeds, the win rates and their spread.
 
     Seed is paired with seed: a comparison of systems with different seeds belongs to none. Nor does one without any
@@ -75,7 +77,7 @@ def _rounded(interval: list[float] | None) -> list[float] | None:
     return None if interval is None else [round(end, 6) for end in interval]
 
 
-def spread_with(report: ReportData, judge: Judge, comparison: Comparison) -> SeedSpread | None:
+def spread_with(report: ReportData, judge: JudgeReport, comparison: ComparisonReport) -> SeedSpread | None:
     """The spread that a comparison is one seed of; None if it was made with one seed."""
     for each in report.seeds:
         if judge.name == each.judge and any(

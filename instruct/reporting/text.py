@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from instruct.analysis.results import PairAgreement, Paired, SeedSpread
 from instruct.base.errors import counted, one_line
-from instruct.reporting.model import Comparison, Judge, Panel, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 
 POLICIES = {
     "single": "one order per pair",
@@ -21,7 +21,7 @@ def name(text: object) -> str:
     return one_line(text, 80)
 
 
-def headline(judge: Judge, comparison: Comparison) -> str:
+def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
     """Which system is better under the leading policy, with win rate, interval and number of pairs."""
     figures = comparison.leading_figures
     said = _sentence(name(judge.name), figures, comparison.candidate, comparison.baseline)
@@ -117,7 +117,7 @@ def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
     return rate if rate is None or figures.finding != "baseline" else 100 - rate
 
 
-def evidence(comparison: Comparison) -> str | None:
+def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate at equal length, and the minimum detectable difference.
 
     For counted verdicts the sign test is named, for graded preferences the permutation test.
@@ -146,7 +146,7 @@ def evidence(comparison: Comparison) -> str | None:
     return " ".join(parts) or None
 
 
-def _stopping(comparison: Comparison) -> str | None:
+def _stopping(comparison: ComparisonReport) -> str | None:
     """When judging stopped, and how many pairs that saved; None if all pairs were to be judged."""
     looked = comparison.sequential
     if looked is None:
@@ -162,13 +162,13 @@ def _stopping(comparison: Comparison) -> str | None:
     )
 
 
-def trust(judge: Judge) -> str:
+def trust(judge: JudgeReport) -> str:
     """How far the judge agrees with people, if anybody measured it."""
     agreement = one_line(judge.agreement, 400)
     return f"Judge {name(judge.name)} ({name(judge.model)}); agreement with people: {agreement}."
 
 
-def length_control(comparison: Comparison) -> str | None:
+def length_control(comparison: ComparisonReport) -> str | None:
     """AlpacaEval's length-controlled rate, or why there is none; None if it does not apply."""
     figures = comparison.length_control
     if figures is None:

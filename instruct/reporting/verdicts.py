@@ -10,7 +10,7 @@ from instruct.base.errors import one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import comparison_tables
-from instruct.reporting.model import Comparison, Judge, ReportWarning, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, TallyFigures
 from instruct.reporting.tables import Table
 from instruct.reporting.text import (
     capital,
@@ -78,7 +78,7 @@ class Verdict:
     tables: list[Table]
 
 
-def verdict(judge: Judge, comparison: Comparison, spread: SeedSpread | None) -> Verdict:
+def verdict(judge: JudgeReport, comparison: ComparisonReport, spread: SeedSpread | None) -> Verdict:
     """What the document says of a comparison; `spread`: that of its training seeds, if it is one of several."""
     figures = comparison.leading_figures
     details = (evidence(comparison), length_control(comparison))
@@ -104,7 +104,7 @@ def verdict(judge: Judge, comparison: Comparison, spread: SeedSpread | None) -> 
     )
 
 
-def _missing(comparison: Comparison) -> list[str]:
+def _missing(comparison: ComparisonReport) -> list[str]:
     reasons = [reason for reason in comparison.reasons if reason.verdict in ("unparsed", "failed")]
     lines = [f"{reason.n} x {reason.verdict}: {one_line(reason.reason, 120)}" for reason in reasons[:_MOST_REASONS]]
     more = sum(reason.n for reason in reasons[_MOST_REASONS:])
@@ -129,7 +129,7 @@ def _parts(figures: TallyFigures, candidate: str, baseline: str) -> list[BarPart
     return parts
 
 
-def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[Fact]:
+def _facts(judge: JudgeReport, comparison: ComparisonReport, figures: TallyFigures) -> list[Fact]:
     """Win rate, decided pairs, the judge's agreement with people, and its consistency."""
     facts = [_rate(comparison, figures), _decided(comparison, figures), _trust(judge)]
     if comparison.consistency is not None:
@@ -138,7 +138,7 @@ def _facts(judge: Judge, comparison: Comparison, figures: TallyFigures) -> list[
     return facts
 
 
-def _rate(comparison: Comparison, figures: TallyFigures) -> Fact:
+def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     """The win rate of the system that the claim names first."""
     names = [one_line(system, 40) for system in (comparison.candidate, comparison.baseline)]
     title = "Weighted win rate of" if figures.kind == "weighted" else "Win rate of"
@@ -150,7 +150,7 @@ def _rate(comparison: Comparison, figures: TallyFigures) -> Fact:
     return Fact(title, names[lost], f"{number(claimed_rate(figures))} %", "; ".join(words))
 
 
-def _decided(comparison: Comparison, figures: TallyFigures) -> Fact:
+def _decided(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     """How many pairs have a winner, and what the others are."""
     orders = {"both": "judged in both orders", "one": "judged in one order", "alone": "each answer rated alone"}
     identical = f"{figures.identical} of {figures.n_judged} pairs: identical answers" if figures.identical else None
@@ -164,7 +164,7 @@ def _decided(comparison: Comparison, figures: TallyFigures) -> Fact:
     return Fact("Decided pairs", "", value, "; ".join(filter(None, words)))
 
 
-def _trust(judge: Judge) -> Fact:
+def _trust(judge: JudgeReport) -> Fact:
     measured = [agreement for agreement in (judge.human_agreement or {}).values() if "kappa" in agreement]
     worst = min(measured, key=lambda agreement: agreement["kappa"], default=None)  # the least flattering of several
     trusted = f"κ {kappa_text(worst)}" if worst else "not measured"

@@ -11,7 +11,7 @@ from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.model import Comparison
+from instruct.reporting.model import ComparisonReport
 from instruct.reporting.report import write_report
 from instruct.run.directory import RunDirectory
 
@@ -88,7 +88,7 @@ def write_test_page(folder: Path) -> Path:
     return write_report(write_run(folder).folder).path.with_suffix(".html")
 
 
-def warned(comparison: Comparison) -> list[str]:
+def warned(comparison: ComparisonReport) -> list[str]:
     """The texts of a comparison's warnings, without those that follow from its figures, such as too few pairs."""
     of_figures = figure_warnings(comparison)
     return [warning.text for warning in comparison.warnings if warning not in of_figures]

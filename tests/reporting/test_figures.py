@@ -17,7 +17,15 @@ from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
 from instruct.reporting.health import answers_health, histogram_edges
-from instruct.reporting.model import Comparison, EvaluationLog, Judge, ReportData, System, Training, TrainingLog
+from instruct.reporting.model import (
+    ComparisonReport,
+    EvaluationLog,
+    JudgeReport,
+    ReportData,
+    SystemReport,
+    Training,
+    TrainingLog,
+)
 from instruct.reporting.report import build_report, write_report
 
 HOSTILE = [
@@ -32,7 +40,7 @@ HOSTILE = [
 
 
 def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes):
-    return Comparison.model_construct(
+    return ComparisonReport.model_construct(
         candidate=candidate,
         baseline=baseline,
         leading=next(iter(policies)),
@@ -45,7 +53,7 @@ def comparison_of(policies, candidate="emo", baseline="mle", bins=(), **changes)
 
 
 def judge_of(*comparisons, **changes):
-    judge = Judge.model_construct(name="j", model="m", warning=None, comparisons=list(comparisons))
+    judge = JudgeReport.model_construct(name="j", model="m", warning=None, comparisons=list(comparisons))
     return judge.model_copy(update=changes)
 
 
@@ -59,7 +67,7 @@ def bin_of(low, high, n=40, win_rate=50.0, interval=(35.0, 65.0)):
 
 def system_of(name, lengths, edges):
     health = answers_health(["x" * length for length in lengths], edges, {})
-    return System.model_construct(name=name, n=len(lengths), health=health)
+    return SystemReport.model_construct(name=name, n=len(lengths), health=health)
 
 
 def training_of(name, steps, **curves):

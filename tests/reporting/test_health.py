@@ -12,13 +12,13 @@ from pages import warned
 from instruct.base.files import sha256_of, write_atomically
 from instruct.data.evaluation import load_answers
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
-from instruct.reporting.model import Health, LengthHistogram, System
+from instruct.reporting.model import Health, LengthHistogram, SystemReport
 from instruct.reporting.report import build_report, write_report
 
 
 def system(name, n, **health):
     sound = {"empty": 0, "truncated": None, "repeated": 0, "mean_characters": 100.0}
-    return System.model_construct(name=name, n=n, health=Health.model_construct(**sound | health))
+    return SystemReport.model_construct(name=name, n=n, health=Health.model_construct(**sound | health))
 
 
 def warnings_on(finding="candidate", a=None, b=None, n=100):

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
-from instruct.reporting.model import Comparison, Judge
+from instruct.reporting.model import ComparisonReport, JudgeReport
 from instruct.reporting.render.markdown import escape_markdown
 from instruct.reporting.report import Report, build_report, write_report
 from instruct.reporting.text import headline
@@ -106,10 +106,10 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     ],
 )  # fmt: skip
 def test_the_headline_states_the_finding(counts, sentence):
-    comparison = Comparison.model_construct(
+    comparison = ComparisonReport.model_construct(
         candidate="emo", baseline="mle", leading="strict", policies={"strict": tally_figures(counts)}
     )
-    assert headline(Judge.model_construct(name="j"), comparison) == sentence
+    assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence
 
 
 def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, judge_pairs):

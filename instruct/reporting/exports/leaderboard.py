@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from instruct.reporting.model import Comparison, ReportData
+from instruct.reporting.model import ComparisonReport, ReportData
 from instruct.reporting.tables import Column, Table, columns_table
 
 _FIGURES = {
@@ -30,7 +30,7 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], Table]:
     """
     lengths = {system.name: system.mean_characters for system in report.systems}
 
-    def length(comparison: Comparison) -> int | None:
+    def length(comparison: ComparisonReport) -> int | None:
         mean = lengths.get(comparison.candidate)
         return None if mean is None else int(mean)
 
@@ -43,7 +43,7 @@ def leaderboards(report: ReportData) -> dict[tuple[str, str], Table]:
         Column("avg_length", length),
         *(column.within(attrgetter("length_control")) for column in controlled),
     ]
-    boards: dict[tuple[str, str], list[Comparison]] = {}
+    boards: dict[tuple[str, str], list[ComparisonReport]] = {}
     for judge in report.judges:
         for comparison in judge.comparisons:
             boards.setdefault((judge.name, comparison.baseline), []).append(comparison)

@@ -10,7 +10,7 @@ from yaml import YAMLError
 from instruct.base.errors import one_line
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.exports.tables import leading_table
-from instruct.reporting.model import Comparison, Judge, ReportData
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
 from instruct.reporting.render.markdown import escape_markdown, table_lines
 from instruct.reporting.text import headline, trust
 from instruct.run.directory import RunDirectory
@@ -90,7 +90,7 @@ def _results(report: ReportData, candidate: str) -> list[EvalResult]:
 def evaluation_section(report: ReportData, candidate: str) -> str:
     """Markdown: each comparison's headline and figures; then how far the judge can be trusted."""
     lines = [_HEADING, "", f"Answers to `{evaluation_set(report).replace('`', '')}`, judged in pairs.", ""]
-    judges: dict[str, Judge] = {}
+    judges: dict[str, JudgeReport] = {}
     for judge, comparison in _of(report, candidate):
         judges[judge.name] = judge
         lines += [f"- {escape_markdown(headline(judge, comparison))}"]
@@ -107,7 +107,7 @@ def evaluation_set(report: ReportData) -> str:
     return one_line(report.config.get("answered", report.run).partition(",")[0].partition(" (")[0], 100)
 
 
-def _of(report: ReportData, candidate: str) -> list[tuple[Judge, Comparison]]:
+def _of(report: ReportData, candidate: str) -> list[tuple[JudgeReport, ComparisonReport]]:
     return [
         (judge, comparison)
         for judge in report.judges

@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from instruct.reporting.cautions import judge_warnings
-from instruct.reporting.model import Comparison, Judge, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, TallyFigures
 from instruct.reporting.tables import Column, Table, Value, columns_table
 from instruct.reporting.text import number
 
@@ -15,8 +15,8 @@ _COUNTS = ("win", "tie", "contradicted", "identical", "loss", "unparsed", "faile
 
 
 class _Row(NamedTuple):
-    judge: Judge
-    comparison: Comparison
+    judge: JudgeReport
+    comparison: ComparisonReport
     policy: str
 
     @property
@@ -28,7 +28,7 @@ class _Row(NamedTuple):
         return self.policy == self.comparison.leading
 
 
-def leading_table(comparisons: Sequence[tuple[Judge, Comparison]]) -> Table:
+def leading_table(comparisons: Sequence[tuple[JudgeReport, ComparisonReport]]) -> Table:
     """The leading figures of comparisons by several judges."""
     columns = [
         Column("judge", "judge.name", text=True),
@@ -98,7 +98,7 @@ def _ends(name: str, of: str) -> list[Column]:
     return [Column(f"{name}_{end}", itemgetter(i)).within(interval) for i, end in enumerate(("low", "high"))]
 
 
-def _leading(header: str, value: Callable[[Comparison], Value]) -> Column:
+def _leading(header: str, value: Callable[[ComparisonReport], Value]) -> Column:
     return Column(header, lambda row: value(row.comparison) if row.leads else None)
 
 

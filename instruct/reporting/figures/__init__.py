@@ -12,14 +12,14 @@ from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.texts import divergence_curves, precision_recall
 from instruct.reporting.figures.training import perplexity_curves, training_curves
 from instruct.reporting.figures.win_rates import win_rates
-from instruct.reporting.model import Figure, Judge, ReportData
+from instruct.reporting.model import Figure, JudgeReport, ReportData
 
 _FOLDER = "figures"
 TEXT_FIGURES = ("precision_recall", "divergence_curve")
 _OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training", "perplexity", *TEXT_FIGURES)
 
 
-def outcome_names(judges: list[Judge]) -> dict[str, str]:
+def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
     """The name of the figure, a file's stem, with each judge's outcomes.
 
     Names that differ only in case, or that come down to the same stem, get a number.

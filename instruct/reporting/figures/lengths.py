@@ -19,7 +19,7 @@ from instruct.reporting.figures.canvas import (
     left_margin,
     picture_of,
 )
-from instruct.reporting.model import Judge, System
+from instruct.reporting.model import JudgeReport, SystemReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ _PANEL, _GAP = 1.75, 0.95
 _SYSTEM = 1.0
 
 
-def win_rate_by_length(judges: list[Judge]) -> Drawing | None:
+def win_rate_by_length(judges: list[JudgeReport]) -> Drawing | None:
     """By judge and comparison; None if no comparison has both answers."""
     panels = [
         {
@@ -47,7 +47,7 @@ def win_rate_by_length(judges: list[Judge]) -> Drawing | None:
     return Drawing("length_difference", title, panels, _draw_differences) if panels else None
 
 
-def answer_lengths(systems: list[System]) -> Drawing | None:
+def answer_lengths(systems: list[SystemReport]) -> Drawing | None:
     """A histogram per system, on one axis; None without answers."""
     rows = [
         {

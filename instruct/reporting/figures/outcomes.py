@@ -19,7 +19,7 @@ from instruct.reporting.figures.canvas import (
     picture_of,
     versus,
 )
-from instruct.reporting.model import Judge
+from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ _PARTS: dict[str, tuple[str, str, tuple[str, str] | None]] = {
 _ROW, _BAR = 0.62, 0.56
 
 
-def outcomes(judge: Judge, name: str) -> Drawing:
+def outcomes(judge: JudgeReport, name: str) -> Drawing:
     """The outcomes under each comparison's leading policy, by one judge."""
     rows = [
         {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, abreast, axes_at, picture_of
-from instruct.reporting.model import Judge
+from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -17,7 +17,7 @@ _PANEL, _GAP, _TOP = 1.7, 0.75, 1.0
 _MOST = 6
 
 
-def stopping(judges: list[Judge]) -> Drawing | None:
+def stopping(judges: list[JudgeReport]) -> Drawing | None:
     """A panel per comparison, the first six; None if no judge was to stop early."""
     panels = [
         {

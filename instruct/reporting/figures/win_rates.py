@@ -18,7 +18,7 @@ from instruct.reporting.figures.canvas import (
     axes_at,
     picture_of,
 )
-from instruct.reporting.model import Judge
+from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ _MOST_ROWS = 60
 _WARNING = "WARNING: "
 
 
-def win_rates(judges: list[Judge]) -> Drawing | None:
+def win_rates(judges: list[JudgeReport]) -> Drawing | None:
     """Over judges, comparisons and policies, with 95 % intervals; None without a verdict."""
     rows = [
         {
