@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.inference import rounded_interval
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.panel import agreements, majority, with_a_verdict
@@ -19,11 +18,11 @@ from instruct.data.evaluation import identity
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, rounded, tally_figures
+from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.human_labels import with_labels
-from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate
+from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate, no_length_control
 from instruct.reporting.model import (
     SCHEMA_VERSION,
     ComparisonReport,
@@ -151,34 +150,24 @@ def _identical_warnings(outcomes: Outcomes, ours: SystemAnswers | None, theirs: 
 def _judge(judged: Judged, usd: float) -> JudgeReport:
     """A judge without its comparisons; of a judge without a card only the name is known."""
     card = judged.card
-    if card is None:
-        # Of a judge that is unknown here the names of those that are known say nothing.
-        problem = str(judged.problem).partition(" (known: ")[0]
-        return JudgeReport(
-            name=judged.key.judge,
-            description="known only by its name in the imported file" if judged.imported else "",
-            model="unknown",
-            other_model=False,
-            human_agreement=None,
-            agreement="unknown, because the judge's card is missing",
-            warning=None,
-            warnings=[f"the judge has no card here ({problem}); disagreement between orders counts as a tie"],
-            notes=None,
-            usd=usd,
-            comparisons=[],
-        )
+    known: dict[str, Any] = {"name": judged.key.judge, "usd": usd, "comparisons": []}
+    if card is not None:
+        known |= {name: getattr(card, name) for name in ("description", "model", "human_agreement", "warning", "notes")}
+        warnings = [f"the judge {warning}" for warning in agreement_warnings(card)]
+        other = "@" in card.name
+        return JudgeReport(**known, other_model=other, agreement=agreement_words(card), warnings=warnings)
+    # Of a judge that is unknown here the names of those that are known say nothing.
+    problem = str(judged.problem).partition(" (known: ")[0]
     return JudgeReport(
-        name=judged.key.judge,
-        description=card.description,
-        model=card.model,
-        other_model="@" in card.name,
-        human_agreement=card.human_agreement,
-        agreement=agreement_words(card),
-        warning=card.warning,
-        warnings=[f"the judge {warning}" for warning in agreement_warnings(card)],
-        notes=card.notes,
-        usd=usd,
-        comparisons=[],
+        **known,
+        description="known only by its name in the imported file" if judged.imported else "",
+        model="unknown",
+        other_model=False,
+        human_agreement=None,
+        agreement="unknown, because the judge's card is missing",
+        warning=None,
+        warnings=[f"the judge has no card here ({problem}); disagreement between orders counts as a tie"],
+        notes=None,
     )
 
 
@@ -198,7 +187,7 @@ def _length_control(
         if missing:
             flag = "--outputs" if missing[0] == names[0] else "--reference"
             why = f"the answers of {missing[0]} are missing; give them with {flag} FILE"
-        return LengthControl(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}"), []
+        return recorded(LengthControl, no_length_control(why)), []
     ours, theirs = ({identity(row): row for row in contents.answers[name].rows} for name in names)
     rows = [
         {
@@ -215,12 +204,8 @@ def _length_control(
         if not difficulty.kept:
             raise
         # A later judge may have been asked about other prompts than those that the kept files are about.
-        note = f"no length-controlled rate: {one_line(error, 200)}"
-        return LengthControl(win_rate=None, standard_error=None, note=note), []
-    rate = LengthControl(
-        win_rate=rounded(found.win_rate), standard_error=rounded(found.standard_error), note=found.note
-    )
-    return rate, [found.warning] if found.warning else []
+        return recorded(LengthControl, no_length_control(one_line(error, 200))), []
+    return recorded(LengthControl, found), [found.warning] if found.warning else []
 
 
 def _check_difficulty_used(difficulty: Difficulty, judges: Iterable[JudgeReport]) -> None:
@@ -280,19 +265,8 @@ def _paired(found: Sequence[Outcomes], seeds: Mapping[str, int]) -> list[Paired]
             continue
         policy: Policy = one.leading if one.leading == other.leading else "single"
         difference = paired_difference(one.scores(policy), other.scores(policy))
-        rows.append(
-            Paired(
-                judge=judge,
-                policy=policy,
-                first=first,
-                second=second,
-                baseline=baseline,
-                n=difference.n,
-                difference=rounded(difference.points),
-                interval=rounded_interval(difference.interval),
-                p=difference.p,
-            )
-        )
+        names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
+        rows.append(recorded(Paired, difference, **names, difference=rounded(difference.points)))
     return rows
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from instruct.analysis.inference import power, rounded_interval, sign_flip_test, sign_test
+from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.outcomes import PairResult, Policy, leading_policy, results_by_policy
-from instruct.analysis.results import LengthFigures, Part, PermutationTest, Sequential, Significance, SignTest
+from instruct.analysis.results import LengthFigures, Part, PermutationTest, Record, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
 from instruct.base.errors import counted
@@ -28,6 +29,8 @@ from instruct.reporting.model import (
     note_warning,
 )
 from instruct.reporting.read import Judged
+
+Kind = TypeVar("Kind", bound=Record)
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
@@ -161,28 +164,24 @@ def _with_sequence(figures: TallyFigures, looked: Sequential) -> TallyFigures:
 
 
 def tally_figures(counts: Tally) -> TallyFigures:
-    """A tally as report.json holds it, figures to six decimals as AlpacaEval's leaderboards print them."""
-    return TallyFigures(
-        kind="counted" if counts.scores is None else "weighted",
-        n=counts.n,
-        n_judged=counts.n_judged,
-        win=counts.win,
-        tie=counts.tie,
-        contradicted=counts.contradicted,
-        identical=counts.identical,
-        loss=counts.loss,
-        unparsed=counts.unparsed,
-        failed=counts.failed,
-        win_rate=rounded(counts.win_rate),
-        discrete_win_rate=rounded(counts.discrete_win_rate),
-        standard_error=rounded(counts.standard_error),
-        interval=rounded_interval(counts.interval),
-        interval_method=counts.interval_method,
-        second_interval=rounded_interval(counts.second_interval),
-        bounds=rounded_interval(counts.bounds),
-        finding=counts.finding,
-        reversible=counts.reversible,
-    )
+    """A tally as report.json holds it."""
+    return recorded(TallyFigures, counts, kind="counted" if counts.scores is None else "weighted")
+
+
+def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
+    """What was computed as a part of report.json, figures to six decimals as AlpacaEval's leaderboards print them.
+
+    Args:
+        known: the fields that `source` does not have.
+    """
+    computed = {name: _rounded(getattr(source, name)) for name in kind.model_fields if name not in known}
+    return kind(**known, **computed)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_rounded(end) for end in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def rounded(value: float | None) -> float | None:
@@ -228,22 +227,7 @@ def _parts(pairs: Iterable[PairResult]) -> list[Part]:
     datasets: dict[str, list[PairResult]] = {}
     for pair in pairs:
         datasets.setdefault(pair.dataset, []).append(pair)
-    found = []
-    for dataset, inside in datasets.items():
-        counts = tally_pairs(inside)
-        found.append(
-            Part(
-                dataset=dataset,
-                n=counts.n,
-                win=counts.win,
-                tie=counts.tie,
-                loss=counts.loss,
-                unread=counts.unread,
-                win_rate=rounded(counts.win_rate),
-                interval=rounded_interval(counts.interval),
-            )
-        )
-    return found
+    return [recorded(Part, tally_pairs(inside), dataset=dataset) for dataset, inside in datasets.items()]
 
 
 def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:

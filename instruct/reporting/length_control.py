@@ -17,6 +17,7 @@ from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.files import write_atomically
 from instruct.data.formats import text_field
 from instruct.data.sources import RawRow, read_file
+from instruct.reporting.model import LengthControl
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -28,16 +29,9 @@ _GAMED = ("preference", "std_delta_len", "not_gamed_baseline")
 _INDEX = ("index", "", "Unnamed: 0")  # as the hub's files call it, one of them not at all
 
 
-@dataclass(frozen=True)
-class LengthControlled:
-    """The rate in percent and its standard error in percentage points, None if undefined.
+class LengthControlled(LengthControl):
+    """The rate, and a warning if the difficulties are implausible."""
 
-    `note` says what it was computed from, or why it is undefined; `warning`: that the difficulties are implausible.
-    """
-
-    win_rate: float | None
-    standard_error: float | None
-    note: str
     warning: str | None = None
 
 
@@ -111,9 +105,9 @@ def length_controlled_win_rate(
     judged = sum(row["preference"] is not None for row in ordered)
     lengths = [len(row["output_1"]) - len(row["output_2"]) for row in ordered]
     if judged < 5:  # the folds of the cross-validation
-        return LengthControlled(None, None, f"no length-controlled rate: it needs 5 verdicts, and there are {judged}")
+        return no_length_control(f"it needs 5 verdicts, and there are {judged}")
     if len(set(lengths)) == 1:
-        return LengthControlled(None, None, "no length-controlled rate: all answers differ by the same length")
+        return no_length_control("all answers differ by the same length")
     probabilities = _fitted(_features(ordered, lengths, difficulties), _gamed_rows(raw) if gamed else None)
     source = f"difficulties from {one_line(path.name, 60)}, joined on the instruction"
     how = (
@@ -121,12 +115,18 @@ def length_controlled_win_rate(
         if gamed
         else "alpaca-eval's length_controlled_noreg, as the file has no gamed answers: not the leaderboard's figure"
     )
+    graded = [row["preference"] for row in ordered]
     return LengthControlled(
-        float(probabilities.mean()) * 100,
-        float(probabilities.sem()) * 100,
-        f"{how}; {len(rows)} prompts; {source}",
-        _implausible([row["preference"] for row in ordered], [difficulties[row["instruction"]] for row in ordered]),
+        win_rate=float(probabilities.mean()) * 100,
+        standard_error=float(probabilities.sem()) * 100,
+        note=f"{how}; {len(rows)} prompts; {source}",
+        warning=_implausible(graded, [difficulties[row["instruction"]] for row in ordered]),
     )
+
+
+def no_length_control(why: str) -> LengthControlled:
+    """No rate, and why."""
+    return LengthControlled(win_rate=None, standard_error=None, note=f"no length-controlled rate: {why}")
 
 
 def _implausible(preferences: Sequence[float | None], difficulties: Sequence[float]) -> str | None:

@@ -87,25 +87,26 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
 
 def _training_log(path: Path) -> TrainingLog | None:
     """What the training logged, thinned to every k-th point; None without a readable log."""
-    try:
-        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if "loss" in entry]
-        thinned = entries[:: math.ceil(len(entries) / _MOST_POINTS) or 1]
-        steps = [int(entry["step"]) for entry in thinned]
-        values = {key: [_finite(entry.get(key)) for entry in thinned] for key in ("ce", "cost", "ratio", "grad_norm")}
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return TrainingLog(step=steps, **values) if steps else None
+    columns = _logged(path, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
+    return TrainingLog(**columns) if columns else None
 
 
 def _evaluations(path: Path) -> EvaluationLog | None:
     """The perplexities on held-out rows while training; None without any."""
+    columns = _logged(path, "eval_perplexity", {"perplexity": "eval_perplexity"})
+    return EvaluationLog(**columns) if columns else None
+
+
+def _logged(path: Path, sign: str, names: dict[str, str], most: int | None = None) -> dict[str, list[Any]] | None:
+    """The columns of the entries that have the key `sign`, by their names in the report."""
     try:
-        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if "eval_perplexity" in entry]
-        steps = [int(entry["step"]) for entry in entries]
-        values = [_finite(entry["eval_perplexity"]) for entry in entries]
+        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if sign in entry]
+        thinned = entries[:: math.ceil(len(entries) / most) or 1] if most else entries
+        columns = {name: [_finite(entry.get(key)) for entry in thinned] for name, key in names.items()}
+        steps = [int(entry["step"]) for entry in thinned]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return EvaluationLog(step=steps, perplexity=values) if steps else None
+    return {"step": steps, **columns} if steps else None
 
 
 def _finite(value: float | None) -> float | None:

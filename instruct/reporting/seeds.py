@@ -7,7 +7,7 @@ from typing import Any
 
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
-from instruct.reporting.comparison import Outcomes
+from instruct.reporting.comparison import Outcomes, recorded
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
 from instruct.training.options import seed_name, without_seed
 
@@ -42,39 +42,16 @@ def seed_spreads(
             made = outcomes[(judge.name, *names)]  # type: ignore[index]
             by_seed = groups.setdefault((judge.name, candidate, baseline, made.leading), {})
             by_seed[seed] = rate, made.scores(made.leading)
-    return [
-        _spread(judge, candidate, baseline, policy, dict(sorted(by_seed.items())))
-        for (judge, candidate, baseline, policy), by_seed in groups.items()
-        if len(by_seed) > 1
-    ]
+    return [_spread(*names, dict(sorted(by_seed.items()))) for names, by_seed in groups.items() if len(by_seed) > 1]
 
 
 def _spread(
-    judge: str,
-    candidate: str,
-    baseline: str,
-    policy: str,
-    by_seed: Mapping[int, tuple[float, Mapping[str, float | None]]],
+    judge: str, candidate: str, baseline: str, policy: str, by_seed: Mapping[int, tuple[float, Mapping[str, Any]]]
 ) -> SeedSpread:
     rates = [rate for rate, _ in by_seed.values()]
     spread = seed_spread(rates, [scores for _, scores in by_seed.values()])
-    return SeedSpread(
-        judge=judge,
-        policy=policy,
-        candidate=candidate,
-        baseline=baseline,
-        seeds=list(by_seed),
-        win_rates=rates,
-        mean=round(spread.mean, 6),
-        standard_deviation=round(spread.standard_deviation, 6),
-        interval_seeds=_rounded(spread.interval_seeds),
-        n=spread.n,
-        interval_both=_rounded(spread.interval_both),
-    )
-
-
-def _rounded(interval: list[float] | None) -> list[float] | None:
-    return None if interval is None else [round(end, 6) for end in interval]
+    names = {"judge": judge, "policy": policy, "candidate": candidate, "baseline": baseline}
+    return recorded(SeedSpread, spread, **names, seeds=list(by_seed), win_rates=rates)
 
 
 def spread_with(report: ReportData, judge: JudgeReport, comparison: ComparisonReport) -> SeedSpread | None:
