@@ -59,7 +59,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
-    from instruct.engines.forward import Row, open_model
+    from instruct.engines.forward import TextRow, open_model
     from instruct.measuring.texts.distances import distances
     from instruct.measuring.texts.entropy import entropies
     from instruct.measuring.texts.held_out import HeldOut, windows
@@ -76,7 +76,7 @@ def main() -> None:
         found = windows(model, held_out, 1024)
         cut = [ids[:256] for ids in model.encode(texts)]
         whole = list(model._batches([each.row for each in found], model.vocabulary))
-        short = list(model._batches([Row(ids) for ids in cut], 1))
+        short = list(model._batches([TextRow(ids) for ids in cut], 1))
         results: dict[str, Any] = {}
 
         def perplexity() -> None:

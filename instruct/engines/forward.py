@@ -30,7 +30,7 @@ _CHUNK = {"cpu": 1 << 19, "cuda": 1 << 27}
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """Token ids, of which those from `start` on are looked at; each needs one before it, so `start` is at least 1."""
 
     ids: Sequence[int]
@@ -116,7 +116,7 @@ class ForwardModel:
         """The tokens of texts, with those that the tokenizer puts before them and without an end token."""
         return text_token_ids(self.tokenizer, list(texts))
 
-    def encode_after(self, prefixes: Sequence[str], continuations: Sequence[str]) -> list[Row]:
+    def encode_after(self, prefixes: Sequence[str], continuations: Sequence[str]) -> list[TextRow]:
         """Prefixes and continuations tokenized as one text each; `start` is the first token that is not the prefix's.
 
         A token that spans the boundary counts to the continuation, and so does the first token of an empty prefix
@@ -124,13 +124,13 @@ class ForwardModel:
         """
         whole = self.encode([prefix + text for prefix, text in zip(prefixes, continuations, strict=True)])
         return [
-            Row(ids, max(1, shared_length(before, ids)))
+            TextRow(ids, max(1, shared_length(before, ids)))
             for before, ids in zip(self.encode(prefixes), whole, strict=True)
         ]
 
     # Passes
 
-    def log_probabilities(self, rows: Sequence[Row]) -> list[np.ndarray]:
+    def log_probabilities(self, rows: Sequence[TextRow]) -> list[np.ndarray]:
         """Of each row: ln p(token | tokens before it) of its tokens from `start` on; float32, [len(ids) - start]."""
         import torch
 
@@ -144,7 +144,9 @@ class ForwardModel:
             done[place] = end
         return found
 
-    def distributions(self, rows: Sequence[Row], vocabulary: int | None = None) -> Iterator[tuple[int, torch.Tensor]]:
+    def distributions(
+        self, rows: Sequence[TextRow], vocabulary: int | None = None
+    ) -> Iterator[tuple[int, torch.Tensor]]:
         """The next-token distributions at the tokens from `start` on, in portions of one row.
 
         Yields the row's place in `rows` and ln p, float32, of shape [positions, vocabulary], on the model's device:
@@ -167,7 +169,7 @@ class ForwardModel:
         import torch
 
         found: list[Any] = [None] * len(rows)
-        for places, ids in self._batches([Row(row) for row in rows], vocabulary=1):
+        for places, ids in self._batches([TextRow(row) for row in rows], vocabulary=1):
             with self.engine.adapted(self.adapter) as network:
                 states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
                 ends = torch.tensor([len(rows[place]) - 1 for place in places], device=states.device)
@@ -181,7 +183,7 @@ class ForwardModel:
         """The width of the logits, which may exceed the tokenizer's vocabulary."""
         return int(self.engine.network.config.get_text_config().vocab_size)
 
-    def _passes(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def _passes(self, rows: Sequence[TextRow]) -> Iterator[tuple[list[int], torch.Tensor]]:
         """The places of the rows of each batch, and their logits: [rows, longest, vocabulary]."""
         wanted = [place for place, row in enumerate(rows) if len(row.ids) > row.start]
         for found, ids in self._batches([rows[place] for place in wanted], self.vocabulary):
@@ -190,7 +192,7 @@ class ForwardModel:
                 logits = network(input_ids=ids.to(network.device), use_cache=False).logits
             yield places, logits
 
-    def _batches(self, rows: Sequence[Row], vocabulary: int) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def _batches(self, rows: Sequence[TextRow], vocabulary: int) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Places and padded ids. What follows a text cannot change it, so no mask is needed."""
         if not rows:
             return

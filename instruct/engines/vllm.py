@@ -152,12 +152,7 @@ class VLLMEngine(InVLLM):
         """A request of `vllm_process.py`."""
         decoding = self._options.decoding
         return {
-            "prompts": [each.ids for each in asked],
-            "limits": [each.limit for each in asked],
-            "seeds": [each.seed for each in asked],
-            "adapters": [each.adapter for each in asked],
-            "least": [each.least for each in asked],
-            "temperatures": [each.temperature for each in asked],
+            "rows": [vars(row) for row in asked],
             "top_p": decoding.top_p,
             "repetition_penalty": decoding.repetition_penalty,
             "logprob_token_ids": list(self._labels.values()) or None,

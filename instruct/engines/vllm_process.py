@@ -88,44 +88,35 @@ def _start(start: dict[str, Any]) -> tuple[Any, str]:
     return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
 
 
-def _params(request: dict[str, Any]) -> list[Any]:
-    """`vllm.SamplingParams` for each prompt of a request."""
+def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
+    """What vLLM is called with for a request: prompts, parameters and `vllm.lora.request.LoRARequest` by prompt."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    schema = request.get("schema")
-    return [
+    schema, rows = request.get("schema"), request["rows"]
+    params = [
         SamplingParams(
-            temperature=temperature,
+            temperature=row["temperature"],
             top_p=request["top_p"],
-            seed=seed,
-            max_tokens=limit,
-            min_tokens=least,
+            seed=row["seed"],
+            max_tokens=row["limit"],
+            min_tokens=row["least"],
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
             logprob_token_ids=request.get("logprob_token_ids"),
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             detokenize=False,
         )
-        for limit, least, seed, temperature in zip(
-            request["limits"], request["least"], request["seeds"], request["temperatures"], strict=True
-        )
+        for row in rows
     ]
-
-
-def _lora_requests(request: dict[str, Any], loras: dict[str, Any]) -> list[Any]:
-    """`vllm.lora.request.LoRARequest`, or None, for each prompt of a request."""
-    return [None if adapter is None else loras[adapter] for adapter in request["adapters"]]
+    prompts = [{"prompt_token_ids": row["ids"]} for row in rows]
+    adapters = [None if row["adapter"] is None else loras[row["adapter"]] for row in rows]
+    return {"prompts": prompts, "sampling_params": params, "lora_request": adapters, "use_tqdm": False}
 
 
 def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:
     """`tokens` of each answer; with `logprob_token_ids`, also the `logprobs` of these ids as its first token."""
-    outputs = llm.generate(
-        [{"prompt_token_ids": ids} for ids in request["prompts"]],
-        _params(request),
-        lora_request=_lora_requests(request, loras),
-        use_tqdm=False,
-    )
+    outputs = llm.generate(**_arguments(request, loras))
     for output in outputs:
         if output.outputs[0].finish_reason not in ("stop", "length"):
             raise RuntimeError(f"a request ended with {output.outputs[0].finish_reason!r}")
@@ -169,9 +160,8 @@ def _stream(
 
 
 def _enqueue(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> None:
-    prompts = [{"prompt_token_ids": ids} for ids in request["prompts"]]
     try:
-        llm.enqueue(prompts, _params(request), lora_request=_lora_requests(request, loras), use_tqdm=False)
+        llm.enqueue(**_arguments(request, loras))
     except Exception as error:  # vLLM checks a schema here
         if request.get("schema") is None:
             raise

@@ -21,6 +21,9 @@ _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "u
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
 # In the first line of verdicts.jsonl, which says what made the verdicts.
 MADE_BY = {"judge", "model", "card", "set_sha256"}
+_STATED = {"model": "model", "card": "card", "made_for": "set_sha256"}
+_OWN, _ALPACA_EVAL = "verdicts by pair index", "AlpacaEval's annotations"
+_ByOrder = dict[Order, dict[int, str]]
 # A margin beyond any that a judge's log-probabilities give: certainty.
 MOST_MARGIN = 1e9
 
@@ -94,54 +97,59 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
         InputError: unknown layout, not exactly one verdict per pair, or a verdict on an unknown pair.
     """
     paths = [files] if isinstance(files, Path) else files
-    path, rows = paths[0], [row for each in paths for row in read_file(each)]
+    path, rows = paths[0], [row for file in paths for row in read_file(file)]
     made = rows.pop(0).fields if rows[0].fields.keys() >= MADE_BY and len(rows) > 1 else {}
-    fields = rows[0].fields
-    results = [name for name in fields if name.endswith("_result")]
-    verdicts: dict[Order, dict[int, str]]
-    own, alpaca_eval = {"pair", "order", "verdict"} <= fields.keys(), "preference" in fields
-    if len(paths) > 1 and not alpaca_eval:
-        raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
-    if len(paths) > 1 and (
-        other := next((row for row in rows if row.fields.get("annotator") != fields.get("annotator")), None)
-    ):
-        raise InputError(f"{other.place}: annotator: is not that of {path}; replay the files of one judge")
-    judge = made.get("judge") if own else fields.get("annotator") if alpaca_eval else None
-    if own:
-        layout, verdicts = "verdicts by pair index", _own(rows, len(pairs))
-    elif alpaca_eval:
-        layout, verdicts = "AlpacaEval's annotations", {order: _alpaca_eval(rows, pairs, order)}
-    elif len(results) == 1:
-        layout = f"PandaLM's layout ({one_line(results[0], 40)})"
-        verdicts = {order: _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))}
-        judge = results[0].removesuffix("_result")
-    elif "output" in fields and "instruction" not in fields:
-        layout, verdicts = "Auto-J's layout", {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}
-    else:
-        raise InputError(
-            f"{rows[0].place}: unknown layout (columns: {', '.join(one_line(name, 40) for name in fields)}); give "
-            "PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's (instruction, output_1, output_2, "
-            "preference) or pair, order, verdict"
-        )
-    for given in verdicts.values():
-        if len(given) != len(pairs):
+    if len(paths) > 1:
+        _check_one_judge(path, rows)
+    layout, judge, verdicts = _read(rows, pairs, order)
+    for by_pair in verdicts.values():
+        if len(by_pair) != len(pairs):
             raise InputError(
-                f"{path}: has {counted(len(given), 'verdict')}, but the set has {len(pairs)}; give one for each"
+                f"{path}: has {counted(len(by_pair), 'verdict')}, but the set has {len(pairs)}; give one for each"
             )
-    margins = _margins(rows) if own else {}
+    judge, margins = (made.get("judge"), _margins(rows)) if layout == _OWN else (judge, {})
     return Verdicts(
         [
-            {"pair": i, "order": order, "verdict": verdicts[order][i], **margins.get((i, order), {})}
+            {"pair": i, "order": shown, "verdict": verdicts[shown][i], **margins.get((i, shown), {})}
             for i in range(len(pairs))
-            for order in verdicts
+            for shown in verdicts
         ],
         one_line(judge, 80) if isinstance(judge, str) and judge.strip() else path.stem,
         f"{path}{f' and {len(paths) - 1} more files' if len(paths) > 1 else ''} (read as {layout})",
-        positions_known=own or not alpaca_eval,
-        model=_stated(made, "model"),
-        card=_stated(made, "card"),
-        made_for=_stated(made, "set_sha256"),
+        positions_known=layout != _ALPACA_EVAL,
+        **{field: made[key] for field, key in _STATED.items() if isinstance(made.get(key), str)},
         tie_margin=_number(made.get("tie_margin", 0.0), rows[0], "tie_margin"),
+    )
+
+
+def _check_one_judge(path: Path, rows: list[RawRow]) -> None:
+    """Refuse several files that are not annotations of one judge."""
+    first = rows[0].fields
+    if "preference" not in first:
+        raise InputError(f"{path}: only AlpacaEval's annotations can be replayed from several files; give one file")
+    for row in rows:
+        if row.fields.get("annotator") != first.get("annotator"):
+            raise InputError(f"{row.place}: annotator: is not that of {path}; replay the files of one judge")
+
+
+def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple[str, Any, _ByOrder]:
+    """The layout, the judge that it names, and the verdict of each pair in each order."""
+    fields = rows[0].fields
+    results = [name for name in fields if name.endswith("_result")]
+    if {"pair", "order", "verdict"} <= fields.keys():
+        return _OWN, None, _own(rows, len(pairs))
+    if "preference" in fields:
+        return _ALPACA_EVAL, fields.get("annotator"), {order: _alpaca_eval(rows, pairs, order)}
+    if len(results) == 1:
+        verdicts = _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))
+        layout = f"PandaLM's layout ({one_line(results[0], 40)})"
+        return layout, results[0].removesuffix("_result"), {order: verdicts}
+    if "output" in fields and "instruction" not in fields:
+        return "Auto-J's layout", None, {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}
+    raise InputError(
+        f"{rows[0].place}: unknown layout (columns: {', '.join(one_line(name, 40) for name in fields)}); give "
+        "PandaLM's (idx and one NAME_result), Auto-J's (output), AlpacaEval's (instruction, output_1, output_2, "
+        "preference) or pair, order, verdict"
     )
 
 
@@ -160,12 +168,7 @@ def _number(value: Any, row: RawRow, field: str) -> float:
     return float(value)
 
 
-def _stated(made: dict[str, Any], field: str) -> str | None:
-    value = made.get(field)
-    return value if isinstance(value, str) else None
-
-
-def _own(rows: list[RawRow], pairs: int) -> dict[Order, dict[int, str]]:
+def _own(rows: list[RawRow], pairs: int) -> _ByOrder:
     by_order: dict[Order, list[RawRow]] = {}
     for row in rows:
         order = row.fields.get("order")

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines import forward, rewards
-from instruct.engines.forward import ForwardModel, Row, open_model
+from instruct.engines.forward import ForwardModel, TextRow, open_model
 
 TEXTS = ["A short text.", "", "Ten more words than the other one has, and ünïcödé.", "x", "The same length again" * 9]
 
@@ -35,8 +35,8 @@ def whole(network: torch.nn.Module, ids: list[int]) -> torch.Tensor:
         return network(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
 
 
-def rows_of(model: ForwardModel) -> list[Row]:
-    return [Row([*ids, model.end], start) for start in (1, 3) for ids in model.encode(TEXTS)]
+def rows_of(model: ForwardModel) -> list[TextRow]:
+    return [TextRow([*ids, model.end], start) for start in (1, 3) for ids in model.encode(TEXTS)]
 
 
 def test_log_probabilities_equal_those_of_one_pass_per_text(options, tiny_adapters, tiny_model, small_batches):
@@ -96,7 +96,7 @@ def test_a_whole_fine_tuned_model_needs_no_tokenizer_of_its_own(options, tiny_mo
     (row,) = base.encode(["some text"])
     assert tuned.encode(["some text"]) == [row]
     network = AutoModelForCausalLM.from_pretrained(other, dtype=torch.float32)
-    (found,) = tuned.log_probabilities([Row(row)])
+    (found,) = tuned.log_probabilities([TextRow(row)])
     assert found[0] == pytest.approx(float(whole(network, row)[0, row[1]]), abs=2e-5)
 
 
@@ -116,4 +116,4 @@ def test_a_continuation_begins_at_the_first_token_that_is_not_its_prefix_s(optio
 def test_a_text_that_exceeds_the_context_is_refused(options):
     model = open_model(options)
     with pytest.raises(InputError, match=r"a text of 513 tokens exceeds its context of 512; shorten the texts"):
-        model.log_probabilities([Row([1] * 513)])
+        model.log_probabilities([TextRow([1] * 513)])

@@ -14,7 +14,7 @@ import numpy as np
 
 from instruct.analysis.inference import wilson_interval
 from instruct.base.errors import InputError
-from instruct.engines.forward import ForwardModel, Row
+from instruct.engines.forward import ForwardModel, TextRow
 from instruct.measuring.tasks.cards import TaskCard, load_task_card
 from instruct.measuring.tasks.demonstrations import choose, in_training, vote
 from instruct.measuring.tasks.options import TaskOptions
@@ -100,7 +100,7 @@ def load_task(name: str, options: TaskOptions) -> Task:
     )
 
 
-def prompt_rows(model: ForwardModel, task: Task, row: TaskRow, found: Sequence[TaskRow]) -> tuple[list[Row], int]:
+def prompt_rows(model: ForwardModel, task: Task, row: TaskRow, found: Sequence[TaskRow]) -> tuple[list[TextRow], int]:
     """The prompt of a test row with each label, and its number of demonstrations.
 
     Demonstrations that do not fit the context are left out from the last on, the least similar one, as in OpenICL.

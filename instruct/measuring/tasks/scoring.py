@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
-from instruct.engines.forward import ForwardModel, Row, shared_length
+from instruct.engines.forward import ForwardModel, TextRow, shared_length
 from instruct.measuring.tasks.cards import Rule
 from instruct.measuring.tasks.prompts import Prompt
 
@@ -30,13 +30,13 @@ class Scores:
     best: int
 
 
-def label_rows(model: ForwardModel, prompt: Prompt) -> list[Row]:
+def label_rows(model: ForwardModel, prompt: Prompt) -> list[TextRow]:
     """The prompt with each label, tokenized as one text; `start` is where the label's tokens begin."""
     context, *whole = model.encode([prompt.context, *(prompt.context + text for text in prompt.continuations)])
-    return [Row(ids, max(1, shared_length(context, ids))) for ids in whole]
+    return [TextRow(ids, max(1, shared_length(context, ids))) for ids in whole]
 
 
-def scores(totals: Sequence[float], rows: Sequence[Row], rule: Rule) -> Scores:
+def scores(totals: Sequence[float], rows: Sequence[TextRow], rule: Rule) -> Scores:
     """The scores that log-probabilities of `rows` give.
 
     Args:
@@ -66,7 +66,7 @@ class LabelScorer:
         self._logprobs: list[float] = []  # of each of these ids; under `sum`, nan where nobody asked
         self._cache: Any = None
 
-    def scores(self, prompts: Iterable[Sequence[Row]]) -> list[Scores]:
+    def scores(self, prompts: Iterable[Sequence[TextRow]]) -> list[Scores]:
         """The scores of the labels of each prompt; see `label_rows`.
 
         Raises:
@@ -88,7 +88,7 @@ class LabelScorer:
                     found.append(scores(self._totals(network, rows), rows, self._rule))
         return found
 
-    def _totals(self, network: Any, rows: Sequence[Row]) -> list[float]:
+    def _totals(self, network: Any, rows: Sequence[TextRow]) -> list[float]:
         # Each label keeps at least one token of its own.
         length = min([shared_length(rows[0].ids, row.ids) for row in rows] + [len(row.ids) - 1 for row in rows])
         prefix = list(rows[0].ids[:length])
@@ -144,9 +144,9 @@ class LabelScorer:
         ]
 
 
-def full_prompt_scores(model: ForwardModel, rows: Sequence[Row], rule: Rule) -> Scores:
+def full_prompt_scores(model: ForwardModel, rows: Sequence[TextRow], rule: Rule) -> Scores:
     """The same scores from a pass over every whole prompt."""
-    asked = rows if rule == "sum" else [Row(row.ids) for row in rows]
+    asked = rows if rule == "sum" else [TextRow(row.ids) for row in rows]
     totals = [float(values.sum(dtype="float64")) for values in model.log_probabilities(asked)]
     return scores(totals, rows, rule)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
 from instruct.data.rows import load_rows
-from instruct.engines.forward import ForwardModel, Row
+from instruct.engines.forward import ForwardModel, TextRow
 from instruct.measuring.texts.options import HeldOutOptions
 
 
@@ -69,7 +69,7 @@ class Window:
     """A part of a text that fits into a model: `row`'s tokens from its start on belong to the text `place`."""
 
     place: int
-    row: Row
+    row: TextRow
 
 
 def windows(model: ForwardModel, held_out: HeldOut, max_length: int) -> list[Window]:
@@ -97,11 +97,11 @@ def windows(model: ForwardModel, held_out: HeldOut, max_length: int) -> list[Win
     return found
 
 
-def _parts(ids: Sequence[int], start: int, limit: int) -> list[Row]:
+def _parts(ids: Sequence[int], start: int, limit: int) -> list[TextRow]:
     parts, scored = [], start
     while scored < len(ids):
         begin = 0 if scored < limit else scored - limit // 2
         end = min(len(ids), begin + limit)
-        parts.append(Row(ids[begin:end], scored - begin))
+        parts.append(TextRow(ids[begin:end], scored - begin))
         scored = end
     return parts

@@ -8,7 +8,7 @@ import torch
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.engines.forward import ForwardModel, Row, open_model
+from instruct.engines.forward import ForwardModel, TextRow, open_model
 from instruct.measuring.tasks.prompts import Prompt
 from instruct.measuring.tasks.scoring import LabelScorer, full_prompt_scores, label_rows
 
@@ -108,6 +108,6 @@ def test_what_prompts_share_is_computed_once(model):
 
 
 def test_a_prompt_longer_than_the_context_is_refused(model):
-    row = Row([5] * (model.context + 1))
+    row = TextRow([5] * (model.context + 1))
     with pytest.raises(InputError, match=r"a prompt of 513 tokens exceeds its context of 512; lower shots"):
         LabelScorer(model, "sum").scores([[row, row]])
