@@ -94,8 +94,8 @@ def select(dataset: Dataset, indices: list[int] | range) -> Dataset:
 
 def numbers(dataset: Dataset, column: str) -> numpy.ndarray:
     """A column of numbers."""
-    found: numpy.ndarray = dataset.with_format("numpy", columns=[column])[:][column]
-    return found
+    values: numpy.ndarray = dataset.with_format("numpy", columns=[column])[:][column]
+    return values
 
 
 def batches(dataset: Dataset) -> Iterator[Mapping[str, list[Any]]]:

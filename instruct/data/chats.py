@@ -151,7 +151,7 @@ class ChatTemplate:
         messages = messages[: answers[-1] + 1]
         whole = self.render(messages[:-1], prompt=True, **more)
         final = self._final_answer(messages, whole, more)
-        found: list[str] = []
+        pieces: list[str] = []
         done = 0
         for number, index in enumerate(answers[:-1], start=1):
             prompt = self.render(messages[:index], prompt=True, **more)
@@ -161,9 +161,9 @@ class ChatTemplate:
                     "continues, so one row cannot train every answer; set train_on: last_turn, or fix its chat_template"
                 )
             begin, end = self._earlier_answer(messages[: index + 1], prompt, whole, number, more)
-            found += [whole[done:begin], whole[begin:end]]
+            pieces += [whole[done:begin], whole[begin:end]]
             done = end
-        return [*found, whole[done:], final]
+        return [*pieces, whole[done:], final]
 
     def _final_answer(self, messages: list[Any], prompt: str, more: dict[str, Any]) -> str:
         end = self._end  # what is wrong with the template in general is reported first
@@ -225,8 +225,8 @@ class ChatTemplate:
         whole = self.render([*asked, {"role": "assistant", "content": _PROBE}])
         if not whole.startswith(prompt):
             raise self._unusable("changes the prompt when an answer follows")
-        before, found, after = whole[len(prompt) :].partition(_PROBE)
-        if not found:
+        before, probe, after = whole[len(prompt) :].partition(_PROBE)
+        if not probe:
             raise self._unusable("does not render the answer")
         ends = [(after.index(token), -len(token), token) for token in self._special if token in after]
         if not ends:

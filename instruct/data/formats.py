@@ -167,12 +167,12 @@ def _from_prompt_completion(raw: RawRow, template: Template) -> dict[str, Any] |
     """The completion alone is trained on, also where the prompt is a chat with answers."""
     prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
     if isinstance(prompt, list):
-        turns = _turns(raw, "prompt", prompt, ("role", "content"), ROLES)
+        turns = _turns(raw, "prompt", prompt)
     else:
         turns = [_Turn("user", prompt, "prompt", {})]
     answer = _Turn("assistant", completion, "completion", {})
     if isinstance(completion, list):
-        answers = _turns(raw, "completion", completion, ("role", "content"), ROLES)
+        answers = _turns(raw, "completion", completion)
         if [turn.role for turn in answers] != ["assistant"]:
             raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
         answer = answers[0]
@@ -209,7 +209,7 @@ def _from_chat(
 def _chat_turns(raw: RawRow, format: Format) -> list[_Turn]:
     if format == "sharegpt":
         return _turns(raw, "conversations", _field(raw, "conversations"), ("from", "value"), SHAREGPT_ROLES)
-    return _turns(raw, "messages", _field(raw, "messages"), ("role", "content"), ROLES)
+    return _turns(raw, "messages", _field(raw, "messages"))
 
 
 def _tools(raw: RawRow) -> Any:
@@ -225,10 +225,12 @@ def _tools(raw: RawRow) -> Any:
     return tools or None
 
 
-def _turns(raw: RawRow, field: str, value: Any, keys: tuple[str, str], roles: dict[str, str]) -> list[_Turn]:
+def _turns(
+    raw: RawRow, field: str, value: Any, keys: tuple[str, str] = ("role", "content"), roles: dict[str, str] = ROLES
+) -> list[_Turn]:
     if not isinstance(value, list):
         raise InputError(f"{raw.place}: {field}: must be a list of turns (given: {_shown(value)})")
-    found = []
+    turns = []
     for index, turn in enumerate(value):
         where = f"{field}[{index}]"
         if not isinstance(turn, dict):
@@ -244,8 +246,8 @@ def _turns(raw: RawRow, field: str, value: Any, keys: tuple[str, str], roles: di
             raise InputError(
                 f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(role)}; known are {', '.join(roles)}"
             )
-        found.append(_Turn(roles[role], turn.get(keys[1]), f"{where}.{keys[1]}", more))
-    return found
+        turns.append(_Turn(roles[role], turn.get(keys[1]), f"{where}.{keys[1]}", more))
+    return turns
 
 
 def _tool_keys(raw: RawRow, where: str, turn: dict[str, Any]) -> dict[str, Any]:
@@ -279,11 +281,11 @@ def check_storable(raw: RawRow, field: str, value: Any) -> None:
     """
     level = [value]
     for _ in range(100):
-        for each in level:
-            if isinstance(each, str) and not _is_whole(each):
-                raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
-        inner = [each for each in level if isinstance(each, dict | list)]
-        level = [item for each in inner for item in (each if isinstance(each, list) else (*each, *each.values()))]
+        if not all(_is_whole(part) for part in level if isinstance(part, str)):
+            raise InputError(f"{raw.place}: {field}: has half a surrogate pair; write complete characters")
+        lists = [part for part in level if isinstance(part, list)]
+        lists += [[*part, *part.values()] for part in level if isinstance(part, dict)]
+        level = [item for items in lists for item in items]
         if not level:
             return
     raise InputError(f"{raw.place}: {field}: is nested more than 100 levels deep; simplify it")

@@ -94,9 +94,9 @@ class DataOptions(SourceOptions):
     def _is_one_or_several(self) -> DataOptions:
         of_mixture = {"stopping_strategy": self.stopping_strategy, "seed": self.seed}
         if self.mixture is None:
-            given = [name for name, value in of_mixture.items() if value is not None]
-            if given:
-                raise ValueError(f"{', '.join(given)} requires mixture; add it or remove {', '.join(given)}")
+            names = ", ".join(name for name, value in of_mixture.items() if value is not None)
+            if names:
+                raise ValueError(f"{names} requires mixture; add it or remove {names}")
             return self
         single = [name for name in SourceOptions.model_fields if getattr(self, name) is not None]
         if single:

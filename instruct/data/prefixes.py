@@ -54,7 +54,7 @@ class PrefixSet:
     @property
     def sha256(self) -> str:
         """Of the prefixes, their references and ids; independent of the file that they came from."""
-        content = [[each.id, each.text, each.reference] for each in self.prefixes]
+        content = [[prefix.id, prefix.text, prefix.reference] for prefix in self.prefixes]
         return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
 
 
@@ -100,23 +100,23 @@ def load_prefixes(
     counts: Counter[str] = Counter(read=0)
     rows = raw_rows(card, files=files, documents=documents, encoding=encoding, section="continuations")
     texts = _texts(rows, cut, column or "text", counts)
-    found: list[Prefix] = []
+    prefixes: list[Prefix] = []
     for name, place, text in _joined(texts) if cut.windows else texts:
-        before = len(found)
+        before = len(prefixes)
         for number, (prefix, reference) in enumerate(_pieces(text, cut, tokenizer), start=1):
-            found.append(Prefix(f"{name}:{number}" if cut.windows else name, prefix, reference, place))
-            if len(found) == limit:
+            prefixes.append(Prefix(f"{name}:{number}" if cut.windows else name, prefix, reference, place))
+            if len(prefixes) == limit:
                 break
-        counts["too short to cut"] += len(found) == before
-        counts["kept"] += len(found) > before
-        if len(found) == limit:
+        counts["too short to cut"] += len(prefixes) == before
+        counts["kept"] += len(prefixes) > before
+        if len(prefixes) == limit:
             break
     corpus = "+".join(_name(file) for file in files) if files else card.name if card else ""
     if cut.windows:
-        counts["windows"] = len(found)
-    if not found:
+        counts["windows"] = len(prefixes)
+    if not prefixes:
         raise InputError(f"{corpus}: no text is left to cut of {_fallen(counts, cut)}; change continuations' filters")
-    return PrefixSet(corpus, found, {name: count for name, count in counts.items() if count}, cut)
+    return PrefixSet(corpus, prefixes, {name: count for name, count in counts.items() if count}, cut)
 
 
 def _merged(base: Cut, over: Cut) -> Cut:

@@ -301,21 +301,21 @@ def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[
     starts = [list(itertools.accumulate(pieces[:-1])) for pieces in chats]
     whole = iter(_without_special(tokenizer, texts))
     prefixes = iter(_without_special(tokenizer, itertools.chain(*starts)))
-    found = []
+    listed = []
     for pieces in chats:
         ids = next(whole)
         before = [next(prefixes) for _ in pieces[:-1]]
         if all(ids[: len(prefix)] == prefix for prefix in before):
             bounds = [0, *map(len, before), len(ids)]
-            found.append([ids[begin:end] for begin, end in itertools.pairwise(bounds)] if pieces else [])
+            listed.append([ids[begin:end] for begin, end in itertools.pairwise(bounds)] if pieces else [])
             continue
         apart = _without_special(tokenizer, pieces)
         if tokenizer.decode(list(itertools.chain(*apart))) != tokenizer.decode(ids):
             raise InputError(
                 "the tokenizer merges the start of an answer with the text before it; change how that answer starts"
             )
-        found.append(apart)
-    return found
+        listed.append(apart)
+    return listed
 
 
 def _without_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,35 +96,23 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     data = config.data
     if data.streaming:
         _check_streaming(config)
-    folder = RowFolder(run)
-    sets = [
-        _load_source(source, train_on, folder) for source in (_sampled(data.parts) if data.streaming else data.parts)
-    ]
-    held_out: list[RowSet] = []
-    if data.eval_fraction:
-        sets, held_out = (
-            list(each) for each in zip(*(split_rows(rows, data.eval_fraction) for rows in sets), strict=True)
-        )
-    elif data.eval_files:
-        like = data.parts[0].model_copy(update={"files": data.eval_files, "limit": data.eval_limit})
-        held_out = [_load_source(like, train_on, folder, sets[0].format)]
+    sets, held_out = _read_sets(data, train_on, RowFolder(run))
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
-    encodings, eval_encodings = (
-        [encode_rows(tokenizer, rows, None if splits else max_length, train_on) for rows in each]
-        for each in (sets, held_out)
-    )
+    cut = None if splits else max_length
+    encodings = [encode_rows(tokenizer, rows, cut, train_on) for rows in sets]
     rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
+    eval_encodings = [encode_rows(tokenizer, rows, cut, train_on) for rows in held_out]
     eval_rows, eval_encoded = _evaluation(data, held_out, eval_encodings)
-    for key, found in (("data", encoded), ("data.eval_files", eval_encoded)):
-        if found and not len(found.trainable):
+    for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
+        if part and not len(part.trainable):
             raise InputError(
                 f"{key}: no row has a response token within max_length {max_length}; raise train.max_length or fix "
                 "the data"
             )
     stream = None
     if data.streaming:
-        stream = RowStream(data, tokenizer, None if splits else max_length, train_on)
+        stream = RowStream(data, tokenizer, cut, train_on)
         notes = [f"in the first {SAMPLE:,} rows: {note}" for note in rows.notes]
         rows = replace(rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
@@ -176,10 +163,6 @@ def _check_streaming(config: TrainingOptions) -> None:
         raise InputError("train.dataloader_num_workers: a stream is read by the training process; set it to 0")
 
 
-def _sampled(parts: Sequence[SourceOptions]) -> list[SourceOptions]:
-    return [part.model_copy(update={"limit": min(part.limit or SAMPLE, SAMPLE)}) for part in parts]
-
-
 def evaluated(data: TrainingRows) -> str:
     """What is evaluated on while training, for people; `data` has such rows."""
     assert data.eval_rows
@@ -189,8 +172,23 @@ def evaluated(data: TrainingRows) -> str:
     return f"{len(data.eval_encoded.trainable):,} rows, {tokens:,} tokens with a loss{held_out}"
 
 
-def _load_source(source: SourceOptions, train_on: TrainOn, folder: RowFolder, format: Format | None = None) -> RowSet:
-    return load_rows(**source.reading(), limit=source.limit, train_on=train_on, format=format, folder=folder)
+def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple[list[RowSet], list[RowSet]]:
+    """Each data set's rows to train on, of a stream the first ones; and those to evaluate on, if there are any."""
+
+    def read(source: SourceOptions, limit: int | None, format: Format | None = None) -> RowSet:
+        return load_rows(**source.reading(), limit=limit, train_on=train_on, format=format, folder=folder)
+
+    if data.streaming:
+        sets = [read(source, min(source.limit or SAMPLE, SAMPLE)) for source in data.parts]
+    else:
+        sets = [read(source, source.limit) for source in data.parts]
+    if data.eval_fraction:
+        splits = [split_rows(rows, data.eval_fraction) for rows in sets]
+        return [train for train, _ in splits], [held_out for _, held_out in splits]
+    if data.eval_files:
+        like = data.parts[0].model_copy(update={"files": data.eval_files})
+        return sets, [read(like, data.eval_limit, sets[0].format)]
+    return sets, []
 
 
 def _evaluation(
