@@ -20,7 +20,7 @@ GROUPS = 40
 
 
 @dataclass(frozen=True)
-class Measured:
+class Sample:
     """A figure of a sample of texts.
 
     value: of all texts. without: of all texts but one group, shape (GROUPS,); None: not known.
@@ -33,7 +33,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class JackknifeEstimate:
     """A value with its 95 % interval, and the two-sided p-value of the hypothesis that it is 0; None: not defined."""
 
     value: float
@@ -64,7 +64,7 @@ def text_variance(without: NDArray[np.float64]) -> float:
     return (count - 1) ** 2 / count * float(np.var(without, ddof=1)) if count > 1 else math.nan
 
 
-def estimate(measured: Sequence[Measured]) -> Estimate:
+def estimate(measured: Sequence[Sample]) -> JackknifeEstimate:
     """The mean of a figure over trainings (or the figure of one), with an interval for other texts and trainings.
 
     The variance of the mean is that over texts, jointly for all trainings, plus that of `other_variance`, plus that
@@ -88,16 +88,16 @@ def estimate(measured: Sequence[Measured]) -> Estimate:
     fixed = float(np.sum([each.other_variance for each in measured])) / len(measured) ** 2
     total = sum(variance for variance, _ in parts) + fixed
     if not parts or not math.isfinite(total):
-        return Estimate(value, None, None)
+        return JackknifeEstimate(value, None, None)
     from scipy import stats  # takes seconds
 
     freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
     error = math.sqrt(total)
     half = float(stats.t.ppf(0.975, freedom)) * error
-    return Estimate(value, [value - half, value + half], float(2 * stats.t.sf(abs(value) / error, freedom)))
+    return JackknifeEstimate(value, [value - half, value + half], float(2 * stats.t.sf(abs(value) / error, freedom)))
 
 
-def difference(first: Sequence[Measured], second: Sequence[Measured]) -> Estimate:
+def difference(first: Sequence[Sample], second: Sequence[Sample]) -> JackknifeEstimate:
     """The first system's figure minus the second's, both measured on the same prefixes, training by training.
 
     Raises:
@@ -105,7 +105,7 @@ def difference(first: Sequence[Measured], second: Sequence[Measured]) -> Estimat
     """
     return estimate(
         [
-            Measured(
+            Sample(
                 ours.value - theirs.value,
                 None if ours.without is None or theirs.without is None else ours.without - theirs.without,
                 ours.other_variance + theirs.other_variance,

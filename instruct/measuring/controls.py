@@ -16,7 +16,7 @@ from instruct.engines.forward import open_model
 from instruct.measuring.human_text import Predictors
 from instruct.measuring.texts.entropy import entropies, matching_temperatures
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import metric_step, read_metrics, results, write_results
+from instruct.run.measurements import metric_step, numbers, read_metrics, write_numbers
 
 
 class Matched(BaseModel):
@@ -45,7 +45,7 @@ def control_name(system: str) -> str:
 
 def record_no_control(run: RunDirectory, system: str, reason: str) -> None:
     """Write into metrics.json why a system has no control."""
-    write_results(run, "matched", system, results({"matched_temperature": None}, None, reason=reason))
+    write_numbers(run, "matched", system, numbers({"matched_temperature": None}, None, reason=reason))
 
 
 def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: bool = True) -> dict[str, Matched]:
@@ -69,9 +69,9 @@ def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: 
     if not resampled:
         _check_sampled(run, controls)
     for name, control in controls.items():
-        write_results(run, "matched", control.system, [])  # which may have had a reason for none
+        write_numbers(run, "matched", control.system, [])  # which may have had a reason for none
         about = control.model_dump(mode="json", exclude={"temperature"})
-        write_results(run, "matched", name, results({"matched_temperature": control.temperature}, None, **about))
+        write_numbers(run, "matched", name, numbers({"matched_temperature": control.temperature}, None, **about))
     return controls
 
 

@@ -18,7 +18,7 @@ from instruct.measuring.texts.held_out import HeldOut, Window, windows
 from instruct.measuring.texts.options import TextMetricOptions
 from instruct.measuring.texts.perplexity import likelihoods, perplexity
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measured, measure
+from instruct.run.measurements import Number, PartResult, measure
 
 OnHumanText = Literal["perplexity", "entropy", "distances"]
 ON_HUMAN_TEXT: tuple[OnHumanText, ...] = ("perplexity", "entropy", "distances")
@@ -106,7 +106,7 @@ class _Predictor:
             made_from["temperatures"] = self.temperatures
         return made_from
 
-    def measured(self, metric: OnHumanText) -> Measured:
+    def measured(self, metric: OnHumanText) -> PartResult:
         human, model = self.of.human, self.model
         if not self._windows:
             self._windows.extend(self.of.windows(model))
@@ -122,9 +122,9 @@ class _Predictor:
         at = distances(self.reference, model, human, self._windows, self.temperatures)
         return self._by_text(mean_distances(at, self.temperatures, options.name, model.temperature), **at[0])
 
-    def _by_text(self, results: Any, **columns: np.ndarray) -> Measured:
+    def _by_text(self, found: list[Number], **columns: np.ndarray) -> PartResult:
         """With the values of each text; a text without a token has none."""
         values = {
             name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
         }
-        return Measured(results, {"id": self.of.human.ids, **values})
+        return PartResult(found, {"id": self.of.human.ids, **values})

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from instruct.analysis.jackknife import Measured as Sample
-from instruct.analysis.jackknife import estimate, kept
+from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
 from instruct.base.machine import has_nvidia_gpu
@@ -29,7 +28,7 @@ from instruct.measuring.texts.options import TextMetricOptions
 from instruct.measuring.texts.perplexity import Likelihoods, likelihoods, oracle_perplexity
 from instruct.measuring.texts.rouge import NAMES, has_tokens, rouge
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Details, Measured, measure, results
+from instruct.run.measurements import Details, PartResult, measure, numbers
 
 OfContinuations = Literal["oracle_perplexity", "mauve", "rouge", "diversity"]
 OF_CONTINUATIONS: tuple[OfContinuations, ...] = ("oracle_perplexity", "mauve", "rouge", "diversity")
@@ -43,7 +42,7 @@ class Measurer:
         """What it depends on besides the continuations, as a step's inputs."""
         return {}
 
-    def measure(self, rows: Sequence[Continuation]) -> Measured:
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
         """The metric, and its values for each continuation."""
         raise NotImplementedError
 
@@ -95,11 +94,11 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
             measurer.close()
 
 
-def _measured(measurer: Measurer, path: Path) -> Measured:
+def _measured(measurer: Measurer, path: Path) -> PartResult:
     rows = read_continuations(path)
     keys = {name: [getattr(row, name) for row in rows] for name in ("id", "seed", "sample")}
     measured = measurer.measure(rows)
-    return Measured(measured.results, {**keys, **measured.values}, measured.without)
+    return PartResult(measured.numbers, {**keys, **measured.values}, measured.without)
 
 
 def _measurer(metric: OfContinuations, options: TextMetricOptions) -> Measurer:
@@ -176,14 +175,14 @@ class OraclePerplexityOf(_ModelMeasurer):
     def __init__(self, reference: ModelOptions, max_length: int) -> None:
         super().__init__(reference, max_length, "reference")
 
-    def measure(self, rows: Sequence[Continuation]) -> Measured:
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
         values: Likelihoods = self.read(_continued(rows, [row.continuation for row in rows]))
         human = None
         if all(row.reference is not None for row in rows):
             first = list({row.id: row for row in rows}.values())
             human = self.read_human(_continued(first, [row.reference or "" for row in first]))
-        results = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
-        return Measured(results, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
+        found = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
+        return PartResult(found, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
 
     def read(self, texts: HeldOut) -> Likelihoods:
         return likelihoods(self.model, texts, windows(self.model, texts, self.max_length))
@@ -201,7 +200,7 @@ class MauveOf(_ModelMeasurer):
         default = ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
         super().__init__(model or default, max_length, "features")
 
-    def measure(self, rows: Sequence[Continuation]) -> Measured:
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
         by_draw: dict[str, Mauve] = {}
         for name, draw in draws(rows).items():
             references = human_texts(draw)
@@ -215,7 +214,7 @@ class MauveOf(_ModelMeasurer):
         return self.model.last_states([ids[:limit] or [self.model.end] for ids in self.model.encode(texts)])
 
 
-def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> Measured:
+def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> PartResult:
     """The mean over draws; `features`: the model whose last hidden states of `max_length` tokens are compared."""
     found = list(by_draw.values())
     return _of_draws(
@@ -232,10 +231,10 @@ def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int)
     )
 
 
-def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details: Any) -> Measured:
+def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details: Any) -> PartResult:
     """The mean of each figure over draws, which share their prefixes; they are samples, not trainings, so they widen
     nothing. A figure that is not defined for a draw is not defined."""
-    rows, without = results(dict.fromkeys(samples), n, **details), {}
+    rows, without = numbers(dict.fromkeys(samples), n, **details), {}
     for row in rows:
         defined = [sample for sample in samples[row.metric] if sample is not None]
         if len(defined) < len(samples[row.metric]):
@@ -250,13 +249,13 @@ def _of_draws(samples: Mapping[str, Sequence[Sample | None]], n: int, **details:
         row.details = Details(**details, other_variance=whole.other_variance)
         if whole.without is not None:
             without[row.metric] = whole.without.tolist()
-    return Measured(rows, without=without)
+    return PartResult(rows, without=without)
 
 
 class RougeOf(Measurer):
     """ROUGE of continuations, and of prefix + continuation, against the human ones: mean F1."""
 
-    def measure(self, rows: Sequence[Continuation]) -> Measured:
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
         columns: dict[str, list[float]] = {name: [] for name in (*NAMES, *(f"{name}_whole" for name in NAMES))}
         references = human_texts(rows)
         for row, reference in zip(rows, references, strict=True):
@@ -269,13 +268,13 @@ class RougeOf(Measurer):
             for row, reference in zip(rows, references, strict=True)
         )
         means = {name: statistics.fmean(values) for name, values in columns.items()}
-        return Measured(results(means, len(rows), without_tokens=unseen), columns)
+        return PartResult(numbers(means, len(rows), without_tokens=unseen), columns)
 
 
 class DiversityOf(Measurer):
     """Diversity of continuations, and of the human ones for comparison."""
 
-    def measure(self, rows: Sequence[Continuation]) -> Measured:
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
         repetition = [repeated_fraction(row.continuation) for row in rows]
         by_draw = list(draws(rows).values())
         of_draws = [_diversity([row.continuation for row in draw]) for draw in by_draw]
@@ -284,10 +283,10 @@ class DiversityOf(Measurer):
         about = {"empty": sum(not row.continuation.strip() for row in rows), "continuations": len(rows)}
         samples = {name: [draw[name] for draw in of_draws] for name in of_draws[0]}
         measured = _of_draws(samples, len(by_draw[0]), **about)
-        repeated = results({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
-        for row in (*measured.results, *repeated):
+        repeated = numbers({"repetition": statistics.fmean(repetition)}, len(by_draw[0]), **about)
+        for row in (*measured.numbers, *repeated):
             row.details = row.details.model_copy(update={"human": human.get(row.metric)})
-        return Measured([*measured.results, *repeated], {"repetition": repetition}, measured.without)
+        return PartResult([*measured.numbers, *repeated], {"repetition": repetition}, measured.without)
 
 
 def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:

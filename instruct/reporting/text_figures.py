@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.jackknife import Measured, kept
+from instruct.analysis.jackknife import Sample, kept
 from instruct.analysis.text_results import TextMetricName
 from instruct.run.measurements import Measurement
 
@@ -25,7 +25,7 @@ class TextSample:
     `by_text`: for a metric that is a mean over texts, its value for each text, by id.
     """
 
-    measured: Measured
+    measured: Sample
     by_text: Mapping[str, float] | None = None
 
 
@@ -37,17 +37,17 @@ def text_sample(row: Measurement, columns: Columns) -> TextSample | None:
         return None
     without = (columns.get("without") or {}).get(row.metric) or row.details.without
     if without is not None:
-        return TextSample(Measured(row.value, np.array(without), row.details.other_variance))
+        return TextSample(Sample(row.value, np.array(without), row.details.other_variance))
     if means := {key: float(np.mean(values)) for key, values in _by_id(columns, row.metric).items()}:
         without = _without_groups(means, dict.fromkeys(means, 1.0))
-        return TextSample(Measured(row.value, without), means)
+        return TextSample(Sample(row.value, without), means)
     nats, tokens = (
         {key: float(np.sum(values)) for key, values in _by_id(columns, name).items()} for name in ("nats", "tokens")
     )
     without = _without_groups(nats, tokens)
     if without is not None and row.metric != "entropy":
         without = np.array([math.exp(each) for each in without])
-    return TextSample(Measured(row.value, without, row.details.other_variance))
+    return TextSample(Sample(row.value, without, row.details.other_variance))
 
 
 def _without_groups(sums: Mapping[str, float], counts: Mapping[str, float]) -> NDArray[np.float64] | None:
@@ -69,7 +69,7 @@ def _by_id(columns: Columns, name: str) -> dict[str, list[float]]:
 
 
 @dataclass(frozen=True)
-class TextMetric:
+class MetricTraits:
     """`label` for people. `better`: what is better, or how to read it. `sampled`: whether it is of sampled texts.
 
     `most`: the largest value that it can have; the smallest is 0.
@@ -86,22 +86,22 @@ class TextMetric:
 
 
 _LOWER, _HIGHER, _HUMAN = "lower is better", "higher is better", "near human"
-METRICS: Mapping[TextMetricName, TextMetric] = {
-    "perplexity": TextMetric("perplexity", _LOWER, False, math.inf),
-    "entropy": TextMetric("entropy (nats)", "how sharp", False, math.inf),
-    "forward_cross_entropy": TextMetric("forward cross-entropy", _LOWER, False, math.inf),
-    "reverse_cross_entropy": TextMetric("reverse cross-entropy", _LOWER, False, math.inf),
-    "total_variation": TextMetric("total variation", _LOWER, False),
-    "jensen_shannon": TextMetric("Jensen-Shannon", _LOWER, False),
-    "oracle_perplexity": TextMetric("oracle perplexity", "lower is likelier, not better", True, math.inf),
-    "mauve": TextMetric("MAUVE", _HIGHER, True),
-    "rouge1": TextMetric("ROUGE-1", _HIGHER, True),
-    "rouge2": TextMetric("ROUGE-2", _HIGHER, True),
-    "rougeL": TextMetric("ROUGE-L", _HIGHER, True),
-    "rougeL_whole": TextMetric("ROUGE-L with prefix", _HIGHER, True),
-    "distinct_1": TextMetric("distinct-1", _HUMAN, True),
-    "distinct_2": TextMetric("distinct-2", _HUMAN, True),
-    "self_bleu": TextMetric("self-BLEU", _HUMAN, True),
-    "repetition": TextMetric("repetition", _HUMAN, True),
-    "zipf": TextMetric("Zipf coefficient", _HUMAN, True, math.inf),
+METRICS: Mapping[TextMetricName, MetricTraits] = {
+    "perplexity": MetricTraits("perplexity", _LOWER, False, math.inf),
+    "entropy": MetricTraits("entropy (nats)", "how sharp", False, math.inf),
+    "forward_cross_entropy": MetricTraits("forward cross-entropy", _LOWER, False, math.inf),
+    "reverse_cross_entropy": MetricTraits("reverse cross-entropy", _LOWER, False, math.inf),
+    "total_variation": MetricTraits("total variation", _LOWER, False),
+    "jensen_shannon": MetricTraits("Jensen-Shannon", _LOWER, False),
+    "oracle_perplexity": MetricTraits("oracle perplexity", "lower is likelier, not better", True, math.inf),
+    "mauve": MetricTraits("MAUVE", _HIGHER, True),
+    "rouge1": MetricTraits("ROUGE-1", _HIGHER, True),
+    "rouge2": MetricTraits("ROUGE-2", _HIGHER, True),
+    "rougeL": MetricTraits("ROUGE-L", _HIGHER, True),
+    "rougeL_whole": MetricTraits("ROUGE-L with prefix", _HIGHER, True),
+    "distinct_1": MetricTraits("distinct-1", _HUMAN, True),
+    "distinct_2": MetricTraits("distinct-2", _HUMAN, True),
+    "self_bleu": MetricTraits("self-BLEU", _HUMAN, True),
+    "repetition": MetricTraits("repetition", _HUMAN, True),
+    "zipf": MetricTraits("Zipf coefficient", _HUMAN, True, math.inf),
 }

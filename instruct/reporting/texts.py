@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from instruct.analysis.holm import holm
 from instruct.analysis.inference import bootstrap_interval, sign_flip_test
-from instruct.analysis.jackknife import Estimate, difference, estimate
+from instruct.analysis.jackknife import JackknifeEstimate, difference, estimate
 from instruct.analysis.text_results import (
     TextFigure,
     TextMetricName,
@@ -164,22 +165,11 @@ def _tests(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[TextTest
 def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None:
     """None: the systems share no text."""
     ours, theirs = first.samples[key], second.samples[key]
-    seeds = [seed for seed in ours if seed in theirs]
-    # A system without training seeds, such as the untrained model, is compared with each training of the other.
-    pairs = [(ours[seed], theirs[seed]) for seed in seeds]
-    if not pairs and (len(ours) == 1 or len(theirs) == 1):
-        several = max(len(ours), len(theirs))
-        first_side, second_side = list(ours.values()), list(theirs.values())
-        pairs = list(
-            zip(
-                first_side * (several if len(first_side) == 1 else 1),
-                second_side * (several if len(second_side) == 1 else 1),
-                strict=True,
-            )
-        )
-    if not pairs:
-        return None
-    compared = _compared(pairs)
+    pairs = [(sample, theirs[seed]) for seed, sample in ours.items() if seed in theirs]
+    if not pairs and 1 in (len(ours), len(theirs)):
+        # A system without training seeds, such as the untrained model, is compared with each training of the other.
+        pairs = list(itertools.product(ours.values(), theirs.values()))
+    compared = _compared(pairs) if pairs else None
     if compared is None:
         return None
     found, test = compared
@@ -196,7 +186,7 @@ def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None
     )
 
 
-def _compared(pairs: Sequence[tuple[TextSample, TextSample]]) -> tuple[Estimate, TextTestName] | None:
+def _compared(pairs: Sequence[tuple[TextSample, TextSample]]) -> tuple[JackknifeEstimate, TextTestName] | None:
     """The mean difference over trainings, and how it is tested; None: they have different texts."""
     one, other = pairs[0]
     if len(pairs) == 1 and one.by_text is not None and other.by_text is not None:
@@ -205,7 +195,7 @@ def _compared(pairs: Sequence[tuple[TextSample, TextSample]]) -> tuple[Estimate,
         differences = np.array([value - other.by_text[key] for key, value in one.by_text.items()])
         interval = bootstrap_interval(differences) if np.ptp(differences) else None
         percent = None if interval is None else [end / 100 for end in interval]
-        return Estimate(float(differences.mean()), percent, sign_flip_test(differences)[0]), "permutation"
+        return JackknifeEstimate(float(differences.mean()), percent, sign_flip_test(differences)[0]), "permutation"
     if any((a.by_text or {}).keys() != (b.by_text or {}).keys() for a, b in pairs):
         return None
     shapes = {None if each.measured.without is None else len(each.measured.without) for pair in pairs for each in pair}

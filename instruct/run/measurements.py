@@ -57,7 +57,7 @@ class Details(BaseModel):
     standard_error: float | None = None
 
 
-class Result(BaseModel):
+class Number(BaseModel):
     """A number, before it is said whose. `value` None: it is not defined. `n`: the texts or rows that it is of."""
 
     model_config = ConfigDict(extra="forbid")
@@ -69,13 +69,13 @@ class Result(BaseModel):
     details: Details = Details()
 
 
-def results(figures: Mapping[str, float | None], n: int | None, **details: Any) -> list[Result]:
+def numbers(figures: Mapping[str, float | None], n: int | None, **details: Any) -> list[Number]:
     """Numbers of one metric's `n` texts or rows, which share their details."""
     about = Details(**details)
-    return [Result(metric=metric, value=value, n=n, details=about) for metric, value in figures.items()]
+    return [Number(metric=metric, value=value, n=n, details=about) for metric, value in figures.items()]
 
 
-class Measurement(Result):
+class Measurement(Number):
     """A number about a system. `part`: what one step measures, such as `mauve`, `tasks/trec` and `lm_eval/arc_easy`."""
 
     system: str
@@ -135,10 +135,10 @@ class Metrics(BaseModel):
 
 
 @dataclass(frozen=True)
-class Measured:
+class PartResult:
     """What one step measures: rows; columns with values of each text; rows' values without each group of texts."""
 
-    results: Sequence[Result]
+    numbers: Sequence[Number]
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     without: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
@@ -163,7 +163,7 @@ def measure(
     part: str,
     system: str,
     inputs: dict[str, Any],
-    compute: Callable[[], Measured],
+    compute: Callable[[], PartResult],
     **about: Any,
 ) -> None:
     """Compute a part of a system's metrics as a step of the run, unless it was computed from the same inputs.
@@ -181,17 +181,17 @@ def measure(
         found = compute()
         if found.values:
             write_values(run, part, system, found.values, found.without)
-        write_results(run, part, system, found.results)
-        recorded |= {result.metric: result.value for result in found.results}
+        write_numbers(run, part, system, found.numbers)
+        recorded |= {number.metric: number.value for number in found.numbers}
 
 
-def write_results(run: RunDirectory, part: str, system: str, results: Iterable[Result]) -> None:
+def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> None:
     """Put rows in place of a system's rows of the same part; those of others are kept.
 
     Raises:
         InstructError: a number is not finite.
     """
-    new = [Measurement(system=system, part=part, **dict(result)) for result in results]
+    new = [Measurement(system=system, part=part, **dict(number)) for number in numbers]
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / ".metrics.lock").open("w") as lock:  # another process may measure something else
         fcntl.flock(lock, fcntl.LOCK_EX)

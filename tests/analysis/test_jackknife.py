@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.jackknife import GROUPS, Measured, difference, estimate, groups, kept, text_variance
+from instruct.analysis.jackknife import GROUPS, Sample, difference, estimate, groups, kept, text_variance
 
 
-def measured_mean(values: np.ndarray, other: float = 0.0) -> Measured:
+def measured_mean(values: np.ndarray, other: float = 0.0) -> Sample:
     left = kept(len(values))
-    return Measured(float(values.mean()), left @ values / left.sum(axis=1), other)
+    return Sample(float(values.mean()), left @ values / left.sum(axis=1), other)
 
 
 @pytest.mark.parametrize("n", [1, 7, 40, 203])
@@ -58,26 +58,26 @@ def test_other_variance_is_added():
 
 
 def test_what_does_not_vary_has_no_interval():
-    same = Measured(0.5, np.full(40, 0.5))
+    same = Sample(0.5, np.full(40, 0.5))
     assert estimate([same]).interval is None
     assert difference([same], [same]).p is None
-    assert estimate([Measured(1.0)]).p is None
+    assert estimate([Sample(1.0)]).p is None
     assert math.isnan(text_variance(np.zeros(1)))
 
 
 def test_trainings_without_groups_are_compared_by_their_spread_alone():
-    found = difference([Measured(1.0), Measured(2.0), Measured(3.0)], [Measured(0.0)] * 3)
+    found = difference([Sample(1.0), Sample(2.0), Sample(3.0)], [Sample(0.0)] * 3)
     assert found.p == pytest.approx(stats.ttest_1samp([1, 2, 3], 0).pvalue)
 
 
 def test_trainings_with_different_groups_are_compared_by_their_spread_alone():
-    alone = estimate([Measured(1.0), Measured(1.2)])
-    assert estimate([Measured(1.0, np.ones(3)), Measured(1.2, np.ones(4))]) == alone
+    alone = estimate([Sample(1.0), Sample(1.2)])
+    assert estimate([Sample(1.0, np.ones(3)), Sample(1.2, np.ones(4))]) == alone
 
 
 def test_different_numbers_of_trainings_are_refused():
     with pytest.raises(ValueError):
-        difference([Measured(1.0)], [Measured(1.0), Measured(2.0)])
+        difference([Sample(1.0)], [Sample(1.0), Sample(2.0)])
 
 
 def test_the_interval_of_a_ratio_covers_it():
@@ -86,6 +86,6 @@ def test_the_interval_of_a_ratio_covers_it():
     for _ in range(300):
         nats, tokens = rng.gamma(2, 50, size=120), rng.integers(20, 60, size=120)
         left = kept(120)
-        found = estimate([Measured(float(nats.sum() / tokens.sum()), (left @ nats) / (left @ tokens))])
+        found = estimate([Sample(float(nats.sum() / tokens.sum()), (left @ nats) / (left @ tokens))])
         hits += found.interval[0] < 100 / 39.5 < found.interval[1]
     assert 0.91 < hits / 300 < 0.985

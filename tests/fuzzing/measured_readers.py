@@ -17,11 +17,11 @@ from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
     Measurement,
     Metrics,
-    Result,
+    Number,
     metrics_path,
-    results,
+    numbers,
     values_path,
-    write_results,
+    write_numbers,
     write_values,
 )
 
@@ -116,7 +116,7 @@ def read_run_metrics(path: Path) -> None:
         assert Counter(theirs) == Counter(each.system for each in (report.tasks.harness if report.tasks else []))
         shown = {name for each in (report.texts.systems if report.texts else []) for name in each.names}
         assert {row.system for row in rows if (row.kind, row.metric) == ("perplexity", "perplexity")} <= shown
-        write_results(run, "matched", "emo", results({"matched_temperature": None}, None, reason="not measured"))
+        write_numbers(run, "matched", "emo", numbers({"matched_temperature": None}, None, reason="not measured"))
         report.to_markdown()
     finally:
         shutil.rmtree(run.folder)
@@ -130,7 +130,7 @@ def read_values_of(path: Path, metric: str, valid: dict[str, Any]) -> Report:
         for system in SYSTEMS:
             for part in ("perplexity", "tasks/trec"):
                 rows = [row for row in MEASURED.measurements if (row.system, row.part) == (system, part)]
-                write_results(run, part, system, [Result.model_validate(plain(row)) for row in rows])
+                write_numbers(run, part, system, [Number.model_validate(plain(row)) for row in rows])
             write_values(run, metric, system, valid)
         shutil.copyfile(path, values_path(run, metric, "emo"))
         return build_report(run.folder)

@@ -14,7 +14,7 @@ from instruct.generation.continuations import Continuation
 from instruct.measuring.sampled import DiversityOf, MauveOf, RougeOf, draws
 from instruct.measuring.texts.mauve import mauve
 from instruct.measuring.texts.rouge import rouge
-from instruct.run.measurements import Measured, Result
+from instruct.run.measurements import Number, PartResult
 
 
 def continuations(prefixes: int, seeds: int = 2, words: str = "abcdefgh") -> list[Continuation]:
@@ -31,8 +31,8 @@ def continuations(prefixes: int, seeds: int = 2, words: str = "abcdefgh") -> lis
     ]
 
 
-def by_metric(measured: Measured) -> dict[str, Result]:
-    return {row.metric: row for row in measured.results}
+def by_metric(measured: PartResult) -> dict[str, Number]:
+    return {row.metric: row for row in measured.numbers}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_mauve_is_that_of_the_last_states_of_the_first_tokens_of_each_draw(measu
         texts = ([row.prefix + row.reference for row in own], [row.prefix + row.continuation for row in own])
         states = [model.last_states([ids[:12] for ids in model.encode(each)]) for each in texts]
         by_draw[f"{seed}/0"] = mauve(*states)
-    (found,) = measured.results
+    (found,) = measured.numbers
     assert found.details.by_draw == pytest.approx({name: each.value for name, each in by_draw.items()})
     assert found.value == pytest.approx(np.mean(list(found.details.by_draw.values())))
     assert found.details.star == pytest.approx(np.mean([each.star for each in by_draw.values()]))
@@ -70,7 +70,7 @@ def test_the_order_of_the_rows_does_not_matter():
 
 def test_an_empty_text_counts(measurer):
     rows = [replace(row, prefix="", continuation="") for row in continuations(200, seeds=1)]
-    assert 0 < measurer.measure(rows).results[0].value < 0.5
+    assert 0 < measurer.measure(rows).numbers[0].value < 0.5
 
 
 def test_rouge_is_computed_with_and_without_the_prefix():
@@ -108,7 +108,7 @@ def test_unknown_human_texts_are_refused_with_a_remedy():
     rows = [replace(row, reference=None) for row in continuations(3)]
     with pytest.raises(InputError, match=r"the human text of prefix 't:000' is unknown; choose a corpus card"):
         RougeOf().measure(rows)
-    assert {row.details.human for row in DiversityOf().measure(rows).results} == {None}
+    assert {row.details.human for row in DiversityOf().measure(rows).numbers} == {None}
 
 
 def test_a_draw_that_lacks_a_prefix_is_refused():

@@ -13,9 +13,9 @@ from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.generation.continuations import Continuation, as_json
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measurement, metrics_path, read_metrics, read_values, results, write_results
+from instruct.run.measurements import Measurement, metrics_path, numbers, read_metrics, read_values, write_numbers
 
-FIGURES = results({"perplexity": 2.0, "word_perplexity": None, "byte_perplexity": 1.5}, 1, tokens=2, words=0, bytes=3)
+FIGURES = numbers({"perplexity": 2.0, "word_perplexity": None, "byte_perplexity": 1.5}, 1, tokens=2, words=0, bytes=3)
 
 
 @pytest.fixture
@@ -99,16 +99,16 @@ def test_a_run_evaluates_what_its_config_asks_for(tiny_experiment, instruct):
 def test_parts_are_merged_and_kept(tmp_path):
     run = RunDirectory(tmp_path / "run")
     for system in ("emo", "mle"):
-        write_results(run, "perplexity", system, FIGURES)
-    write_results(run, "rouge", "emo", results({"rouge1": 0.5}, 1, without_tokens=0))
-    write_results(run, "perplexity", "emo", FIGURES)
+        write_numbers(run, "perplexity", system, FIGURES)
+    write_numbers(run, "rouge", "emo", numbers({"rouge1": 0.5}, 1, without_tokens=0))
+    write_numbers(run, "perplexity", "emo", FIGURES)
     rows = read_metrics(run).measurements
     names = ["perplexity", "word_perplexity", "byte_perplexity"]
     assert [(row.system, row.metric) for row in rows] == [
         *(("emo", name) for name in [*names, "rouge1"]), *(("mle", name) for name in names),
     ]  # fmt: skip
     assert rows[0] == Measurement(system="emo", part="perplexity", **dict(FIGURES[0]))
-    write_results(run, "perplexity", "emo", [])
+    write_numbers(run, "perplexity", "emo", [])
     assert read_metrics(run).texts["emo"].keys() == {"rouge1"}
 
 

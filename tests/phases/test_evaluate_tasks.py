@@ -10,7 +10,7 @@ import yaml
 from sklearn.metrics import f1_score
 
 from instruct.config import make_config
-from instruct.measuring.tasks.answering import load_task, macro_f1
+from instruct.measuring.tasks.answering import load_task
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
@@ -148,10 +148,3 @@ def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
         assert message in err
         assert err.count("\n") == 1
     assert not trained.manifest()["steps"]
-
-
-def test_macro_f1_is_scikit_learns():
-    gold, given = ["a", "b", "b", "c", "a"], ["a", "b", "a", "a", "c"]
-    labels = ["a", "b", "c", "d"]
-    expected = 100 * f1_score(gold, given, average="macro", labels=labels, zero_division=0)
-    assert macro_f1(gold, given, labels) == pytest.approx(expected)

@@ -13,7 +13,7 @@ from instruct.config import make_config
 from instruct.reporting.report import Report
 from instruct.reporting.task_tables import task_tables
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import results, write_results, write_values
+from instruct.run.measurements import numbers, write_numbers, write_values
 
 LABELS = ["a", "b"] * 10
 VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
@@ -22,13 +22,13 @@ VOTES = [*LABELS[:12], *["c"] * 8]  # right on the first 12 rows
 def answered(run: RunDirectory, system: str, task: str, right: int, **more: object) -> None:
     """A system that answers the first `right` of 20 rows with their label."""
     answers = [label if place < right else "c" for place, label in enumerate(LABELS)]
-    (result,) = results(
+    (result,) = numbers(
         {"accuracy": 5 * right}, 20, task=task, rule="openicl", shots=8, retriever="tfidf", of=40, right=right,
         most_frequent=50.0, in_training=3, shortened=0, dropped=0, answers={"a": 20}, seconds=1.5,
         **{"floor": 60.0, **more},
     )  # fmt: skip
     result.interval = [10.0, 90.0]
-    write_results(run, f"tasks/{task}", system, [result])
+    write_numbers(run, f"tasks/{task}", system, [result])
     columns = {"id": list(range(20)), "label": LABELS, "answer": answers, "vote": VOTES}
     write_values(run, f"tasks/{task}", system, columns)
 
@@ -44,8 +44,8 @@ def evaluated(tmp_path, monkeypatch) -> RunDirectory:
     answered(run, "emo", "trec", 18)
     answered(run, "base", "mmlu", 9, floor=None)
     answered(run, "emo", "mmlu", 9, floor=None)
-    write_results(
-        run, "lm_eval/arc_easy", "emo", results({"acc": 0.4}, 5, task="arc_easy", shots=0, standard_error=0.1)
+    write_numbers(
+        run, "lm_eval/arc_easy", "emo", numbers({"acc": 0.4}, 5, task="arc_easy", shots=0, standard_error=0.1)
     )
     return run
 
@@ -67,7 +67,7 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
         assert "retrieval alone" in text
         assert "67.5" in text  # emo's mean
     first_screen = (evaluated.report / "report.html").read_text().partition('<section id="numbers"')[0]
-    assert "Measured without a judge" in first_screen
+    assert "PartResult without a judge" in first_screen
     assert re.findall("<caption>(.*?)</caption>", first_screen) == ["Tasks"]
     markdown = (evaluated.report / "report.md").read_text()
     assert "| base model |" in markdown

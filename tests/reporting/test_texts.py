@@ -21,12 +21,12 @@ from instruct.reporting.text_figures import METRICS, text_sample
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import (
     Measurement,
-    Result,
+    Number,
     metrics_path,
+    numbers,
     read_metrics,
     read_values,
-    results,
-    write_results,
+    write_numbers,
     write_values,
 )
 
@@ -58,13 +58,13 @@ def measure(run: RunDirectory, name: str, words: str, shift: float, seed: int = 
         ("mauve", mauve_measured({"1/0": found}, "tiny", 16)),
     ):
         write_values(run, part, name, {**keys, **measured.values}, measured.without)
-        write_results(run, part, name, measured.results)
+        write_numbers(run, part, name, measured.numbers)
     nats = np.random.default_rng(5).gamma(4, 5, size=PREFIXES) + shift + rng.normal(size=PREFIXES) * 0.1
     write_values(
         run, "perplexity", name, {"id": [f"h:{n}" for n in range(PREFIXES)], "nats": nats, "tokens": [8] * 200}
     )
     value = float(np.exp(nats.sum() / 1600))
-    write_results(run, "perplexity", name, results({"perplexity": value}, 200, tokens=1600, words=0, bytes=1))
+    write_numbers(run, "perplexity", name, numbers({"perplexity": value}, 200, tokens=1600, words=0, bytes=1))
 
 
 def copy(run: RunDirectory, other: RunDirectory, *systems: str) -> None:
@@ -74,11 +74,11 @@ def copy(run: RunDirectory, other: RunDirectory, *systems: str) -> None:
             kept = [
                 each for each in read_metrics(other).measurements if (each.system, each.part) == (row.system, row.part)
             ]
-            write_results(other, row.part, row.system, [*map(plain, kept), plain(row)])
+            write_numbers(other, row.part, row.system, [*map(plain, kept), plain(row)])
 
 
-def plain(row: Measurement) -> Result:
-    return Result.model_validate(row.model_dump(exclude={"system", "part"}))
+def plain(row: Measurement) -> Number:
+    return Number.model_validate(row.model_dump(exclude={"system", "part"}))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def run(tmp_path_factory) -> RunDirectory:
     measure(found, "emo", "abcd", 0.2, seed=2)
     measure(found, "mle-matched-emo", "abcd", 0.2, seed=3)
     control = {"mle": "mle", "system": "emo", "system_temperature": 1, "system_entropy": 2, "entropy": 2}
-    write_results(found, "matched", "mle-matched-emo", results({"matched_temperature": 0.87}, None, **control))
+    write_numbers(found, "matched", "mle-matched-emo", numbers({"matched_temperature": 0.87}, None, **control))
     return found
 
 
@@ -156,7 +156,7 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
     copy(run, other, "mle", "emo")
     reason = "there is <b>no</b> human text [x]"
-    write_results(other, "matched", "emo", results({"matched_temperature": None}, None, reason=reason))
+    write_numbers(other, "matched", "emo", numbers({"matched_temperature": None}, None, reason=reason))
     found = build_report(other.folder)
     (warning,) = [each for each in found.texts.warnings if "control" in each]
     assert "emo has no matched-temperature control (there is <b>no</b> human text [x]): its difference" in warning
@@ -168,8 +168,8 @@ def test_a_comparison_of_sampled_texts_without_the_control_is_a_warning(run, tmp
 def test_empty_continuations_and_texts_that_rouge_cannot_read_are_warnings(run, tmp_path):
     other = RunDirectory(tmp_path / "other")
     other.start({"name": "x", "systems": {"emo": {"objective": "emo"}}})
-    write_results(other, "diversity", "emo", results({"repetition": 0.1}, 200, empty=30, continuations=200))
-    write_results(other, "rouge", "emo", results({"rouge1": 0.1}, 200, without_tokens=40))
+    write_numbers(other, "diversity", "emo", numbers({"repetition": 0.1}, 200, empty=30, continuations=200))
+    write_numbers(other, "rouge", "emo", numbers({"rouge1": 0.1}, 200, without_tokens=40))
     assert build_report(other.folder).texts.warnings == [
         "30 of 200 continuations of emo are empty",
         "ROUGE sees no token in 40 of 200 pairs of emo: it reads the letters a to z and digits only",
@@ -182,7 +182,7 @@ def test_systems_that_were_measured_on_different_texts_are_a_warning(run, tmp_pa
 
     def measured(name: str, texts: str) -> list[str]:
         with other.step(f"evaluate/perplexity/{name}", {"weights": name, "texts": texts}):
-            write_results(other, "perplexity", name, results({"perplexity": 9.0}, 2))
+            write_numbers(other, "perplexity", name, numbers({"perplexity": 9.0}, 2))
         return build_report(other.folder).texts.warnings
 
     assert measured("mle", "a") == measured("base", "a") == []
@@ -228,8 +228,8 @@ def test_distances_are_drawn_in_the_plane(run, tmp_path):
     other.start({"name": "x", "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}}})
     for name, value, curve in (("mle", 3.0, (0.8, 1.2)), ("emo", 2.5, ())):
         points = [[t, value + t - 1] for t in curve]
-        write_results(
-            other, "distances", name, results(dict.fromkeys(NAMES, value), 200, temperature=1.0, curve=points)
+        write_numbers(
+            other, "distances", name, numbers(dict.fromkeys(NAMES, value), 200, temperature=1.0, curve=points)
         )
     mle, emo = write_report(other.folder).report.texts.systems
     assert mle.by_temperature == [[0.8, 2.8, 2.8], [1.0, 3.0, 3.0], [1.2, 3.2, 3.2]]
@@ -252,8 +252,8 @@ def test_perplexity_over_training_is_drawn_from_the_log(run, tmp_path):
 
 def test_a_number_that_is_not_finite_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
-    write_results(run, "entropy", "mle", results({"entropy": 2.0}, 3, tokens=9))
+    write_numbers(run, "entropy", "mle", numbers({"entropy": 2.0}, 3, tokens=9))
     before = metrics_path(run).read_bytes()
     with pytest.raises(InstructError, match=r"run: a number about entropy of emo is not finite; its training may have"):
-        write_results(run, "entropy", "emo", results({"entropy": float("nan")}, 3))
+        write_numbers(run, "entropy", "emo", numbers({"entropy": float("nan")}, 3))
     assert metrics_path(run).read_bytes() == before

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import metrics_path, read_metrics, results, write_results
+from instruct.run.measurements import metrics_path, numbers, read_metrics, write_numbers
 
 OLD = {
     "texts": {
@@ -55,7 +55,7 @@ def test_its_numbers_are_rows_and_stay_when_more_is_measured(tmp_path: Path) -> 
     (theirs,) = (row for row in before.measurements if row.kind == "lm_eval")
     assert (theirs.task, theirs.metric, theirs.value, theirs.n) == ("arc", "acc", 0.4, 5)
     assert theirs.details.standard_error == 0.1
-    write_results(run, "rouge", "emo", results({"rouge1": 0.5}, 2, without_tokens=0))
+    write_numbers(run, "rouge", "emo", numbers({"rouge1": 0.5}, 2, without_tokens=0))
     assert json.loads(metrics_path(run).read_text())["version"] == 2
     after = read_metrics(run).measurements
     assert [row.content() for row in after if row.part != "rouge"] == [

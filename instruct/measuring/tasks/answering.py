@@ -21,7 +21,7 @@ from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.tasks.prompts import PromptWriter
 from instruct.measuring.tasks.rows import TaskRow, load_rows
 from instruct.measuring.tasks.scoring import LabelScorer, Scores, label_rows
-from instruct.run.measurements import Measured, results
+from instruct.run.measurements import PartResult, numbers
 
 _SEED = 0
 
@@ -139,7 +139,7 @@ def answer_task(model: ForwardModel, task: Task) -> TaskScores:
     )
 
 
-def task_measured(task: Task, scored: TaskScores) -> Measured:
+def task_measured(task: Task, scored: TaskScores) -> PartResult:
     """How good the answers are, and the answers by row: place in the split, label, answer, scores, shots, and the vote
     of the demonstrations' labels. Rates are percentages.
 
@@ -155,9 +155,9 @@ def task_measured(task: Task, scored: TaskScores) -> Measured:
     right = sum(map(str.__eq__, answers, gold))
     left_out = [len(shown) - shots for shown, shots in zip(task.demonstrations, scored.shots, strict=True)]
     votes = [vote(shown) for shown in task.demonstrations]
-    accuracy, *others = results(
+    accuracy, *others = numbers(
         {"accuracy": 100 * right / len(gold)}
-        | ({"macro_f1": macro_f1(gold, answers, labels)} if task.card.metric == "macro_f1" else {}),
+        | ({"macro_f1": _macro_f1(gold, answers, labels)} if task.card.metric == "macro_f1" else {}),
         len(gold),
         task=task.card.name,
         variant=task.variant,
@@ -183,20 +183,14 @@ def task_measured(task: Task, scored: TaskScores) -> Measured:
         "shots": scored.shots,
         "vote": votes,
     }
-    return Measured([accuracy, *others], columns)
+    return PartResult([accuracy, *others], columns)
 
 
-def macro_f1(gold: Sequence[str], given: Sequence[str], labels: Sequence[str]) -> float:
-    """The unweighted mean over labels of 2 TP / (2 TP + FP + FN), in percent; 0 for a label that neither side has.
+def _macro_f1(gold: Sequence[str], answers: Sequence[str], labels: Sequence[str]) -> float:
+    """The unweighted mean over labels of 2 TP / (2 TP + FP + FN), in percent; 0 for a label that neither side has."""
+    from sklearn.metrics import f1_score
 
-    Source: scikit-learn's f1_score with average="macro", these labels and zero_division=0.
-    """
-    each = []
-    for label in labels:
-        both = sum(one == other == label for one, other in zip(gold, given, strict=True))
-        total = list(gold).count(label) + list(given).count(label)
-        each.append(2 * both / total if total else 0.0)
-    return 100 * sum(each) / len(each)
+    return 100 * float(f1_score(gold, answers, labels=labels, average="macro", zero_division=0))
 
 
 def _share(given: Sequence[str | None], gold: Sequence[str]) -> float:

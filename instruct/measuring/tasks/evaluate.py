@@ -14,7 +14,7 @@ from instruct.measuring.tasks.answering import Task, answer_task, load_task, tas
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measured, measure
+from instruct.run.measurements import PartResult, measure
 
 
 def evaluate_tasks(
@@ -47,9 +47,9 @@ def evaluate_tasks(
         model.close()
 
 
-def _answered(model: ForwardModel, task: Task) -> Measured:
+def _answered(model: ForwardModel, task: Task) -> PartResult:
     return task_measured(task, answer_task(model, task))
 
 
-def _evaluated(model: ForwardModel, harness: Harness, name: str) -> Measured:
-    return Measured(harness.evaluate(model, name))
+def _evaluated(model: ForwardModel, harness: Harness, name: str) -> PartResult:
+    return PartResult(harness.evaluate(model, name))

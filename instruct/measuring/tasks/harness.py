@@ -20,7 +20,7 @@ from instruct.base.files import write_atomically
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
 from instruct.measuring.tasks.options import TaskOptions
-from instruct.run.measurements import Details, Result
+from instruct.run.measurements import Details, Number
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -63,7 +63,7 @@ class Harness:
         """What results depend on besides the model and the task."""
         return {"lm_eval": self.version, "shots": self._options.lm_eval_shots, "limit": self._options.limit}
 
-    def evaluate(self, model: ForwardModel, name: str) -> list[Result]:
+    def evaluate(self, model: ForwardModel, name: str) -> list[Number]:
         """A task's results, or those of a group and its tasks; as lm-eval gives them, not in percent.
 
         Raises:
@@ -95,7 +95,7 @@ class Harness:
         ]
 
 
-def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int]) -> list[Result]:
+def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int]) -> list[Number]:
     """Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through."""
     metrics: dict[str, float] = {}
     errors: dict[str, float] = {}
@@ -107,7 +107,7 @@ def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[st
         (errors if metric.endswith("_stderr") else metrics)[name] = float(value)
     n = rows.get("effective")
     return [
-        Result(metric=name, value=value, n=n, details=Details(task=task, shots=shots, standard_error=errors.get(name)))
+        Number(metric=name, value=value, n=n, details=Details(task=task, shots=shots, standard_error=errors.get(name)))
         for name, value in metrics.items()
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from instruct.base.errors import InputError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
-from instruct.run.measurements import Result, results
+from instruct.run.measurements import Number, numbers
 
 if TYPE_CHECKING:
     import torch
@@ -93,16 +93,16 @@ def position_distances(p: torch.Tensor, q: torch.Tensor) -> list[torch.Tensor]:
 
 def mean_distances(
     at: Sequence[dict[str, np.ndarray]], temperatures: Sequence[float], reference: str, sampled: float
-) -> list[Result]:
+) -> list[Number]:
     """The means over texts of what `distances` gives; the first is a system's own, the others are its curve.
 
     Args:
         sampled: the temperature of a control, whose model already has it; of other systems 1.
     """
-    rows: list[Result] = []
+    rows: list[Number] = []
     for name in NAMES:
         own, *others = [float(np.nanmean(values[name])) for values in at]
         curve = [list(point) for point in zip(temperatures[1:], others, strict=True)]
         texts = int(np.isfinite(at[0][name]).sum())
-        rows += results({name: own}, texts, temperature=sampled, reference=reference, curve=curve)
+        rows += numbers({name: own}, texts, temperature=sampled, reference=reference, curve=curve)
     return rows

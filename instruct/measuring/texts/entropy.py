@@ -10,7 +10,7 @@ import numpy as np
 from instruct.base.errors import InputError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
-from instruct.run.measurements import Result, results
+from instruct.run.measurements import Number, numbers
 
 # Where temperatures are looked for, and how near the entropies have to be, in nats.
 COLDEST, HOTTEST, TOLERANCE = 0.05, 10.0, 1e-3
@@ -53,10 +53,10 @@ def entropies(
     return Entropies(nats, tokens)
 
 
-def entropy(values: Entropies, index: int, temperature: float) -> list[Result]:
+def entropy(values: Entropies, index: int, temperature: float) -> list[Number]:
     """The mean of one of the temperatures, in nats per token."""
     tokens, texts = int(values.tokens.sum()), int((values.tokens > 0).sum())
-    return results({"entropy": values.means[index]}, texts, temperature=temperature, tokens=tokens)
+    return numbers({"entropy": values.means[index]}, texts, temperature=temperature, tokens=tokens)
 
 
 def matching_temperatures(

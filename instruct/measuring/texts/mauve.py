@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.jackknife import Measured, estimate, kept
+from instruct.analysis.jackknife import Sample, estimate, kept
 from instruct.base.errors import InputError
 
 SCALE = 5.0
@@ -44,7 +44,7 @@ class Mauve:
     star: MAUVE*, of histograms smoothed by Krichevsky and Trofimov's 1/2 per cluster.
     frontier_integral: 0 for equal histograms, 1 for disjoint ones; needs no scale c.
     curve: the divergence curve, 27 points (x, y), mean over the k-means seeds.
-    n_reference, n: numbers of texts. clusters: of k-means.
+    n: the system's texts. clusters: of k-means.
     """
 
     value: float
@@ -53,29 +53,20 @@ class Mauve:
     star: float
     frontier_integral: float
     curve: list[tuple[float, float]]
-    n_reference: int
     n: int
     clusters: int
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> Sample:
         """The value and what its uncertainty is estimated from: other texts, and other k-means seeds."""
         count = len(self.by_seed)
-        return Measured(self.value, self.without, float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0)
+        return Sample(self.value, self.without, float(np.var(self.by_seed, ddof=1)) / count if count > 1 else 0.0)
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 %, for other texts and k-means seeds, cut to 0..1."""
         low, high = estimate([self.measured]).interval or (self.value, self.value)
         return max(0.0, low), min(1.0, high)
-
-    @property
-    def warning(self) -> str | None:
-        """What a reader must know about few texts; None with enough."""
-        fewer = min(self.n_reference, self.n)
-        if fewer >= ENOUGH_TEXTS:
-            return None
-        return f"MAUVE of {fewer} texts is noisy; {ENOUGH_TEXTS:,} are recommended. Compare it at equal numbers only"
 
 
 def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KMEANS_SEEDS) -> Mauve:
@@ -112,7 +103,6 @@ def mauve(reference: Features, texts: Features, kmeans_seeds: Sequence[int] = KM
         star=float(np.mean(stars)),
         frontier_integral=float(np.mean(integrals)),
         curve=[(float(x), float(y)) for x, y in np.mean(curves, axis=0)],
-        n_reference=len(reference),
         n=len(texts),
         clusters=clusters,
     )

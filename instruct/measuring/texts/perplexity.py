@@ -11,7 +11,7 @@ import numpy as np
 from instruct.base.errors import InstructError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
-from instruct.run.measurements import Result, results
+from instruct.run.measurements import Number, numbers
 
 _MOST_NATS = 709.0  # whose exponential is a float64
 
@@ -67,7 +67,7 @@ def _without_first_token(model: ForwardModel, text: str) -> str:
     return text.removeprefix(covered) if text.startswith(covered) else text[1:]
 
 
-def perplexity(values: Likelihoods) -> list[Result]:
+def perplexity(values: Likelihoods) -> list[Number]:
     """exp of the mean negative log-likelihood per token, the end token of a text included, and per word and byte of
     the text without it, so that systems with different tokenizers can be compared."""
     text = float(values.nats.sum() - values.end_nats.sum())
@@ -77,12 +77,12 @@ def perplexity(values: Likelihoods) -> list[Result]:
         "word_perplexity": _exp(text / words) if words else None,
         "byte_perplexity": _exp(text / sizes) if sizes else None,
     }
-    return results(figures, int((values.tokens > 0).sum()), tokens=tokens, words=words, bytes=sizes)
+    return numbers(figures, int((values.tokens > 0).sum()), tokens=tokens, words=words, bytes=sizes)
 
 
 def oracle_perplexity(
     values: Likelihoods, seeds: Sequence[int], reference: str, human: Likelihoods | None = None
-) -> list[Result]:
+) -> list[Number]:
     """Perplexity of continuations under a reference model, per token of the reference, over all and for each seed that
     they were sampled with; beside it that of the human continuations. Empty continuations have no token and are
     counted."""
@@ -92,7 +92,7 @@ def oracle_perplexity(
         if values.tokens[own].sum():
             by_seed[str(seed)] = _exp(float(values.nats[own].sum() / values.tokens[own].sum()))
     tokens = int(values.tokens.sum())
-    return results(
+    return numbers(
         {"oracle_perplexity": _exp(float(values.nats.sum()) / tokens) if tokens else None},
         len(values.tokens),
         reference=reference,

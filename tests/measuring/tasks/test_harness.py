@@ -43,7 +43,7 @@ def compare(model, name: str, options: TaskOptions, folder: Path) -> None:
     accuracy, scores = their_scores(model, export_task(task, folder))
     for ours, theirs in zip(answers.scores, scores, strict=True):
         assert ours.values == pytest.approx(theirs, abs=1e-4)
-    assert task_measured(task, answers).results[0].value == pytest.approx(100 * accuracy)
+    assert task_measured(task, answers).numbers[0].value == pytest.approx(100 * accuracy)
 
 
 @pytest.mark.slow
