@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 from instruct.analysis.task_results import TaskReport
-from instruct.reporting.tables import Table, Value, table_of
+from instruct.reporting.tables import Column, Table, Value, columns_table, table_of
 from instruct.reporting.text import probability
+
+_OVERVIEW = (
+    "Accuracy in percent; the mean is over the tasks that every system answered. Retrieval alone: the vote of the "
+    "demonstrations' labels, without a model. A system has to beat it to show that it uses the text."
+)
+_DETAILS = (
+    "Rule openicl: the label whose whole prompt has the lowest mean cross-entropy; sum: the most probable label. "
+    "Most frequent: always the test rows' most frequent label. In training: test rows that are also training rows. "
+    "Shortened: rows whose prompt did not fit the context with all demonstrations."
+)
+_VOTES = (
+    "The vote of the retrieved demonstrations' labels, without a model. A system that is right more often only "
+    "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
+)
+_DIFFERENCES = (
+    "The first's accuracy minus the second's on the same rows, in points, with its bootstrap interval; p is "
+    "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
+)
+_HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
+
+
+def _text(*names: str) -> list[Column]:
+    return [Column(name, text=True) for name in names]
 
 
 def task_tables(report: TaskReport | None) -> list[Table]:
@@ -28,69 +51,63 @@ def _overview(report: TaskReport) -> Table:
     floors = {figure.task: figure.floor for figure in report.figures}
     if any(floor is not None for floor in floors.values()):
         rows.append(["retrieval alone", *(floors[task] for task in tasks), None])
-    note = (
-        "Accuracy in percent; the mean is over the tasks that every system answered. Retrieval alone: the vote of the "
-        "demonstrations' labels, without a model. A system has to beat it to show that it uses the text."
-    )
-    return Table("Tasks", ["system", *tasks, "mean"], rows, left=1, note=note)
+    return Table("Tasks", ["system", *tasks, "mean"], rows, left=1, note=_OVERVIEW)
 
 
 def _details(report: TaskReport) -> Table:
-    with_f1 = any(figure.macro_f1 is not None for figure in report.figures)
-    rows: list[list[Value]] = [
-        [figure.task, figure.system, figure.rule, f"{figure.rows} of {figure.of}", figure.shots, figure.accuracy,
-         figure.interval, *[figure.macro_f1] * with_f1, figure.floor, figure.most_frequent, figure.in_training,
-         figure.shortened]
-        for figure in report.figures
-    ]  # fmt: skip
-    header = ["task", "system", "rule", "rows", "shots", "accuracy %", "95 % CI", *["macro-F1 %"] * with_f1,
-              "retrieval alone %", "most frequent %", "in training", "shortened"]  # fmt: skip
-    note = (
-        "Rule openicl: the label whose whole prompt has the lowest mean cross-entropy; sum: the most probable label. "
-        "Most frequent: always the test rows' most frequent label. In training: test rows that are also training rows. "
-        "Shortened: rows whose prompt did not fit the context with all demonstrations."
-    )
-    return Table("Tasks: details", header, rows, left=4, note=note)
+    columns = [
+        *_text("task", "system", "rule"),
+        Column("rows", lambda figure: f"{figure.rows} of {figure.of}", text=True),
+        Column("shots"),
+        Column("accuracy %", "accuracy"),
+        Column("95 % CI", "interval"),
+        Column("macro-F1 %", "macro_f1", when=any(figure.macro_f1 is not None for figure in report.figures)),
+        Column("retrieval alone %", "floor"),
+        Column("most frequent %", "most_frequent"),
+        Column("in training", "in_training"),
+        Column("shortened"),
+    ]
+    return columns_table("Tasks: details", report.figures, columns, _DETAILS)
 
 
 def _votes(report: TaskReport) -> Table:
-    rows: list[list[Value]] = [
-        [each.task, each.system, each.like_vote, each.vote_right, each.right_with, each.vote_wrong, each.right_against]
-        for each in report.votes
+    columns = [
+        *_text("task", "system"),
+        Column("answers like the vote %", "like_vote"),
+        Column("rows: vote right", "vote_right"),
+        Column("accuracy there %", "right_with"),
+        Column("rows: vote wrong", "vote_wrong"),
+        Column("accuracy there %", "right_against"),
     ]
-    header = ["task", "system", "answers like the vote %", "rows: vote right", "accuracy there %", "rows: vote wrong",
-              "accuracy there %"]  # fmt: skip
-    note = (
-        "The vote of the retrieved demonstrations' labels, without a model. A system that is right more often only "
-        "where the vote is right copies labels more often; reading the text shows where the vote is wrong."
-    )
-    return Table("Tasks: the demonstrations' vote", header, rows, left=2, note=note)
+    return columns_table("Tasks: the demonstrations' vote", report.votes, columns, _VOTES)
 
 
 def _comparisons(report: TaskReport) -> Table:
-    rows: list[list[Value]] = [
-        [each.task, each.first, each.second, each.n, f"{each.difference:+.1f}", each.interval, each.first_alone,
-         each.second_alone, probability(each.p), probability(each.p_holm)]
-        for each in report.differences
-    ]  # fmt: skip
-    header = ["task", "first", "second", "rows", "difference", "95 % CI", "only first right", "only second right",
-              "p", "p (Holm)"]  # fmt: skip
-    note = (
-        "The first's accuracy minus the second's on the same rows, in points, with its bootstrap interval; p is "
-        "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
-    )
-    return Table("Tasks: differences", header, rows, left=3, note=note)
+    columns = [
+        *_text("task", "first", "second"),
+        Column("rows", "n"),
+        Column("difference", lambda pair: f"{pair.difference:+.1f}"),
+        Column("95 % CI", "interval"),
+        Column("only first right", "first_alone"),
+        Column("only second right", "second_alone"),
+        Column("p", lambda pair: probability(pair.p)),
+        Column("p (Holm)", lambda pair: probability(pair.p_holm)),
+    ]
+    return columns_table("Tasks: differences", report.differences, columns, _DIFFERENCES)
 
 
 def _harness(report: TaskReport) -> Table:
-    rows: list[list[Value]] = [
-        [each.task, each.system, each.metric, each.shots, each.rows, f"{each.value:.4f}",
-         None if each.standard_error is None else f"{each.standard_error:.4f}"]
-        for each in report.harness
-    ]  # fmt: skip
-    header = ["task", "system", "metric", "shots", "rows", "value", "std. error"]
-    note = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
-    return Table("lm-eval", header, rows, left=3, note=note)
+    columns = [
+        *_text("task", "system", "metric"),
+        Column("shots"),
+        Column("rows"),
+        Column("value", lambda figure: f"{figure.value:.4f}"),
+        Column(
+            "std. error",
+            lambda figure: None if figure.standard_error is None else f"{figure.standard_error:.4f}",
+        ),
+    ]
+    return columns_table("lm-eval", report.harness, columns, _HARNESS)
 
 
 def tasks_csv(report: TaskReport) -> Table:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from instruct.analysis.text_results import TextFigure, TextReport, TextSystem
 from instruct.reporting.model import ReportData
-from instruct.reporting.tables import Table, Value
+from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability
 from instruct.reporting.text_figures import METRICS
 
 _TESTED = {"permutation": "paired permutation", "jackknife": "jackknife t"}
+_METRICS = (
+    "In brackets the 95 % interval for other texts and, with several training seeds, other trainings. A control "
+    "(mle-matched-SYSTEM) is MLE sampled at the temperature that gives it the system's entropy: what a system "
+    "gains over MLE but not over its control is sharpening. Compare figures of sampled texts at equal numbers only."
+)
+_TESTS = (
+    "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
+    "Permutation: the systems are swapped within each text. Jackknife: Student's t over 40 groups of texts and, "
+    "with several training seeds, over trainings."
+)
 
 
 def text_tables(report: ReportData) -> list[Table]:
@@ -20,22 +32,20 @@ def text_tables(report: ReportData) -> list[Table]:
 def _metrics(texts: TextReport) -> Table:
     keys = [key for key in METRICS if any(system.figure(key) for system in texts.systems)]
     human = {figure.metric: figure for figure in texts.human}
-    with_human = bool(human.keys() & set(keys))
-    rows: list[list[Value]] = []
-    for key in keys:
-        cells: list[Value] = [METRICS[key].label, METRICS[key].better]
-        cells += [_cell(system.figure(key)) for system in texts.systems]
-        rows.append(cells + [_cell(human.get(key))] * with_human)
-    header = ["metric", "read as", *map(_column, texts.systems), *["human"] * with_human]
-    note = (
-        "In brackets the 95 % interval for other texts and, with several training seeds, other trainings. A control "
-        "(mle-matched-SYSTEM) is MLE sampled at the temperature that gives it the system's entropy: what a system "
-        "gains over MLE but not over its control is sharpening. Compare figures of sampled texts at equal numbers only."
-    )
-    return Table("Texts", header, rows, left=2, note=note)
+    columns = [
+        Column("metric", lambda key: METRICS[key].label, text=True),
+        Column("read as", lambda key: METRICS[key].better, text=True),
+        *(Column(_heading(system), partial(_of_system, system)) for system in texts.systems),
+        Column("human", lambda key: _cell(human.get(key)), when=bool(human.keys() & set(keys))),
+    ]
+    return columns_table("Texts", keys, columns, _METRICS)
 
 
-def _column(system: TextSystem) -> str:
+def _of_system(system: TextSystem, key: str) -> str | None:
+    return _cell(system.figure(key))
+
+
+def _heading(system: TextSystem) -> str:
     trainings = f", {len(system.names)} seeds" if len(system.names) > 1 else ""
     if system.temperatures:
         mean = sum(system.temperatures) / len(system.temperatures)
@@ -56,17 +66,15 @@ def decimal(value: float) -> str:
 
 
 def _tests(texts: TextReport) -> Table:
-    rows: list[list[Value]] = []
-    for test in texts.tests:
-        difference = f"{'+' * (test.difference > 0)}{decimal(test.difference)}"
-        interval = None if test.interval is None else " to ".join(decimal(end) for end in test.interval)
-        names: list[Value] = [METRICS[test.metric].label, test.first, test.second]
-        tested: list[Value] = [probability(test.p), probability(test.p_holm), _TESTED[test.test], str(test.trainings)]
-        rows.append([*names, difference, interval, *tested])
-    header = ["metric", "first", "second", "difference", "95 % CI", "p", "p (Holm)", "test", "trainings"]
-    note = (
-        "The first's figure minus the second's on the same texts. p (Holm) is corrected for all tests of this table. "
-        "Permutation: the systems are swapped within each text. Jackknife: Student's t over 40 groups of texts and, "
-        "with several training seeds, over trainings."
-    )
-    return Table("Texts: differences", header, rows, left=3, note=note)
+    columns = [
+        Column("metric", lambda test: METRICS[test.metric].label, text=True),
+        Column("first", text=True),
+        Column("second", text=True),
+        Column("difference", lambda test: f"{'+' * (test.difference > 0)}{decimal(test.difference)}"),
+        Column("95 % CI", lambda test: test.interval and " to ".join(map(decimal, test.interval))),
+        Column("p", lambda test: probability(test.p)),
+        Column("p (Holm)", lambda test: probability(test.p_holm)),
+        Column("test", lambda test: _TESTED[test.test]),
+        Column("trainings", lambda test: str(test.trainings)),
+    ]
+    return columns_table("Texts: differences", texts.tests, columns, _TESTS)
