@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_FIGURES = {
-    "perplexity": ("perplexity", "word_perplexity", "byte_perplexity"),
-    "entropy": ("entropy",),
-    "distances": (
-        "forward_cross_entropy",
-        "reverse_cross_entropy",
-        "total_variation",
-        "forward_kl",
-        "reverse_kl",
-        "jensen_shannon",
-    ),
-    "oracle_perplexity": ("oracle_perplexity",),
-    "mauve": ("mauve",),
-    "rouge": tuple(f"rouge{kind}{part}" for part in ("", "_whole") for kind in "12L"),
-    "diversity": ("distinct_1", "distinct_2", "distinct_3", "distinct_4", "self_bleu", "zipf", "repetition"),
-}
+# Numbers of a part that are no figures.
+_FACTS = {"temperature", "human", "star", "frontier_integral"}
 
 
 def converted(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,31 +35,34 @@ def _mapping(content: Any, place: str) -> Mapping[str, Any]:
 def _texts(part: str, old: Any) -> Iterator[dict[str, Any]]:
     control = {"part": "matched", "metric": "matched_temperature"}
     if part == "no_control":
-        yield {**control, "value": None, "details": {"reason": old}}
+        yield {**control, "details": {"reason": old}}
         return
-    details = {key: value for key, value in old.items() if key not in ("texts", "interval", "human")}
     if part == "matched":
-        yield {**control, "value": details.pop("temperature"), "details": details}
+        details = {key: value for key, value in old.items() if key != "temperature"}
+        yield {**control, "value": old["temperature"], "details": details}
         return
+    figures = {key: value for key, value in old.items() if _is_figure(key, value)}
+    details = {key: value for key, value in old.items() if key not in {*figures, "texts", "interval"}}
     if part == "oracle_perplexity":
-        old = {**old, "oracle_perplexity": details.pop("perplexity", None)}
-        details["human"] = old.get("human")
-    own = {metric: old.get(metric) for metric in _FIGURES[part]}
-    details = {key: value for key, value in details.items() if key not in own}
-    first = _FIGURES[part][0]
-    if first not in old and part != "diversity":
-        raise ValueError(f"{first} is missing")
-    for metric, figure in own.items():
+        figures = {part: figures.get("perplexity")}
+    if not figures:
+        raise ValueError("has no figure")
+    for metric, figure in figures.items():
+        about = {"part": part, "metric": metric, "n": old["texts"]}
         more = dict(details)
         if part == "distances":
             more["curve"] = [[at["temperature"], at[metric]] for at in old.get("curve", ())]
-        if part == "diversity" and metric in old.get("human", {}):
-            more["human"] = old["human"][metric]
-        sample = {"value": figure}
+        if part == "diversity":
+            more["human"] = old.get("human", {}).get(metric)
         if isinstance(figure, dict):
-            sample = {key: figure.get(key) for key in ("value", "interval")}
             more |= {"without": figure.get("without"), "other_variance": figure.get("other_variance", 0.0)}
-        yield {"part": part, "metric": metric, "n": old["texts"], "details": more, **sample}
+            yield {**about, "value": figure["value"], "interval": figure.get("interval"), "details": more}
+        else:
+            yield {**about, "value": figure, "details": more}
+
+
+def _is_figure(name: str, value: Any) -> bool:
+    return name not in _FACTS and (isinstance(value, float) or (isinstance(value, dict) and "value" in value))
 
 
 def _task(key: str, old: Any) -> Iterator[dict[str, Any]]:

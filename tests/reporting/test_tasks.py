@@ -67,7 +67,7 @@ def test_a_run_without_verdicts_has_its_tasks_in_the_report(evaluated, instruct)
         assert "retrieval alone" in text
         assert "67.5" in text  # emo's mean
     first_screen = (evaluated.report / "report.html").read_text().partition('<section id="numbers"')[0]
-    assert "PartResult without a judge" in first_screen
+    assert "Measured without a judge" in first_screen
     assert re.findall("<caption>(.*?)</caption>", first_screen) == ["Tasks"]
     markdown = (evaluated.report / "report.md").read_text()
     assert "| base model |" in markdown
