@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from instruct.command.arguments import make_parser, recipe_arguments, split_overrides
+from instruct.command.arguments import recipe_arguments, split_overrides
+from instruct.command.main import make_parser
 from instruct.config import load_config
 
 ROOT = Path(__file__).resolve().parent.parent

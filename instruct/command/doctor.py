@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 import platform
@@ -13,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from instruct.base.errors import InstructError, one_line
 from instruct.base.machine import driver_version, has_nvidia_gpu, unusable_gpu
-from instruct.base.output import Result, say
+from instruct.base.output import say
 
 GIB = 2**30
 PYTHONS = ("3.11", "3.12", "3.13")  # that the pinned requirements resolve for, see tests/test_requirements.py
@@ -27,14 +26,6 @@ class Finding(NamedTuple):
     state: Literal["ok", "warning", "error"]
     text: str
     remedy: str = ""
-
-
-def doctor(arguments: argparse.Namespace) -> Result:
-    """`instruct doctor`."""
-    findings = run_doctor()
-    broken = failure(findings)
-    usable = "" if broken else "instruct can be used here"
-    return Result([finding._asdict() for finding in findings], usable, usable, broken)
 
 
 def run_doctor() -> list[Finding]:

@@ -9,22 +9,58 @@ from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result, say, warn
-from instruct.command.call import (
-    cluster_override,
-    named_run,
-    run_config,
-    shown,
-)
+from instruct.command import call, completion, flags
+from instruct.command.arguments import OVERRIDES
+from instruct.training.objective_names import OBJECTIVES
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.run.directory import RunDirectory
 
 
+def add_verbs(verb: flags.AddVerb) -> None:
+    """The verbs of this file, with their flags."""
+    for function, about in [
+        (run, "the whole experiment of a config: train, answer, evaluate, judge, report; rerun it to resume"),
+        (config, "print every key of a config with its default, or a config with its flags resolved"),
+        (preview, "show what training would see: rows, loss mask, lengths, memory, one step"),
+        (train, "train every system of a config (or a single one, with flags alone)"),
+    ]:
+        sub = verb(function, about, OVERRIDES)
+        text = "a YAML file, or the name of a packaged config"
+        flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
+        sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
+        sub.add_argument("--objective", choices=OBJECTIVES, help="train with this objective only")
+        sub.add_argument("--name", help="the run's name: results go to runs/NAME")
+        if function is run:
+            flags.add_phase_flags(sub)
+            flags.add_retry_flag(sub)
+            flags.add_cluster_flags(sub)
+        if function is config:
+            sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
+        if function is preview:
+            sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
+
+    sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
+    or_file = ", or a YAML file whose only system is the base"
+    flags.run_argument(sub, "trained systems", or_file)
+    flags.add_cluster_flags(sub)
+
+    text = "measure without a judge: perplexity, MAUVE and other text metrics, few-shot tasks"
+    sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
+    flags.run_argument(sub, "trained systems", or_file)
+    text = "few-shot tasks, separated by commas: see `instruct list tasks`"
+    flags.completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
+    text = "tasks of lm-evaluation-harness, separated by commas (requires the extra lm-eval)"
+    sub.add_argument("--lm-eval", metavar="NAMES", help=text)
+    text = "write the tasks of --tasks to this folder for lm-evaluation-harness, and run no model"
+    sub.add_argument("--export-tasks", metavar="DIR", help=text)
+
+
 def run(arguments: argparse.Namespace) -> Result:
     from instruct.phases.experiment import run_experiment, run_folder
 
-    config = _config(arguments, arguments.overrides + cluster_override(arguments))
+    config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
     report = run_experiment(
         config, arguments.dry_run, arguments.first, arguments.last, retry_failed=arguments.retry_failed
     )
@@ -36,13 +72,13 @@ def config(arguments: argparse.Namespace) -> Result:
     from instruct.command.reference import SCHEMA_PATH, config_keys, render_text
 
     if arguments.schema:
-        return shown({"schema": str(SCHEMA_PATH)}, str(SCHEMA_PATH))
+        return call.shown({"schema": str(SCHEMA_PATH)}, str(SCHEMA_PATH))
     if arguments.config or arguments.model or arguments.objective or arguments.name or arguments.overrides:
         import yaml
 
         content = _config(arguments, arguments.overrides).model_dump(mode="json")
-        return shown(content, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-    return shown([key._asdict() for key in config_keys()], render_text())
+        return call.shown(content, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    return call.shown([key._asdict() for key in config_keys()], render_text())
 
 
 def preview(arguments: argparse.Namespace) -> Result:
@@ -80,7 +116,7 @@ def train(arguments: argparse.Namespace) -> Result:
 def generate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.answer import generate as generate_texts
 
-    overrides = arguments.overrides + cluster_override(arguments)
+    overrides = arguments.overrides + call.cluster_override(arguments)
     config, run = _run_of_systems(arguments.run, overrides)
     return _files(generate_texts(config, run))
 
@@ -88,27 +124,27 @@ def generate(arguments: argparse.Namespace) -> Result:
 def evaluate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.evaluate import evaluate_run, metrics_text
 
-    flags = list(arguments.overrides)
+    overrides = list(arguments.overrides)
     for name, key in (("tasks", "cards"), ("lm_eval", "lm_eval")):
         if given := getattr(arguments, name):
-            flags += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
+            overrides += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
     if arguments.export_tasks:
-        return _exported_tasks(arguments, flags)
-    config, run = _run_of_systems(arguments.run, flags)
+        return _exported_tasks(arguments, overrides)
+    config, run = _run_of_systems(arguments.run, overrides)
     found = evaluate_run(config, run)
-    return shown(found, metrics_text(found, run))
+    return call.shown(found, metrics_text(found, run))
 
 
-def _exported_tasks(arguments: argparse.Namespace, flags: list[str]) -> Result:
+def _exported_tasks(arguments: argparse.Namespace, overrides: list[str]) -> Result:
     """Tasks for lm-evaluation-harness; without a run, those of the flags."""
     from instruct.config import make_config
     from instruct.measuring.tasks.answering import load_task
     from instruct.measuring.tasks.harness import export_tasks
 
     if arguments.run:
-        config = run_config(named_run(arguments.run, "config.yaml"), flags)
+        config = call.run_config(call.named_run(arguments.run, "config.yaml"), overrides)
     else:
-        config = make_config({"name": "tasks"}, flags, "command line")
+        config = make_config({"name": "tasks"}, overrides, "command line")
     options = config.evaluation.tasks if config.evaluation else None
     if options is None or not options.cards:
         raise InputError("--export-tasks requires --tasks; name the tasks to write")
@@ -119,18 +155,18 @@ def _exported_tasks(arguments: argparse.Namespace, flags: list[str]) -> Result:
 
 def _files(found: dict[str, Path]) -> Result:
     """The result of a verb that makes something for each system."""
-    return shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
+    return call.shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
 
 
-def _run_of_systems(named: str | None, flags: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
+def _run_of_systems(named: str | None, overrides: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
     """A run whose systems can be asked, and its config; a YAML file that trains nothing starts one."""
     if named and Path(named).suffix in (".yaml", ".yml"):
         from instruct.phases.experiment import open_run
 
-        config = _untrained(named, flags)
+        config = _untrained(named, overrides)
         return config, open_run(config)
-    run = named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
-    return run_config(run, flags), run
+    run = call.named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
+    return call.run_config(run, overrides), run
 
 
 def _untrained(path: str, overrides: list[str]) -> ExperimentConfig:
@@ -150,18 +186,18 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     """The config file, if one was given, with the flags on top."""
     from instruct.config import load_config, make_config
 
-    flags = list(overrides)
+    overrides = list(overrides)
     if arguments.model:
-        flags += ["--model.name", arguments.model]
+        overrides += ["--model.name", arguments.model]
     if arguments.name:
-        flags += ["--name", arguments.name]
+        overrides += ["--name", arguments.name]
     if arguments.objective:
         if arguments.config:
-            flags += _comparisons_left(load_config(arguments.config, flags).comparisons, arguments.objective)
-        flags += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
+            overrides += _comparisons_left(load_config(arguments.config, overrides).comparisons, arguments.objective)
+        overrides += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
     if arguments.config:
-        return load_config(arguments.config, flags)
-    return make_config({"name": "train"}, flags, "command line")
+        return load_config(arguments.config, overrides)
+    return make_config({"name": "train"}, overrides, "command line")
 
 
 def _comparisons_left(comparisons: list[tuple[str, str]], objective: str) -> list[str]:

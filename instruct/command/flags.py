@@ -8,9 +8,15 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from instruct.command import completion
+from instruct.phases import PHASES
+
+# Adds a verb: its name, its function, its help and what follows its flags.
+AddVerb = Callable[..., argparse.ArgumentParser]
 _TYPES: dict[str, Any] = {"integer": int, "number": float, "string": str}
 _METAVARS = {"integer": "N", "number": "X"}
 
@@ -62,3 +68,63 @@ def _help(field: dict[str, Any]) -> str:
 def options_given(arguments: argparse.Namespace, section: str) -> dict[str, Any]:
     """The options of a section that the call's flags set."""
     return {key: value for key in _fields(section) if (value := getattr(arguments, key, None)) is not None}
+
+
+def add_phase_flags(parser: argparse.ArgumentParser) -> None:
+    """Which phases of an experiment to run."""
+    parser.add_argument("--dry-run", action="store_true", help="check access, memory and disk, print the plan and stop")
+    parser.add_argument("--from", choices=PHASES, default=PHASES[0], dest="first", help="the first phase to run")
+    parser.add_argument("--until", choices=PHASES, default=PHASES[-1], dest="last", help="the last phase to run")
+
+
+def run_argument(sub: argparse.ArgumentParser, needs: str, more: str = "") -> None:
+    """The run that a verb works on: by default the newest that has what it needs."""
+    completes(
+        sub.add_argument(
+            "run", nargs="?", metavar="RUN", help=f"a run directory (default: the newest with {needs}){more}"
+        ),
+        completion.runs,
+    )
+
+
+def completes(action: argparse.Action, completer: completion.Completer) -> None:
+    """What a shell completes the argument with; argcomplete looks for this attribute."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def add_retry_flag(sub: argparse.ArgumentParser) -> None:
+    """`--retry-failed`."""
+    text = "send all failed requests again, also those that were refused or have been sent again twice"
+    sub.add_argument("--retry-failed", action="store_true", help=text)
+
+
+def add_cluster_flags(sub: argparse.ArgumentParser) -> None:
+    """Where models are asked."""
+    sub.add_argument("--cluster", choices=["ray"], help="use the machines of a Ray cluster (docs/cluster.md)")
+    add_option_flags(sub, "ClusterOptions")
+
+
+def add_answer_file_flags(sub: argparse.ArgumentParser) -> None:
+    """The answers that verdicts made elsewhere are about."""
+    sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+
+
+def add_length_control_flags(sub: argparse.ArgumentParser) -> None:
+    """What AlpacaEval's length-controlled win rate needs."""
+    sub.add_argument(
+        "--instruction-difficulty",
+        metavar="FILE",
+        help="AlpacaEval's instruction difficulties, for its length-controlled win rate",
+    )
+    sub.add_argument(
+        "--difficulty-prompts",
+        metavar="FILE",
+        help="the prompts in the order of that file, if it identifies them only by position",
+    )
+
+
+def add_pair_flags(sub: argparse.ArgumentParser) -> None:
+    """The pair of systems to compare."""
+    sub.add_argument("--candidate", metavar="A", help="a system of the run, or a model_outputs.json")
+    sub.add_argument("--baseline", metavar="B", help="a system of the run, `baseline`, or a model_outputs.json")

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
 from instruct.base.output import Result
-from instruct.command.call import (
-    named_cluster,
-    named_comparisons,
-    named_difficulty,
-    named_run,
-    reported,
-    run_config,
-)
-from instruct.command.flags import options_given
+from instruct.command import call, completion, flags
 
 if TYPE_CHECKING:
     from instruct.engines.cluster_options import ClusterOptions
@@ -24,13 +16,59 @@ if TYPE_CHECKING:
     from instruct.run.directory import RunDirectory
 
 
+def add_verbs(verb: flags.AddVerb) -> None:
+    """The verbs of this file, with their flags."""
+    sub = verb(judge, "compare answers with a judge and write the report")
+    flags.run_argument(sub, "answers")
+    text = "a judge; repeatable (a panel) (default: those of the run's config)"
+    flags.completes(sub.add_argument("--judge", action="append", metavar="J", help=text), completion.judges)
+    flags.add_pair_flags(sub)
+    sub.add_argument(
+        "--output", metavar="DIR", help="create this run from two files: --candidate A.json --baseline B.json"
+    )
+    sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
+    sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
+    flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when")
+    _add_request_flags(sub)
+    flags.add_length_control_flags(sub)
+
+    sub = verb(validate, "test a judge against human labels, or against the verdicts of another judge")
+    text = "a judge: see `instruct list judges`; not needed with --replay"
+    flags.completes(sub.add_argument("--judge", metavar="J", help=text), completion.judges)
+    sub.add_argument(
+        "--against",
+        required=True,
+        nargs="+",
+        metavar="SET",
+        help="pandalm, autoj, a file of labeled pairs, or one or several models' annotations.json",
+    )
+    sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+    sub.add_argument("--replay", nargs="+", metavar="FILE", help="score these verdicts; send no requests")
+    sub.add_argument("--replay-swapped", metavar="FILE", help="the verdicts with the second answer shown first")
+    sub.add_argument("--limit", type=int, metavar="N", help="use only the first N pairs")
+    sub.add_argument("--output", metavar="DIR", help="where the files go (default: runs/validate-JUDGE-SET)")
+    sub.add_argument("--write-card", action="store_true", help="write the agreement into the judge's card")
+    _add_request_flags(sub)
+
+
+def _add_request_flags(sub: argparse.ArgumentParser) -> None:
+    text = f"{flags.option_help('JudgeOptions', 'base_url')}; repeatable: servers of one model, asked in turn"
+    sub.add_argument("--base-url", action="append", metavar="URL", help=text)
+    flags.add_option_flags(sub, "JudgeOptions", "model", model="judge_model")
+    flags.add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "trim", "budget_usd")
+    flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
+    sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
+    flags.add_retry_flag(sub)
+    flags.add_cluster_flags(sub)
+
+
 def judge(arguments: argparse.Namespace) -> Result:
     from instruct.judging.asking import Judge
     from instruct.judging.judge import JudgingMode
     from instruct.phases.judge import judge_and_report
     from instruct.phases.report import print_written
 
-    difficulty = named_difficulty(arguments)
+    difficulty = call.named_difficulty(arguments)
     if arguments.model and len(arguments.judge or ()) > 1:
         raise InputError("--judge-model takes a single --judge; judge once for each model")
     judges = []
@@ -42,15 +80,15 @@ def judge(arguments: argparse.Namespace) -> Result:
     if arguments.output:
         run = _run_of_files(arguments, judges)
     else:
-        run = named_run(arguments.run, "outputs/*.json")
+        run = call.named_run(arguments.run, "outputs/*.json")
     judges = judges or [
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    comparisons = named_comparisons(run, arguments)
+    comparisons = call.named_comparisons(run, arguments)
     mode = JudgingMode(yes=arguments.yes, retry_failed=arguments.retry_failed, reparse=arguments.reparse)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
-    return reported(report, failure)
+    return call.reported(report, failure)
 
 
 def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
@@ -72,7 +110,7 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDire
 def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:
     """The judges of the run's config, for a call that names none."""
     _refuse_judge_flags(arguments, "replay", advice="without it the config's judges are asked")
-    judges = run_config(run, []).judges
+    judges = call.run_config(run, []).judges
     if not judges:
         raise InputError(f"{run.folder / 'config.yaml'}: has no judges; give --judge (see `instruct list judges`)")
     return judges
@@ -113,7 +151,7 @@ def _judge_options(name: str, arguments: argparse.Namespace, **fixed: str) -> Ju
     from instruct.base.cards import validated
     from instruct.judging.options import JudgeOptions
 
-    given = options_given(arguments, "JudgeOptions") | fixed
+    given = flags.options_given(arguments, "JudgeOptions") | fixed
     if addresses := given.get("base_url"):
         given |= {"base_url": addresses[0], "replicas": addresses[1:]}
     return validated(JudgeOptions, {"card": name, **given}, "command line")
@@ -124,9 +162,9 @@ def _judges_cluster(arguments: argparse.Namespace, run: RunDirectory | None = No
     from instruct.base.cards import validated
     from instruct.engines.cluster_options import ClusterOptions
 
-    given = named_cluster(arguments)
+    given = call.named_cluster(arguments)
     if given is None:
-        return run_config(run, []).cluster if run else None
+        return call.run_config(run, []).cluster if run else None
     if arguments.base_url:
         raise InputError("--cluster loads the judge's model, --base-url asks a server that has it; drop one of the two")
     return validated(ClusterOptions, given, "command line")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from instruct.base.cards import CardLocation, Kind, list_cards
 from instruct.base.errors import InputError, one_line
-from instruct.base.output import Result
 
 EMPTY = {
     "data": "no data cards found; copy one from the project's data folder into ./data",
@@ -31,12 +29,6 @@ class Listed(NamedTuple):
     def content(self) -> dict[str, Any]:
         """For `--json`."""
         return {"name": self.name, **self.facts}
-
-
-def list_cards_or_runs(arguments: argparse.Namespace) -> Result:
-    """`instruct list`."""
-    found = listed(arguments.what)
-    return Result([each.content() for each in found], render_names(found), render_text(found, arguments.what))
 
 
 def listed(what: str) -> list[Listed]:

@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
-import importlib
+import argparse
 import os
 import sys
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.output import Result, run_guarded
-from instruct.command.arguments import make_parser, parse_arguments
+from instruct.command import experiments, installation, judging, models, reports
+from instruct.command.arguments import OVERRIDES, SECTIONS, split_overrides
 from instruct.command.completion import complete
 
-# The function of each verb: it takes the call's arguments and returns its result.
-VERBS = {
-    "run": "experiments:run",
-    "config": "experiments:config",
-    "preview": "experiments:preview",
-    "train": "experiments:train",
-    "generate": "experiments:generate",
-    "evaluate": "experiments:evaluate",
-    "judge": "judging:judge",
-    "validate": "judging:validate",
-    "report": "reports:report",
-    "compare": "reports:compare",
-    "sample": "reports:sample",
-    "export": "reports:export_verdicts",
-    "import": "reports:import_verdicts",
-    "merge": "models:merge",
-    "push": "models:push",
-    "list": "listing:list_cards_or_runs",
-    "doctor": "doctor:doctor",
-}
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command's parser; `verb` is the verb that was called, and `function` does its work."""
+    parser = argparse.ArgumentParser(
+        prog="instruct",
+        description="Instruction-tune a model with an objective beyond cross-entropy and measure whether it improved.",
+    )
+    parser.add_argument("--version", action="version", version=f"instruct {metadata.version('emo-instruct')}")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(function: Any, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
+        name = function.__name__.partition("_")[0]
+        sub = verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
+        sub.set_defaults(
+            function=function, takes_overrides=OVERRIDES in (epilog or ""), flags=sub._option_string_actions
+        )
+        sub.add_argument("--json", action="store_true", help="print one JSON document; progress goes to stderr")
+        sub.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
+        return sub
+
+    for group in (experiments, judging, reports, models, installation):
+        group.add_verbs(verb)
+    return parser
+
+
+def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """The call's arguments; `overrides` are the flags that override the config.
+
+    An unknown flag ends the command, which names the nearest flags.
+    """
+    rest, overrides = split_overrides(argv)
+    arguments, unknown = parser.parse_known_args(rest)
+    arguments.overrides = overrides
+    if unknown:
+        hint = ""
+        if unknown[0].startswith("--"):
+            from instruct.base.cards import nearest  # imports pydantic
+
+            known = [*arguments.flags, *(f"--{name}" for name in SECTIONS)]
+            hint = nearest(unknown[0].partition("=")[0], known)
+            hint = hint if hint.startswith(" (nearest") else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return arguments
 
 
 def main() -> int:
@@ -45,10 +72,9 @@ def main() -> int:
             raise InputError(
                 "only `run` and `train` work on several processes; run this verb without `accelerate launch`"
             )
-        module, function = VERBS[arguments.verb].split(":")
-        if arguments.overrides and module != "experiments":
+        if arguments.overrides and not arguments.takes_overrides:
             raise InputError(f"unexpected argument {one_line(arguments.overrides[0], 80)!r}; see --help")
-        result: Result = getattr(importlib.import_module(f"instruct.command.{module}"), function)(arguments)
+        result: Result = arguments.function(arguments)
         return result
 
     return run_guarded(work, arguments.json, arguments.quiet)

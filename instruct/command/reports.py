@@ -7,14 +7,64 @@ from pathlib import Path
 
 from instruct.base.errors import GateError, InputError, counted
 from instruct.base.output import Result
-from instruct.command.call import (
-    named_comparisons,
-    named_difficulty,
-    named_run,
-    reported,
-    short,
-    shown,
-)
+from instruct.command import call, completion, flags
+
+
+def add_verbs(verb: flags.AddVerb) -> None:
+    """The verbs of this file, with their flags."""
+    sub = verb(
+        report,
+        "write the report of a run, or of verdicts made elsewhere",
+        "The run's report/exports has the same figures for other tools: figures.csv, tables.tex (LaTeX), "
+        "leaderboard-*.csv (AlpacaEval) and model-card-*.md (Hugging Face Hub).",
+    )
+    flags.run_argument(sub, "verdicts")
+    sub.add_argument("--annotations", metavar="FILE", help="verdicts made elsewhere: AlpacaEval's annotations.json")
+    sub.add_argument("--output", metavar="DIR", help="the run directory to create (requires --annotations)")
+    flags.add_answer_file_flags(sub)
+    flags.add_length_control_flags(sub)
+    sub.add_argument(
+        "--human",
+        metavar="FILE",
+        help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
+    )
+    sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
+    sub.add_argument(
+        "--metric",
+        choices=["win_rate", "win_rate_low"],
+        help="for --fail-under: the win rate (default) or the lower end of its interval",
+    )
+    sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
+    sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
+
+    sub = verb(compare, "rank the systems of one run or several, and check that their figures are comparable")
+    runs = sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
+    flags.completes(runs, completion.runs)
+    sub.add_argument(
+        "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
+    )
+
+    sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
+    flags.run_argument(sub, "answers")
+    sub.add_argument("-n", type=int, default=100, metavar="N", help="how many pairs (default: 100)")
+    flags.add_pair_flags(sub)
+    sub.add_argument("--output", metavar="FILE", help="the form (default: RUN/label.html)")
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="draw other pairs (default: 0)")
+
+    sub = verb(export_verdicts, "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
+    flags.run_argument(sub, "verdicts")
+    sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")
+    sub.add_argument("--format", choices=["annotations", "jsonl"], default="annotations", help="default: annotations")
+    sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
+    sub.add_argument("--candidate", metavar="A", help="selects the comparison, if the judge made several")
+    sub.add_argument("--baseline", metavar="B", help="selects the comparison, if the judge made several")
+
+    sub = verb(import_verdicts, "import verdicts made elsewhere into a run directory")
+    sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or JSON lines from `export`")
+    sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, created if missing")
+    flags.add_answer_file_flags(sub)
+    for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
+        sub.add_argument(f"--{flag}", metavar="NAME", help=f"name of the {flag} (default: the file's {field})")
 
 
 def report(arguments: argparse.Namespace) -> Result:
@@ -22,7 +72,7 @@ def report(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
 
-    difficulty = named_difficulty(arguments)
+    difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
         for flag in ("metric", "judge", "candidate"):
             if getattr(arguments, flag):
@@ -33,7 +83,7 @@ def report(arguments: argparse.Namespace) -> Result:
         if arguments.output or arguments.reference or arguments.outputs:
             raise InputError("--output, --outputs and --reference require --annotations; add it or drop them")
         evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file()
-        run = named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
+        run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
         built = print_report(run.folder, difficulty)
@@ -50,13 +100,13 @@ def report(arguments: argparse.Namespace) -> Result:
             built = write_report(run.folder, difficulty).report
         print_written(built, Path(arguments.output))
     if arguments.fail_under is None:
-        return reported(built)
+        return call.reported(built)
     names = {"judge": arguments.judge, "candidate": arguments.candidate}
     try:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
     except GateError as error:
-        return reported(built, error)
-    return Result(built, "\n".join([*short(built), passed]), passed)
+        return call.reported(built, error)
+    return Result(built, "\n".join([*call.short(built), passed]), passed)
 
 
 def compare(arguments: argparse.Namespace) -> Result:
@@ -74,8 +124,8 @@ def compare(arguments: argparse.Namespace) -> Result:
 def sample(arguments: argparse.Namespace) -> Result:
     from instruct.reporting.labeling_form import write_form
 
-    run = named_run(arguments.run, "outputs/*.json")
-    comparisons = named_comparisons(run, arguments)
+    run = call.named_run(arguments.run, "outputs/*.json")
+    comparisons = call.named_comparisons(run, arguments)
     if len(comparisons) > 1:
         names = ", ".join(" against ".join(each) for each in comparisons)
         raise InputError(f"{run.folder}: has several comparisons ({names}); choose with --candidate and --baseline")
@@ -90,7 +140,7 @@ def export_verdicts(arguments: argparse.Namespace) -> Result:
     from instruct.judging.interchange.json_lines import export_jsonl
     from instruct.judging.store import JudgmentStore
 
-    run = named_run(arguments.run, "judgments.sqlite")
+    run = call.named_run(arguments.run, "judgments.sqlite")
     if arguments.format == "jsonl":
         if arguments.candidate or arguments.baseline:
             raise InputError("--format jsonl exports every comparison; drop --candidate and --baseline")
@@ -99,7 +149,7 @@ def export_verdicts(arguments: argparse.Namespace) -> Result:
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
         count = export_from_run(run, arguments.judge, arguments.output, **pair)
-    return shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {counted(count, 'verdict')}")
+    return call.shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {counted(count, 'verdict')}")
 
 
 def import_verdicts(arguments: argparse.Namespace) -> Result:

@@ -21,8 +21,8 @@ FLAGS = ["--address", "10.0.0.1:6379", "--workers", "2", "--gpus-per-worker", "0
 
 
 def test_a_cluster_is_named_in_a_config_or_by_flags():
-    from instruct.command.arguments import make_parser
     from instruct.command.call import cluster_override
+    from instruct.command.main import make_parser
 
     assert make_config({"name": "x"}, [], "here").cluster is None
     assert make_config({"name": "x", "cluster": "ray"}, [], "here").cluster == ClusterOptions()
