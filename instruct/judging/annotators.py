@@ -31,7 +31,8 @@ _HARMLESS_PROCESSORS = {"ChainOfThoughtProcessor", "JsonKeysToColumnProcessor"}
 # Arguments of the package's client that are not part of a request.
 _CLIENTS_OWN = {"requires_chatml", "client_kwargs", "price_per_token", "num_procs", "batch_size", "n_retries"}
 _DECODING = {"model_name", "temperature", "top_p", "max_tokens"}
-_SHUT_DOWN = {"gpt-4", "gpt-4-1106-preview"}
+# Models that are reported to have been shut down, and when.
+SHUT_DOWN = {"gpt-4": "2026-10-23", "gpt-4-1106-preview": "2026-10-23"}
 EQUAL_RANKS = "equal ranks"
 
 
@@ -71,9 +72,9 @@ def annotator_card_fields(name: str) -> dict[str, Any]:
         else "OPENAI_API_KEY, or --base-url of a server that serves it",
         "licence": "Apache-2.0 (the annotator); the model under its provider's terms",
         "citation": "Li et al., AlpacaEval: An Automatic Evaluator of Instruction-following Models, 2023",
-        "notes": f"{model} is reported to have been shut down (2026-10-23); --judge-model asks another model with "
-        "the same prompt."
-        if model in _SHUT_DOWN
+        "notes": f"{model} is reported to have been shut down ({SHUT_DOWN[model]}); --judge-model asks another "
+        "model with the same prompt."
+        if model in SHUT_DOWN
         else None,
     }
 

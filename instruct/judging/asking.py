@@ -14,6 +14,7 @@ from instruct.engines.base import Engine, EngineOptions, Prompt, Request, server
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
+from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
 from instruct.judging.options import JudgeOptions
@@ -23,8 +24,6 @@ BATCH = 64
 # Presentations whose answers are sorted by length together for a reward model: all of them, unless judging may stop
 # early, which is decided after each batch.
 REWARD_BATCH = 1 << 20
-# Models that are reported to have been shut down, and when.
-_GONE = {"gpt-4": "2026-10-23", "gpt-4-1106-preview": "2026-10-23"}
 
 
 class Judge:
@@ -179,10 +178,10 @@ class Judge:
 def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
     """What an engine must know of a judge."""
     other_model = "name a model that it serves with --judge-model, and check that --base-url ends where its API begins"
-    if card.model in _GONE:
+    if card.model in SHUT_DOWN:
         other_model = (
-            f"it is reported to have been shut down ({_GONE[card.model]}): --judge-model M asks another model with the "
-            "same prompt, under a name of its own, never beside published figures"
+            f"it is reported to have been shut down ({SHUT_DOWN[card.model]}): --judge-model M asks another model with "
+            "the same prompt, under a name of its own, never beside published figures"
         )
     labels = card.verdict.labels
     return EngineOptions(

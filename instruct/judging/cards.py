@@ -255,10 +255,7 @@ class JudgeCard(_Section):
         Raises:
             InputError: it does not exist.
         """
-        path = self._folder / str(self.head)
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; put the head next to {self._folder / 'judge.yaml'}")
-        return path
+        return self._beside(str(self.head), "file", "the head")
 
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.
@@ -268,9 +265,13 @@ class JudgeCard(_Section):
         """
         if self.annotator:
             return annotator_prompt(self.annotator)
-        path = self._folder / str(self.prompt_with_input if with_input and self.prompt_with_input else self.prompt)
+        name = self.prompt_with_input if with_input and self.prompt_with_input else self.prompt
+        return self._beside(str(name), "prompt file", "it")
+
+    def _beside(self, name: str, kind: str, what: str) -> Path:
+        path = self._folder / name
         if not path.is_file():
-            raise InputError(f"{path}: no such prompt file; put it next to {self._folder / 'judge.yaml'}")
+            raise InputError(f"{path}: no such {kind}; put {what} next to {self._folder / 'judge.yaml'}")
         return path
 
     def prompt_text(self, with_input: bool = False) -> str:

@@ -156,7 +156,8 @@ def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes:
     Raises:
         InputError: neither --budget-usd nor --yes; a budget without a known price; an invalid budget.
     """
-    check_budget(budget_usd)
+    if budget_usd is not None and not 0 < budget_usd < math.inf:
+        raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
     if not estimate.requests:
         return
     if price is None and budget_usd is not None:
@@ -171,16 +172,6 @@ def gate(estimate: Estimate, price: Price | None, budget_usd: float | None, yes:
             f"the judge's price at this endpoint is unknown; add it to ./{TABLE} and set --budget-usd, or use --yes"
         )
     raise InputError("this judge costs money; set --budget-usd DOLLARS, a limit for the whole run, or use --yes")
-
-
-def check_budget(budget_usd: float | None) -> None:
-    """Refuse an invalid budget.
-
-    Raises:
-        InputError: not a positive, finite number.
-    """
-    if budget_usd is not None and not 0 < budget_usd < math.inf:
-        raise InputError(f"--budget-usd {budget_usd:g}: must be a positive number of dollars")
 
 
 class Budget:

@@ -208,23 +208,16 @@ class PromptTemplate:
         if card.prompt_with_input:
             self._texts[True] = self._read(with_input=True)
 
-    def render(self, row: dict[str, Any], first: str, second: str) -> Prompt:
-        """The prompt for one pair, in the order shown.
+    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
+        """The prompts about two answers, in the order shown: one for the pair, or one for each if they are rated alone.
 
         A row's `input` replaces {input}; a prompt without {input} gets it after the instruction and a blank line, as in
         AlpacaEval. All placeholders are replaced in a single pass, so an answer that contains "{second}" is unchanged.
         """
-        return self._rendered(row, {"first": self._cleaned(first), "second": self._cleaned(second)})
-
-    def render_single(self, row: dict[str, Any], answer: str) -> Prompt:
-        """The prompt for one answer that is rated alone."""
-        return self._rendered(row, {"first": self._cleaned(answer)})
-
-    def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
-        """The prompts about two answers: one for the pair, or one for each answer if they are rated alone."""
+        first, second = self._cleaned(first), self._cleaned(second)
         if self._card.protocol == "single":
-            return self.render_single(row, first), self.render_single(row, second)
-        return (self.render(row, first, second),)
+            return tuple(self._rendered(row, {"first": answer}) for answer in (first, second))
+        return (self._rendered(row, {"first": first, "second": second}),)
 
     def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> Prompt:
         context = str(row.get("input") or "")

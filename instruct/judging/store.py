@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.replies import ReplyStore, is_number
@@ -80,8 +80,9 @@ def verdict_problem(judgment: Judgment) -> str | None:
     return None
 
 
-_POSITIONS = ("first", "second")
-_VERDICTS = ("first", "second", "tie", "unparsed", "failed")
+Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
+# The values of these fields.
+VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 _COLUMNS = ", ".join(field.name for field in fields(Judgment))
 
 
@@ -163,7 +164,7 @@ class JudgmentStore(ReplyStore):
             **values | {"ratings": tuple(ratings) if ratings else None, "trimmed": bool(values["trimmed"])}
         )
         problem = verdict_problem(judgment)
-        if judgment.position not in _POSITIONS or judgment.verdict not in _VERDICTS:
+        if any(getattr(judgment, name) not in known for name, known in VALUES.items()):
             problem = "position or verdict: has an unknown value"
         if problem:
             raise self._damaged(f"pair {judgment.pair}: {problem}")

@@ -8,16 +8,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
-from instruct.judging.store import Judgment
-
-Verdict = Literal["first", "second", "tie", "unparsed", "failed"]
+from instruct.judging.store import Judgment, Verdict
 
 T = TypeVar("T")
 

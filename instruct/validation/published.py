@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from instruct.analysis.outcomes import EXCHANGED, averaged, outcome_of_margin, strict
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.sources import RawRow, read_file
-from instruct.judging.verdicts import Verdict
+from instruct.judging.store import Verdict
 from instruct.validation.human_sets import HumanPair
 
 Order = Literal["first", "swapped"]

@@ -121,7 +121,7 @@ def test_requests_equal_those_of_the_package(name, fake_server, rows):
 
     card = load_judge_card(name)
     template = PromptTemplate(card)
-    asked = [template.render(row, row["output_1"], row["output_2"]) for row in rows.to_dict("records")]
+    asked = [template.render_all(row, row["output_1"], row["output_2"])[0] for row in rows.to_dict("records")]
     from instruct.engines.base import Request
 
     engine = ServerEngine(engine_options(card), base_url, concurrency=1)
@@ -143,7 +143,7 @@ def test_a_chat_model_with_instruct_in_its_name_is_asked_by_chat(fake_server):
     assert card.name == "alpaca_eval_gpt4@llama-3-8b-instruct"
     from instruct.engines.base import Request
 
-    prompt = PromptTemplate(card).render({"instruction": "Why?"}, "So.", "Because.")
+    prompt = PromptTemplate(card).render_all({"instruction": "Why?"}, "So.", "Because.")[0]
     engine = ServerEngine(engine_options(card), base_url)
     list(engine.complete([Request("key", prompt)]))
     engine.close()

@@ -177,7 +177,7 @@ def published(shared_data):
     template = PromptTemplate(load_judge_card("alpaca_eval_gpt4"))
     path = shared_data / "alpaca_eval" / "alpaca-7b.alpaca_eval_gpt4.annotations.json"
     rows = [row for row in json.loads(path.read_text()) if row["price_per_example"]]
-    prompts = [template.render(row, row["output_1"], row["output_2"]) for row in rows]
+    prompts = [template.render_all(row, row["output_1"], row["output_2"])[0] for row in rows]
     return prompts, [row["price_per_example"] / 30e-6 for row in rows]  # one price for all tokens, alpaca_eval's
 
 

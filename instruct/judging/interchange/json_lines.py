@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,11 +17,8 @@ from instruct.base.replies import Completion
 from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.interchange.contents import Contents
-from instruct.judging.store import Judgment, JudgmentStore, verdict_problem
-from instruct.judging.verdicts import Verdict
+from instruct.judging.store import VALUES, Judgment, JudgmentStore, verdict_problem
 
-# The values of these fields.
-VALUES = {"position": ("first", "second"), "verdict": get_args(Verdict)}
 _MOST = 2**63 - 1  # of an integer in the store
 
 

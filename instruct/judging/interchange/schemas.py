@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from instruct.judging.interchange.json_lines import VALUES, Line
+from instruct.judging.interchange.json_lines import Line
 from instruct.judging.interchange.labels import Label
+from instruct.judging.store import VALUES
 
 VERDICTS = Path(__file__).with_name("verdicts.schema.json")
 LABELS = Path(__file__).with_name("labels.schema.json")
