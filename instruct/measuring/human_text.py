@@ -122,9 +122,9 @@ class _Predictor:
         at = distances(self.reference, model, human, self._windows, self.temperatures)
         return self._by_text(mean_distances(at, self.temperatures, options.name, model.temperature), **at[0])
 
-    def _by_text(self, found: list[Number], **columns: np.ndarray) -> PartResult:
+    def _by_text(self, numbers: list[Number], **columns: np.ndarray) -> PartResult:
         """With the values of each text; a text without a token has none."""
         values = {
             name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in columns.items()
         }
-        return PartResult(found, {"id": self.of.human.ids, **values})
+        return PartResult(numbers, {"id": self.of.human.ids, **values})

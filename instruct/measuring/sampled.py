@@ -181,8 +181,8 @@ class OraclePerplexityOf(_ModelMeasurer):
         if all(row.reference is not None for row in rows):
             first = list({row.id: row for row in rows}.values())
             human = self.read_human(_continued(first, [row.reference or "" for row in first]))
-        found = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
-        return PartResult(found, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
+        perplexities = oracle_perplexity(values, [row.seed for row in rows], self.options.name, human)
+        return PartResult(perplexities, {"nats": values.nats.tolist(), "tokens": values.tokens.tolist()})
 
     def read(self, texts: HeldOut) -> Likelihoods:
         return likelihoods(self.model, texts, windows(self.model, texts, self.max_length))
@@ -216,16 +216,16 @@ class MauveOf(_ModelMeasurer):
 
 def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> PartResult:
     """The mean over draws; `features`: the model whose last hidden states of `max_length` tokens are compared."""
-    found = list(by_draw.values())
+    of_draws = list(by_draw.values())
     return _of_draws(
-        {"mauve": [draw.measured for draw in found]},
-        found[0].n,
+        {"mauve": [draw.measured for draw in of_draws]},
+        of_draws[0].n,
         by_draw={name: draw.value for name, draw in by_draw.items()},
-        by_kmeans_seed=np.mean([draw.by_seed for draw in found], axis=0).tolist(),
-        star=statistics.fmean(draw.star for draw in found),
-        frontier_integral=statistics.fmean(draw.frontier_integral for draw in found),
-        curve=np.mean([draw.curve for draw in found], axis=0).tolist(),
-        clusters=found[0].clusters,
+        by_kmeans_seed=np.mean([draw.by_seed for draw in of_draws], axis=0).tolist(),
+        star=statistics.fmean(draw.star for draw in of_draws),
+        frontier_integral=statistics.fmean(draw.frontier_integral for draw in of_draws),
+        curve=np.mean([draw.curve for draw in of_draws], axis=0).tolist(),
+        clusters=of_draws[0].clusters,
         features=features,
         max_length=max_length,
     )
@@ -302,6 +302,6 @@ def _diversity(texts: Sequence[str]) -> dict[str, Sample | None]:
 
 
 def _human_diversity(texts: Sequence[str]) -> dict[str, float]:
-    found = {name: float(value[0]) for name, value in diversity([tokens(text) for text in texts]).items()}
-    found["repetition"] = statistics.fmean(map(repeated_fraction, texts))
-    return {name: value for name, value in found.items() if not np.isnan(value)}
+    figures = {name: float(value[0]) for name, value in diversity([tokens(text) for text in texts]).items()}
+    figures["repetition"] = statistics.fmean(map(repeated_fraction, texts))
+    return {name: value for name, value in figures.items() if not np.isnan(value)}

@@ -114,7 +114,7 @@ def metrics_text(metrics: Metrics, run: RunDirectory) -> str:
         ]
         if parts:
             lines.append(f"{system}: {', '.join(parts)}")
-    lines += [_task_line(row) for row in metrics.measurements if row.kind == "tasks" and row.metric == "accuracy"]
+    lines += [_task_line(row) for rows in metrics.tasks.values() for row in rows.values() if row.value is not None]
     by_task: dict[tuple[str, str], list[str]] = {}
     for row in metrics.measurements:
         if row.kind == "lm_eval" and row.value is not None:

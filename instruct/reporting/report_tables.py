@@ -5,7 +5,7 @@ from __future__ import annotations
 from instruct.data.overlap import overlap_text
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.model import ReportData
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import Column, Table, columns_table, text_columns
 from instruct.reporting.text import number, probability
 
 _SEEDS = (
@@ -28,13 +28,9 @@ def report_tables(report: ReportData) -> list[Table]:
     return [table for table in (_seeds(report), _paired(report), _systems(report), _trainings(report)) if table.rows]
 
 
-def _text(*names: str) -> list[Column]:
-    return [Column(name, text=True) for name in names]
-
-
 def _seeds(report: ReportData) -> Table:
     columns = [
-        *_text("judge", "policy", "candidate", "baseline"),
+        *text_columns("judge", "policy", "candidate", "baseline"),
         Column("seeds", lambda spread: ", ".join(map(str, spread.seeds)), text=True),
         Column("win rates", lambda spread: ", ".join(map(number, spread.win_rates)), text=True),
         Column("mean"),
@@ -47,7 +43,7 @@ def _seeds(report: ReportData) -> Table:
 
 def _paired(report: ReportData) -> Table:
     columns = [
-        *_text("judge", "policy", "first", "second", "baseline"),
+        *text_columns("judge", "policy", "first", "second", "baseline"),
         Column("prompts", "n"),
         Column("difference"),
         Column("95 % CI", "interval"),
@@ -85,7 +81,7 @@ def _trainings(report: ReportData) -> Table:
         return Column(header, lambda it: None if getattr(it, name) is None else f"{getattr(it, name):g}")
 
     columns = [
-        *_text("system", "objective"),
+        *text_columns("system", "objective"),
         Column("seed", when=any(training.seed is not None for training in report.trainings)),
         Column("rows"),
         Column("truncated"),
@@ -107,7 +103,7 @@ def lineage_tables(report: ReportData) -> list[Table]:
         "created": report.created,
     }
     hashes = report.sha256 | {f"answers of {system.name}": system.sha256 for system in report.systems}
-    phases = [Column("phase", "step", text=True), *_text("status"), Column("minutes"), Column("attempts")]
+    phases = [Column("phase", "step", text=True), *text_columns("status"), Column("minutes"), Column("attempts")]
     tables = [
         Table("Experiment", ["part", "value"], list(experiment.items()), left=2),
         columns_table("Phases", report.phases, phases),

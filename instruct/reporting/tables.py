@@ -58,6 +58,11 @@ class Column:
         return replace(self, value=value)
 
 
+def text_columns(*names: str) -> list[Column]:
+    """Columns of text that are called as their attributes."""
+    return [Column(name, text=True) for name in names]
+
+
 def columns_table(title: str, rows: Sequence[Any], columns: Sequence[Column], note: str = "") -> Table:
     """The table of some rows, with the columns that it is to have."""
     values = [(column, [column.of(row) for row in rows]) for column in columns if column.when]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instruct.analysis.task_results import TaskReport
-from instruct.reporting.tables import Column, Table, Value, columns_table, table_of
+from instruct.reporting.tables import Column, Table, Value, columns_table, table_of, text_columns
 from instruct.reporting.text import probability
 
 _OVERVIEW = (
@@ -24,10 +24,6 @@ _DIFFERENCES = (
     "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
 )
 _HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
-
-
-def _text(*names: str) -> list[Column]:
-    return [Column(name, text=True) for name in names]
 
 
 def task_tables(report: TaskReport | None) -> list[Table]:
@@ -56,7 +52,7 @@ def _overview(report: TaskReport) -> Table:
 
 def _details(report: TaskReport) -> Table:
     columns = [
-        *_text("task", "system", "rule"),
+        *text_columns("task", "system", "rule"),
         Column("rows", lambda figure: f"{figure.rows} of {figure.of}", text=True),
         Column("shots"),
         Column("accuracy %", "accuracy"),
@@ -72,7 +68,7 @@ def _details(report: TaskReport) -> Table:
 
 def _votes(report: TaskReport) -> Table:
     columns = [
-        *_text("task", "system"),
+        *text_columns("task", "system"),
         Column("answers like the vote %", "like_vote"),
         Column("rows: vote right", "vote_right"),
         Column("accuracy there %", "right_with"),
@@ -84,7 +80,7 @@ def _votes(report: TaskReport) -> Table:
 
 def _comparisons(report: TaskReport) -> Table:
     columns = [
-        *_text("task", "first", "second"),
+        *text_columns("task", "first", "second"),
         Column("rows", "n"),
         Column("difference", lambda pair: f"{pair.difference:+.1f}"),
         Column("95 % CI", "interval"),
@@ -98,7 +94,7 @@ def _comparisons(report: TaskReport) -> Table:
 
 def _harness(report: TaskReport) -> Table:
     columns = [
-        *_text("task", "system", "metric"),
+        *text_columns("task", "system", "metric"),
         Column("shots"),
         Column("rows"),
         Column("value", lambda figure: f"{figure.value:.4f}"),

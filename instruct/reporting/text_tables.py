@@ -6,7 +6,7 @@ from functools import partial
 
 from instruct.analysis.text_results import TextFigure, TextReport, TextSystem
 from instruct.reporting.model import ReportData
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import Column, Table, columns_table, text_columns
 from instruct.reporting.text import probability
 from instruct.reporting.text_figures import METRICS
 
@@ -68,8 +68,7 @@ def decimal(value: float) -> str:
 def _tests(texts: TextReport) -> Table:
     columns = [
         Column("metric", lambda test: METRICS[test.metric].label, text=True),
-        Column("first", text=True),
-        Column("second", text=True),
+        *text_columns("first", "second"),
         Column("difference", lambda test: f"{'+' * (test.difference > 0)}{decimal(test.difference)}"),
         Column("95 % CI", lambda test: test.interval and " to ".join(map(decimal, test.interval))),
         Column("p", lambda test: probability(test.p)),

@@ -50,8 +50,8 @@ class _Group:
 
     def measured(self, metric: str) -> dict[str, Measurement]:
         """The rows of a metric that have a value, by system."""
-        found = {name: rows.get(metric) for name, rows in self.named()}
-        return {name: row for name, row in found.items() if row and row.value is not None}
+        known = {name: rows.get(metric) for name, rows in self.named()}
+        return {name: row for name, row in known.items() if row and row.value is not None}
 
 
 def text_report(
@@ -104,8 +104,8 @@ def _groups(metrics: Metrics, values: Values, config: Mapping[str, Any]) -> list
 def _system(group: _Group) -> TextSystem:
     figures = []
     for key, by_seed in group.samples.items():
-        found = estimate([sample.measured for sample in by_seed.values()])
-        figures.append(TextFigure(metric=key, value=found.value, interval=METRICS[key].cut(found.interval)))
+        mean = estimate([sample.measured for sample in by_seed.values()])
+        figures.append(TextFigure(metric=key, value=mean.value, interval=METRICS[key].cut(mean.interval)))
     temperatures = [row.value for row in group.measured("matched_temperature").values()]
     return TextSystem(
         name=group.name,
@@ -172,15 +172,15 @@ def _test(key: TextMetricName, first: _Group, second: _Group) -> TextTest | None
     compared = _compared(pairs) if pairs else None
     if compared is None:
         return None
-    found, test = compared
+    estimated, test = compared
     return TextTest(
         metric=key,
         first=first.name,
         second=second.name,
         trainings=len(pairs),
-        difference=found.value,
-        interval=found.interval,
-        p=found.p,
+        difference=estimated.value,
+        interval=estimated.interval,
+        p=estimated.p,
         p_holm=None,
         test=test,
     )
@@ -216,7 +216,7 @@ def _human(metrics: Metrics) -> list[TextFigure]:
 
 def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
     controlled = {group.control_of for group in groups if _is_sampled(group)}
-    found = []
+    warnings = []
     compared = [group for group in groups if group.control_of is None and _is_sampled(group)]
     systems = config.get("systems") or {}
     for group in compared if len(compared) > 1 else ():
@@ -225,7 +225,7 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
             controls = [rows.get("matched_temperature") for rows in group.rows.values()]
             reasons = [control.details.reason for control in controls if control and control.details.reason]
             why = f" ({one_line(reasons[0], 200)})" if reasons else ""
-            found.append(
+            warnings.append(
                 f"{one_line(group.name, 60)} has no matched-temperature control{why}: its difference from MLE on "
                 "sampled texts may be sharpening, which a lower temperature gives for nothing"
             )
@@ -233,9 +233,9 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
     if mauves:
         fewest = min(row.n or 0 for row in mauves)
         if fewest < ENOUGH_TEXTS:
-            found.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
+            warnings.append(f"MAUVE of {fewest} texts is noisy; {ENOUGH_TEXTS:,} are recommended")
         if len({(row.n, row.details.features, row.details.max_length) for row in mauves}) > 1:
-            found.append(
+            warnings.append(
                 "MAUVE was computed from different numbers of texts or different features, and does not compare; "
                 "run `instruct evaluate` again"
             )
@@ -244,31 +244,31 @@ def _warnings(groups: Sequence[_Group], config: Mapping[str, Any]) -> list[str]:
             if "repetition" in rows:
                 empty, count = rows["repetition"].details.empty, rows["repetition"].details.continuations
                 if 100 * empty > _EMPTY_PERCENT * count:
-                    found.append(f"{empty} of {count} continuations of {one_line(name, 60)} are empty")
+                    warnings.append(f"{empty} of {count} continuations of {one_line(name, 60)} are empty")
             if "rouge1" in rows:
                 unseen, count = rows["rouge1"].details.without_tokens, rows["rouge1"].n or 0
                 if 100 * unseen > _UNSEEN_PERCENT * count:
-                    found.append(
+                    warnings.append(
                         f"ROUGE sees no token in {unseen} of {count} pairs of {one_line(name, 60)}: it reads the "
                         "letters a to z and digits only"
                     )
-    return found
+    return warnings
 
 
 def _measured_differently(metrics: Metrics, steps: Mapping[str, Any]) -> list[str]:
     """A warning for each metric whose systems were measured on different human texts or with different settings."""
     rows = [row for rows in metrics.texts.values() for row in rows.values()]
-    found = []
+    warnings = []
     for part in dict.fromkeys(row.part for row in rows):
         names = dict.fromkeys(row.system for row in rows if row.part == part)
         records = [steps[step] for name in names if (step := metric_step(part, name)) in steps]
         shared = [{key: value for key, value in record["inputs"].items() if key not in _OWN} for record in records]
         if any(inputs != shared[0] for inputs in shared):
-            found.append(
+            warnings.append(
                 f"{part} was measured on different texts, or with different settings, for different systems; run "
                 "`instruct evaluate` again"
             )
-    return found
+    return warnings
 
 
 def _is_sampled(group: _Group) -> bool:

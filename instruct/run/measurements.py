@@ -178,11 +178,11 @@ def measure(
     if written and run.is_done(step, inputs):
         return
     with run.step(step, inputs, **about) as recorded:
-        found = compute()
-        if found.values:
-            write_values(run, part, system, found.values, found.without)
-        write_numbers(run, part, system, found.numbers)
-        recorded |= {number.metric: number.value for number in found.numbers}
+        measured = compute()
+        if measured.values:
+            write_values(run, part, system, measured.values, measured.without)
+        write_numbers(run, part, system, measured.numbers)
+        recorded |= {number.metric: number.value for number in measured.numbers}
 
 
 def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> None:
