@@ -100,7 +100,10 @@ def to_row(
         return _from_alpaca(raw, template)
     if format == "prompt_completion":
         return _from_prompt_completion(raw, template)
-    chat = _chat_turns(raw, format)
+    if format == "sharegpt":
+        chat = _turns(raw, "conversations", _field(raw, "conversations"), ("from", "value"), SHAREGPT_ROLES)
+    else:
+        chat = _turns(raw, "messages", _field(raw, "messages"))
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
     tools = _tools(raw) if format == "messages" else None
@@ -160,7 +163,8 @@ def _from_alpaca(raw: RawRow, template: Template) -> dict[str, Any] | None:
     if template == "alpaca":
         return {"prompt": alpaca_prompt(instruction, input), "completion": output}
     request = f"{instruction}\n\n{input}" if input else instruction
-    return _conversational([{"role": "user", "content": request}], output)
+    answer = {"role": "assistant", "content": output}
+    return {"prompt": [{"role": "user", "content": request}], "completion": [answer]}
 
 
 def _from_prompt_completion(raw: RawRow, template: Template) -> dict[str, Any] | None:
@@ -204,12 +208,6 @@ def _from_chat(
             "takes a single request; set template: chat"
         )
     return {"prompt": alpaca_prompt(prompt[0]["content"]), "completion": answer["content"]}
-
-
-def _chat_turns(raw: RawRow, format: Format) -> list[_Turn]:
-    if format == "sharegpt":
-        return _turns(raw, "conversations", _field(raw, "conversations"), ("from", "value"), SHAREGPT_ROLES)
-    return _turns(raw, "messages", _field(raw, "messages"))
 
 
 def _tools(raw: RawRow) -> Any:
@@ -259,10 +257,6 @@ def _tool_keys(raw: RawRow, where: str, turn: dict[str, Any]) -> dict[str, Any]:
         return {"tool_calls": calls}
     named = ("name", "tool_call_id") if turn.get("role") == "tool" else ()
     return {key: turn[key] for key in named if turn.get(key) is not None}
-
-
-def _conversational(prompt: list[Message], response: str) -> dict[str, Any]:
-    return {"prompt": prompt, "completion": [{"role": "assistant", "content": response}]}
 
 
 def _response(value: Any, raw: RawRow, field: str) -> str | None:

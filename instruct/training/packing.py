@@ -61,11 +61,7 @@ def packed_blocks(dataset: Any, texts: Dataset, length: int, end: int) -> Blocks
 
 
 def _split(ids: list[int], lengths: list[int]) -> list[list[int]]:
-    parts, start = [], 0
-    for length in lengths:
-        parts.append(ids[start : start + length])
-        start += length
-    return parts
+    return [ids[begin:end] for begin, end in itertools.pairwise([0, *itertools.accumulate(lengths)])]
 
 
 def _lengths_to(ids: list[int], end: int) -> list[int]:

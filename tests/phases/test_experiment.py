@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +41,13 @@ def config(tmp_path, tiny_model_folder, monkeypatch) -> ExperimentConfig:
 def test_rows_are_tokenized_once_and_every_step_records_its_configuration(config, monkeypatch, printed):
     calls = []
     encode_rows = training_rows.encode_rows
-    monkeypatch.setattr(training_rows, "encode_rows", lambda *args: calls.append(1) or encode_rows(*args))
+    monkeypatch.setattr(
+        training_rows, "encode_rows", lambda *args: calls.append(args[1].folder.path) or encode_rows(*args)
+    )
     run_experiment(config)
-    assert calls == [1]
+    assert [folder.parent for folder in calls] == [Path("runs/tiny")]
+    assert not calls[0].exists()
+    assert not list(Path("runs/tiny").glob(".rows-*"))
     assert "judge     none" in printed.readouterr().out
 
     run = RunDirectory("runs/tiny")
