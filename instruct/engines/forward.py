@@ -134,15 +134,15 @@ class ForwardModel:
         """Of each row: ln p(token | tokens before it) of its tokens from `start` on; float32, [len(ids) - start]."""
         import torch
 
-        found = [np.zeros(max(0, len(row.ids) - row.start), np.float32) for row in rows]
+        logs_of = [np.zeros(max(0, len(row.ids) - row.start), np.float32) for row in rows]
         done = [0] * len(rows)
         for place, logs in self.distributions(rows):
             begin, end = done[place], done[place] + len(logs)
             first = rows[place].start
             targets = torch.tensor(rows[place].ids[first + begin : first + end], device=logs.device)
-            found[place][begin:end] = logs.gather(1, targets[:, None])[:, 0].cpu().numpy()
+            logs_of[place][begin:end] = logs.gather(1, targets[:, None])[:, 0].cpu().numpy()
             done[place] = end
-        return found
+        return logs_of
 
     def distributions(
         self, rows: Sequence[TextRow], vocabulary: int | None = None
@@ -168,15 +168,15 @@ class ForwardModel:
         """The final hidden state (after the last norm) of each row's last token; float32, [rows, hidden]."""
         import torch
 
-        found: list[Any] = [None] * len(rows)
+        states_of: list[Any] = [None] * len(rows)
         for places, ids in self._batches([TextRow(row) for row in rows], vocabulary=1):
             with self.engine.adapted(self.adapter) as network:
                 states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
                 ends = torch.tensor([len(rows[place]) - 1 for place in places], device=states.device)
                 values = states[torch.arange(len(places), device=states.device), ends].float().cpu().numpy()
             for place, value in zip(places, values, strict=True):
-                found[place] = value
-        return np.stack(found)
+                states_of[place] = value
+        return np.stack(states_of)
 
     @property
     def vocabulary(self) -> int:
@@ -186,8 +186,8 @@ class ForwardModel:
     def _passes(self, rows: Sequence[TextRow]) -> Iterator[tuple[list[int], torch.Tensor]]:
         """The places of the rows of each batch, and their logits: [rows, longest, vocabulary]."""
         wanted = [place for place, row in enumerate(rows) if len(row.ids) > row.start]
-        for found, ids in self._batches([rows[place] for place in wanted], self.vocabulary):
-            places = [wanted[place] for place in found]
+        for batch, ids in self._batches([rows[place] for place in wanted], self.vocabulary):
+            places = [wanted[place] for place in batch]
             with self.engine.adapted(self.adapter) as network:
                 logits = network(input_ids=ids.to(network.device), use_cache=False).logits
             yield places, logits

@@ -106,10 +106,10 @@ def _check_hashes(subject: str, model: str, commit: str, hashes: dict[str, str])
             f"{subject}: the hub does not give the SHA-256 of {model}'s pickled weights ({one_line(error, 100)}); "
             "connect to it once, until they are converted"
         ) from None
-    given = {file.rfilename: file.lfs.sha256 for file in siblings if file.lfs is not None}
+    theirs = {file.rfilename: file.lfs.sha256 for file in siblings if file.lfs is not None}
     for name, digest in hashes.items():
-        if given.get(name) != digest:
-            problem = f"the hub's is {given[name]}" if name in given else "the hub gives none for it"
+        if theirs.get(name) != digest:
+            problem = f"the hub's is {theirs[name]}" if name in theirs else "the hub gives none for it"
             raise InputError(
                 f"{subject}: {model}: {name} has the SHA-256 {digest}, but {problem} at revision {commit}; "
                 "delete it from the hub's cache and rerun the command to download it again"

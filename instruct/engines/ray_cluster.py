@@ -150,13 +150,13 @@ def _gpus(options: ClusterOptions, engine_options: EngineOptions, nodes: list[di
     shared = engine_options.tensor_parallel_size
     if options.gpus_per_worker is None:
         return shared if shared > 1 or any(node["Resources"].get("GPU", 0) for node in nodes) else 0
-    given = options.gpus_per_worker
-    if (0 < given < shared and shared > 1) or (given > 1 and given != int(given)):
+    gpus = options.gpus_per_worker
+    if (0 < gpus < shared and shared > 1) or (gpus > 1 and gpus != int(gpus)):
         raise InputError(
-            f"--gpus-per-worker {given:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
+            f"--gpus-per-worker {gpus:g}: must be tensor_parallel_size ({shared}) or more, and whole above 1; "
             "correct it"
         )
-    return given
+    return gpus
 
 
 def _room(resources: dict[str, float], gpus: float) -> int:
@@ -186,11 +186,11 @@ def _surveyed(nodes: dict[str, str], gpus: float, look: Callable[[], dict[str, A
             f"worker {nodes[refs[waiting[0]]]}: no CPU{' or GPU' if gpus else ''} became free in {SURVEY_S:.0f} s; "
             "wait for the cluster's other work, or stop it"
         )
-    found = {}
+    machines = {}
     for ref in ready:
         node = refs[ref]
         try:
-            found[node] = {"address": nodes[node], **ray.get(ref)}
+            machines[node] = {"address": nodes[node], **ray.get(ref)}
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
             text = one_line(f"{type(cause).__name__}: {cause}", 250)
@@ -198,7 +198,7 @@ def _surveyed(nodes: dict[str, str], gpus: float, look: Callable[[], dict[str, A
                 f"worker {nodes[node]}: does not run this package ({text}); install the same environment on "
                 "every machine"
             ) from None
-    return dict(sorted(found.items(), key=lambda each: (each[1]["address"], each[0])))
+    return dict(sorted(machines.items(), key=lambda machine: (machine[1]["address"], machine[0])))
 
 
 def _called(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -282,9 +282,9 @@ class _Watch:
     def _doings(self) -> str:
         workers, _ = self._read()
         return ", ".join(
-            f"{name} {each['doing']}{'' if each['batch'] is None else ' on batch ' + str(each['batch'])} "
-            f"({each['seconds']:.0f} s)"
-            for name, each in sorted(workers.items())
+            f"{name} {report['doing']}{'' if report['batch'] is None else ' on batch ' + str(report['batch'])} "
+            f"({report['seconds']:.0f} s)"
+            for name, report in sorted(workers.items())
         )
 
     def _read(self) -> tuple[dict[str, dict[str, Any]], dict[int, int]]:
@@ -302,7 +302,7 @@ class _Watch:
         from ray.data.exceptions import ExecutionTimeoutError
 
         workers, begun = self._read()
-        errors = [each["error"] for each in workers.values() if each["error"]]
+        errors = [report["error"] for report in workers.values() if report["error"]]
         last = f" (last: {errors[-1]})" if errors else ""
         worst = max(begun, key=lambda number: begun[number], default=None)
         if worst is not None and begun[worst] >= TRIES:
@@ -311,7 +311,7 @@ class _Watch:
         if isinstance(error, ExecutionTimeoutError) or isinstance(error.__cause__, ExecutionTimeoutError):
             waited = time.monotonic() - self._last
             return f"no worker has finished a batch for {waited:.0f} s ({self._doings() or 'none has begun'})"
-        if any(each["doing"] == "failed starting" for each in workers.values()):
+        if any(report["doing"] == "failed starting" for report in workers.values()):
             return f"an engine has failed to start {TRIES} times{last}"
         return f"the cluster gave up ({one_line(error, 200)}); its workers: {self._doings() or 'none'}"
 
@@ -321,9 +321,9 @@ class _Watch:
         self._ended.set()
         self._thread.join(timeout=15)
         if len(self._done) > 1:
-            each = ", ".join(
+            totals = ", ".join(
                 f"{name} {self._replies[name]} in {self._done[name]} batches "
                 f"({self._replies[name] / max(self._seconds[name], 1e-9):.1f}/s)"
                 for name in sorted(self._done)
             )
-            warn(f"cluster   replies of each worker: {each}")
+            warn(f"cluster   replies of each worker: {totals}")

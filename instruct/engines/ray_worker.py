@@ -38,18 +38,18 @@ def survey(make: Callable[[], Engine], adapters: dict[str, str], version_of: Cal
     from instruct.base.machine import versions
     from instruct.engines.weights import adapter_identity, is_adapter
 
-    found: dict[str, Any] = {"host": socket.gethostname(), "device": _device(), "versions": versions()}
+    machine: dict[str, Any] = {"host": socket.gethostname(), "device": _device(), "versions": versions()}
     try:
         engine = make()
         engine.check()
-        found["identity"] = engine.identity
+        machine["identity"] = engine.identity
         for folder, expected in adapters.items():
             if not is_adapter(Path(folder)) or adapter_identity(Path(folder)) != expected:
                 raise InputError(f"{folder}: is another adapter there; copy this machine's, or share the folder")
-        found["engine"] = version_of()
+        machine["engine"] = version_of()
     except InputError as error:
-        found["error"] = str(error)
-    return found
+        machine["error"] = str(error)
+    return machine
 
 
 def check_newcomer(surveyed: dict[str, dict[str, Any]], look: Callable[[], dict[str, Any]], allow_mixed: bool) -> None:
@@ -66,12 +66,12 @@ def check_newcomer(surveyed: dict[str, dict[str, Any]], look: Callable[[], dict[
 
     if ray.get_runtime_context().get_node_id() in surveyed:
         return
-    found = look()
-    if "error" in found:
-        raise InputError(found["error"])
+    newcomer = look()
+    if "error" in newcomer:
+        raise InputError(newcomer["error"])
     alike = ("identity",) if allow_mixed else ("identity", "engine", "device", "versions")
     for what in alike:
-        if all(found[what] != machine[what] for machine in surveyed.values()):
+        if all(newcomer[what] != machine[what] for machine in surveyed.values()):
             raise InputError(f"this machine joined the cluster during the run, and its {what} differs; remove it")
 
 
@@ -79,8 +79,8 @@ def _device() -> str:
     """The models of the GPUs that Ray has given this process, else the processor."""
     from instruct.base.machine import machine
 
-    found = machine()
-    return ", ".join(sorted(set(found["gpus"]))) or f"{found['processor']} ({found['cores']} cores)"
+    here = machine()
+    return ", ".join(sorted(set(here["gpus"]))) or f"{here['processor']} ({here['cores']} cores)"
 
 
 class Board:
@@ -105,7 +105,7 @@ class Board:
     def read(self) -> tuple[dict[str, dict[str, Any]], dict[int, int]]:
         """Each worker's last report with the seconds since, and how often each batch was begun."""
         now = time.monotonic()
-        workers = {name: {**each, "seconds": now - each["since"]} for name, each in self._workers.items()}
+        workers = {name: {**report, "seconds": now - report["since"]} for name, report in self._workers.items()}
         return workers, dict(self._begun)
 
 

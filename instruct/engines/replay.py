@@ -38,8 +38,8 @@ class ReplayEngine(BatchesInTurn):
         self._path = Path(path).expanduser()
         self._replies: dict[str, Reply] = {}
         for row in read_file(self._path):
-            for found, fields in _replies(row):
-                self._replies[found] = _reply(fields, row.place)
+            for name, fields in _replies(row):
+                self._replies[name] = _reply(fields, row.place)
         self.identity: dict[str, Any] = identity or {"replay": sha256_of(self._path)}
         self.notes: list[str] = [f"replies are replayed from {one_line(self._path.name, 80)}"]
         self.batch: int | None = None

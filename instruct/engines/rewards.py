@@ -53,10 +53,10 @@ class RewardEngine(NetworkEngine):
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        found = {**super().identity, "score": self.score}
+        identity = {**super().identity, "score": self.score}
         if self._adapter is not None:
-            found["model"] = model_identity(str(self._adapter), None)
-        return found
+            identity["model"] = model_identity(str(self._adapter), None)
+        return identity
 
     def check(self) -> None:
         self._merge()
@@ -185,8 +185,8 @@ class RewardEngine(NetworkEngine):
             for request, text in zip(requests, texts, strict=True)
             if len(text.ids) > context
         ]
-        fitting = [each for each in zip(requests, texts, strict=True) if len(each[1].ids) <= context]
-        fitting.sort(key=lambda each: len(each[1].ids), reverse=True)
+        fitting = [pair for pair in zip(requests, texts, strict=True) if len(pair[1].ids) <= context]
+        fitting.sort(key=lambda pair: len(pair[1].ids), reverse=True)
         return failed, fitting
 
     def _batches(self, lengths: list[int], device: str) -> list[slice]:
@@ -211,12 +211,12 @@ class RewardEngine(NetworkEngine):
 
 def batches(lengths: Sequence[int], tokens: int) -> list[slice]:
     """Runs of texts, whose lengths fall, that take up to `tokens` tokens each when they are padded; at least one."""
-    found, begin = [], 0
+    slices, begin = [], 0
     while begin < len(lengths):
         end = min(len(lengths), begin + max(1, tokens // max(1, lengths[begin])))
-        found.append(slice(begin, end))
+        slices.append(slice(begin, end))
         begin = end
-    return found
+    return slices
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:

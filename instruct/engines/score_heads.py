@@ -115,11 +115,11 @@ class StatesEngine(RewardEngine):
         texts = self._texts(prompts)
         device = self.start().rpartition(" ")[2]
         by_length = sorted(range(len(texts)), key=lambda place: len(texts[place].ids), reverse=True)
-        found: dict[int, np.ndarray] = {}
+        features: dict[int, np.ndarray] = {}
         for batch in self._batches([len(texts[place].ids) for place in by_length], device):
             places = by_length[batch]
-            found.update(zip(places, self._features([texts[place] for place in places]), strict=True))
-        return np.stack([found[place] for place in range(len(texts))])
+            features.update(zip(places, self._features([texts[place] for place in places]), strict=True))
+        return np.stack([features[place] for place in range(len(texts))])
 
     def _check_architecture(self) -> None:
         options, config = self._options, self._config()

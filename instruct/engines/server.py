@@ -228,13 +228,13 @@ class ServerEngine(BatchesInTurn):
             completion = read_reply(self._options, data)
         except (Refused, Fault):
             raise
-        except NoLogprobs as found:
+        except NoLogprobs as lacking:
             if not self._logprobs_seen:
                 raise InputError(
                     f"{self._options.subject}: {self._endpoint} gives no log-probabilities, which are "
                     "needed; use a server that returns them, or ask for none"
                 ) from None
-            return found.completion
+            return lacking.completion
         except openai.APIStatusError as error:
             self._answered = True
             headers = error.response.headers

@@ -125,10 +125,10 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
     model = reply.get("model")
     top, labels = _first_token(choice), options.labels
     # A label outside the server's top tokens has no log-probability, which makes the verdict unparsed.
-    found = {label: top[label] for label in labels if label in top} if top else {}
+    logprobs = {label: top[label] for label in labels if label in top} if top else {}
     completion = Completion(
         text,
-        label_logprobs=found if labels else None,
+        label_logprobs=logprobs if labels else None,
         finish_reason=finish if isinstance(finish, str) else None,
         prompt_tokens=usage[0],
         completion_tokens=usage[1],
@@ -154,8 +154,8 @@ def _text(choice: dict[str, Any]) -> Any:
 
 def _first_token(choice: dict[str, Any]) -> dict[str, float] | None:
     """Log-probabilities of the likeliest first tokens; None if the server sends none."""
-    given = choice.get("logprobs") or {}
-    tokens = given.get("content" if "message" in choice else "top_logprobs")
+    logprobs = choice.get("logprobs") or {}
+    tokens = logprobs.get("content" if "message" in choice else "top_logprobs")
     if tokens is None:
         return None
     if not tokens:

@@ -15,7 +15,7 @@ def use_one_device(args: SFTConfig, loads_model: bool) -> None:
         args: changed in place.
         loads_model: whether the trainer is given the model's name and has yet to load it.
     """
-    given = args.model_init_kwargs or {}
-    if loads_model and "device_map" not in given:
-        args.model_init_kwargs = {**given, "device_map": str(args.device) if args.device.type == "cuda" else None}
+    arguments = args.model_init_kwargs or {}
+    if loads_model and "device_map" not in arguments:
+        args.model_init_kwargs = {**arguments, "device_map": str(args.device) if args.device.type == "cuda" else None}
     args._n_gpu = min(args.n_gpu, 1)

@@ -78,11 +78,11 @@ class EMOTrainer(SFTTrainer):
         elif not isinstance(args, EMOConfig):
             # Not to_dict(): it hides every value whose key ends in "_token".
             known = {field.name for field in fields(EMOConfig) if field.init}
-            given = {f.name: getattr(args, f.name) for f in fields(args) if f.name in known}
-            given["assistant_only_loss"] = given["assistant_only_loss"] or None  # False is SFTConfig's default
+            values = {f.name: getattr(args, f.name) for f in fields(args) if f.name in known}
+            values["assistant_only_loss"] = values["assistant_only_loss"] or None  # False is SFTConfig's default
             if args.metric_for_best_model == "loss":  # SFTConfig's default
-                given |= {"metric_for_best_model": None, "greater_is_better": None}
-            args = EMOConfig(**given)
+                values |= {"metric_for_best_model": None, "greater_is_better": None}
+            args = EMOConfig(**values)
         check_arguments(args)
         use_one_device(args, loads_model=isinstance(model, str))
         mask_pictures(args, kwargs.get("train_dataset", positional[1] if len(positional) > 1 else None))
@@ -180,21 +180,21 @@ class EMOTrainer(SFTTrainer):
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             # The items were counted over all ranks, and DDP averages the ranks' gradients.
             loss = loss * self.accelerator.num_processes
-        found = {name: value.to(device) for name, value in vars(outputs.statistics).items()}
-        found["batches"] = torch.ones((), dtype=torch.float64, device=device)
+        sums_of_batch = {name: value.to(device) for name, value in vars(outputs.statistics).items()}
+        sums_of_batch["batches"] = torch.ones((), dtype=torch.float64, device=device)
         if outputs.aux_loss is not None:
             steps = self.current_gradient_accumulation_steps if num_items_in_batch is not None else 1
             aux_loss = outputs.aux_loss.to(device)
             loss = loss + self.router_aux_loss_coef * aux_loss / steps
-            found["aux_loss"] = aux_loss.detach().double()
+            sums_of_batch["aux_loss"] = aux_loss.detach().double()
         if mode == "train":
             mask = inputs.get("attention_mask")
             if mask is None:  # not torch.tensor: the host would wait for its copy to the GPU
-                found["seen"] = torch.full((), inputs["input_ids"].numel(), device=device, dtype=torch.float64)
+                sums_of_batch["seen"] = torch.full((), inputs["input_ids"].numel(), device=device, dtype=torch.float64)
             else:
-                found["seen"] = mask.sum().to(device, torch.float64)
+                sums_of_batch["seen"] = mask.sum().to(device, torch.float64)
         sums = self._sums[mode]
-        for name, value in found.items():
+        for name, value in sums_of_batch.items():
             sums[name] = sums[name] + value if name in sums else value
         if return_outputs:
             with torch.no_grad():

@@ -108,7 +108,7 @@ class WriteSamples(TrainerCallback):
         trains = model.training
         model.eval()
         with torch.no_grad(), trainer.compute_loss_context_manager():
-            found = model.generate(
+            generated = model.generate(
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=ANSWER,
@@ -116,7 +116,7 @@ class WriteSamples(TrainerCallback):
                 pad_token_id=tokenizer.pad_token_id,
             )
         model.train(trains)
-        answer = found[0, len(sample.prompt) :].tolist()
+        answer = generated[0, len(sample.prompt) :].tolist()
         texts = {"prompt": sample.prompt, "answer": answer, "reference": sample.reference}
         return {"source": sample.source, **{name: tokenizer.decode(ids) for name, ids in texts.items()}}
 

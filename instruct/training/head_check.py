@@ -39,9 +39,9 @@ def check_logits(model: PreTrainedModel, loaded_on_main_only: bool = False) -> N
     Raises:
         InputError: they differ; the message names the modules and the config's keys that may be the reason.
     """
-    found = from_main(lambda: difference(model)) if loaded_on_main_only else difference(model)
-    if found is not None:
-        raise InputError(found)
+    problem = from_main(lambda: difference(model)) if loaded_on_main_only else difference(model)
+    if problem is not None:
+        raise InputError(problem)
 
 
 @torch.no_grad()
@@ -137,8 +137,8 @@ def _tokens(model: PreTrainedModel, device: torch.device) -> Tensor:
     return (torch.arange(TOKENS, device=device)[None] + 10) % model.config.get_text_config().vocab_size
 
 
-def _equal(given: Any, tokens: Tensor) -> bool:
-    return isinstance(given, Tensor) and torch.equal(given, tokens)
+def _equal(tensor: Any, tokens: Tensor) -> bool:
+    return isinstance(tensor, Tensor) and torch.equal(tensor, tokens)
 
 
 def _same(ours: Tensor, theirs: Tensor) -> bool:
@@ -174,5 +174,5 @@ def _possible_reason(model: PreTrainedModel) -> str:
         and key not in (*MULTIPLIERS, *DIVISORS, *SOFTCAPS)
         and type(value) in (int, float)
     ]
-    found = [*modules, *keys]
-    return f"it also applies {', '.join(found)}" if found else "its forward applies something else"
+    reasons = [*modules, *keys]
+    return f"it also applies {', '.join(reasons)}" if reasons else "its forward applies something else"

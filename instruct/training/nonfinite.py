@@ -56,15 +56,15 @@ def documents_of(inputs: dict[str, Any]) -> list[Document]:
     """The documents of a batch: its rows without padding, or the documents of packed rows, from `position_ids`."""
     rows, length = inputs["labels"].shape
     positions = inputs.get("position_ids")
-    found = []
+    documents = []
     for row in range(rows):
         if positions is None:
             mask = inputs.get("attention_mask")
-            found.append(Document(row, 0, length if mask is None else int(mask[row].sum())))
+            documents.append(Document(row, 0, length if mask is None else int(mask[row].sum())))
             continue
         starts = (positions[row] == 0).nonzero().flatten().tolist()
-        found += [Document(row, *ends) for ends in zip(starts, [*starts[1:], length], strict=True)]
-    return found
+        documents += [Document(row, *ends) for ends in zip(starts, [*starts[1:], length], strict=True)]
+    return documents
 
 
 def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> NonFinite:
@@ -86,10 +86,10 @@ def find_non_finite(tokens: TokenRecord, documents: Iterable[Document]) -> NonFi
             if wrong_at[name][place].any():
                 wrong[name].append(document)
                 break
-    found = [(name, rows) for name, rows in wrong.items() if rows]
-    if not found:
+    wrong_statistics = [(name, rows) for name, rows in wrong.items() if rows]
+    if not wrong_statistics:
         return NonFinite("value", [])
-    return NonFinite(found[0][0], [document for _, rows in found for document in rows])
+    return NonFinite(wrong_statistics[0][0], [document for _, rows in wrong_statistics for document in rows])
 
 
 def non_finite_parameter(model: nn.Module) -> str | None:

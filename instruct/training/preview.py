@@ -264,10 +264,10 @@ def _parts(rows: RowSet) -> dict[str, str]:
     return {"prompt": "prompt", "completion": "completion", "total": "total"}
 
 
-def _lengths(found: Mapping[str, Mapping[int, int]], parts: Mapping[str, str]) -> Table:
+def _lengths(lengths_of: Mapping[str, Mapping[int, int]], parts: Mapping[str, str]) -> Table:
     """Percentiles of the lengths before truncation, to choose a max_length by."""
     table = Table("tokens", *(f"{percent} %" for percent in PERCENTILES[:-1]), "longest")
     for part, name in parts.items():
-        lengths = found[part]
+        lengths = lengths_of[part]
         table.add_row(name, *(f"{lengths[percent]:,}" for percent in PERCENTILES))
     return table

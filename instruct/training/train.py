@@ -192,18 +192,18 @@ def random_model(config: TrainingOptions, arguments: Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, set_seed
 
-    given = arguments.model_init_kwargs
+    chosen = arguments.model_init_kwargs
     arguments.model_init_kwargs = None  # of a model that the trainer would load
     loaded = AutoConfig.from_pretrained(
         model_path(config.model.name),
-        **{name: given[name] for name in ("revision", "trust_remote_code") if name in given},
+        **{name: chosen[name] for name in ("revision", "trust_remote_code") if name in chosen},
     )
     set_seed(arguments.seed)
     return AutoModelForCausalLM.from_config(
         loaded,
-        dtype=getattr(torch, given["dtype"]),
-        attn_implementation=given.get("attn_implementation"),
-        trust_remote_code=given["trust_remote_code"],
+        dtype=getattr(torch, chosen["dtype"]),
+        attn_implementation=chosen.get("attn_implementation"),
+        trust_remote_code=chosen["trust_remote_code"],
     )
 
 

@@ -74,8 +74,8 @@ def measure_agreement(
     ours, theirs = codes(listed), None if back is None else codes(back)
     in_set = [ours] if theirs is None else [ours, theirs]
     shown = [ours] if swapped is None else [ours, codes(swapped)]
-    given = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
-    taken = {name: verdicts for name, verdicts in given.items() if verdicts is not None}
+    ways = {"listed": listed, "swapped": back, "strict": both, "averaged": averaged}
+    taken = {name: verdicts for name, verdicts in ways.items() if verdicts is not None}
     agreement: Record = {
         "pairs": len(pairs),
         "people": _people(human, gold),

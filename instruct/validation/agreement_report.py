@@ -80,7 +80,7 @@ def _verdicts(agreement: Record, by_order: dict[str, Record]) -> Table:
     return Table(f"Verdicts compared with {labels}", ["order shown", *by_order], rows)
 
 
-def _yardsticks(found: Record) -> Table:
+def _yardsticks(yardsticks: Record) -> Table:
     def row(name: str, agreeing: Record, count: str) -> list[str]:
         decided, interval = agreeing["decided"], agreeing["decided_interval"]
         share = "-" if decided is None else f"{decided:.2f}{_span(interval, 2)}"
@@ -88,13 +88,13 @@ def _yardsticks(found: Record) -> Table:
 
     judge = [
         row(f"the judge, {ORDERS[key]}", agreeing, str(agreeing["accuracy"]["count"]))
-        for key, agreeing in found["judge"].items()
+        for key, agreeing in yardsticks["judge"].items()
     ]
     free = [
         row(name, agreeing, "expected" if name == COIN else str(agreeing["accuracy"]["count"]))
-        for name, agreeing in found["yardsticks"].items()
+        for name, agreeing in yardsticks["yardsticks"].items()
     ]
-    header = ["verdicts", "correct", "accuracy, %", "kappa", f"of {found['decided_pairs']} decided pairs, %"]
+    header = ["verdicts", "correct", "accuracy, %", "kappa", f"of {yardsticks['decided_pairs']} decided pairs, %"]
     note = (
         "Verdicts that cost nothing, on the same pairs. Longer and shorter go by characters, and equal lengths are a "
         "tie; first and second are the set's own order. Decided pairs: those whose label is not a tie; a tie is half "
@@ -103,7 +103,7 @@ def _yardsticks(found: Record) -> Table:
     return Table("The judge and its yardsticks", header, [*judge, *free], note=note)
 
 
-def _paired(found: Record) -> Table:
+def _paired(yardsticks: Record) -> Table:
     rows = [
         [
             ORDERS[key],
@@ -112,14 +112,14 @@ def _paired(found: Record) -> Table:
             str(paired["yardstick_alone"]),
             probability(paired["p"]),
         ]
-        for key, paired in found["paired"].items()
+        for key, paired in yardsticks["paired"].items()
     ]
     header = ["order shown", "difference, points", "only the judge right", "only the yardstick right", "McNemar's p"]
     note = (
         "McNemar's exact test, two-sided. The best yardstick was chosen on these pairs, which favors it slightly; the "
         "coin's expected accuracy is never above the better one of always first and always second."
     )
-    return Table(f"The judge minus the best yardstick ({found['best']})", header, rows, note=note)
+    return Table(f"The judge minus the best yardstick ({yardsticks['best']})", header, rows, note=note)
 
 
 def _preferences(agreement: Record) -> Table:
@@ -159,24 +159,24 @@ def _win_rates(agreement: Record) -> list[Table]:
     """The models' win rates, and how alike both sides rank the models; [] if people made the labels."""
     if "win_rates" not in agreement:
         return []
-    found = agreement["win_rates"]
-    ways = list(found["models"][0]["verdicts"])
+    win_rates = agreement["win_rates"]
+    ways = list(win_rates["models"][0]["verdicts"])
     names = [ORDERS.get(way, way) for way in ways]
     labels_by = agreement["people"]["annotators"][0]
     rates = [
         [model["model"], str(model["pairs"]), f"{model['labels']:.2f}", *(_rate(model, way) for way in ways)]
-        for model in found["models"]
+        for model in win_rates["models"]
     ]
     correlations = [
         [
             ORDERS.get(way, way),
-            f"{_kappa(each['spearman'])}{_span(each['spearman_interval'], 3)}",
-            f"{_kappa(each['kendall'])}{_span(each['kendall_interval'], 3)}",
-            f"{each['difference']:.2f}{_span(each['difference_interval'], 2)}",
+            f"{_kappa(correlation['spearman'])}{_span(correlation['spearman_interval'], 3)}",
+            f"{_kappa(correlation['kendall'])}{_span(correlation['kendall_interval'], 3)}",
+            f"{correlation['difference']:.2f}{_span(correlation['difference_interval'], 2)}",
         ]
-        for way, each in found["correlations"].items()
+        for way, correlation in win_rates["correlations"].items()
     ]
-    missing = any(count for model in found["models"] for count in model["no_verdict"].values())
+    missing = any(count for model in win_rates["models"] for count in model["no_verdict"].values())
     note = "Against the baseline, in percent. Pairs without a verdict (their number follows the slash) are left out."
     return [
         Table("Win rates of the models", ["model", "pairs", labels_by, *names], rates, note=note if missing else ""),

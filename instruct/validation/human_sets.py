@@ -93,12 +93,12 @@ def load_human_set(against: str) -> HumanSet:
     if not rows:
         raise InputError(f"{path}: has no rows; give a file with at least one")
     columns = _columns(rows[0]) if card.columns is None else _columns_of(card, rows[0])
-    found = _set_of(card.name, rows, columns, path, _sha256_of(card, files))
-    if card.rows not in (None, len(found.pairs)):
-        raise InputError(f"{path}: has {len(found.pairs)} pairs, but its card says {card.rows}; fix the card")
+    human = _set_of(card.name, rows, columns, path, _sha256_of(card, files))
+    if card.rows not in (None, len(human.pairs)):
+        raise InputError(f"{path}: has {len(human.pairs)} pairs, but its card says {card.rows}; fix the card")
     if not card.groups:
-        return found
-    return replace(found, pairs=_grouped(found.pairs, card.name, card.groups), groups=tuple(card.groups))
+        return human
+    return replace(human, pairs=_grouped(human.pairs, card.name, card.groups), groups=tuple(card.groups))
 
 
 def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
@@ -106,7 +106,7 @@ def _sha256_of(card: HumanSetCard, files: dict[str, Path]) -> str:
     hashes = {name: sha256_of(path) for name, path in files.items()}
     if card.columns is None:
         return hashes[""]
-    read = [hashes, card.columns.model_dump(), {str(given): label for given, label in (card.labels or {}).items()}]
+    read = [hashes, card.columns.model_dump(), {str(value): label for value, label in (card.labels or {}).items()}]
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
@@ -180,10 +180,10 @@ def _columns(row: RawRow) -> _Columns:
 
 
 def _one_of(row: RawRow, what: str, known: list[tuple[str, ...]]) -> tuple[str, ...]:
-    found = [names for names in known if set(names) <= set(row.fields)]
-    if len(found) == 1:
-        return found[0]
-    problem = "has several columns for" if found else "has no column for"
+    present = [names for names in known if set(names) <= set(row.fields)]
+    if len(present) == 1:
+        return present[0]
+    problem = "has several columns for" if present else "has no column for"
     choice = ", or ".join(" and ".join(map(repr, names)) for names in known)
     raise InputError(f"{row.place}: {problem} {what} (columns: {_present(row)}); give exactly one of: {choice}")
 
@@ -222,14 +222,14 @@ def _label(row: RawRow, field: str, columns: _Columns) -> str:
     label = columns.values.get(word, "" if columns.mapped else word)
     if label in LABELS:
         return label
-    given = f"{row.place}: {field}: {one_line(repr(value), 60)}"
+    cell = f"{row.place}: {field}: {one_line(repr(value), 60)}"
     if columns.mapped:
         known = ", ".join(one_line(name, 40) for name in columns.values)
-        raise InputError(f"{given} is not one of the card's labels ({known}); add it to the card, or remove the row")
+        raise InputError(f"{cell} is not one of the card's labels ({known}); add it to the card, or remove the row")
     if word.isdigit() and not columns.values:
         raise InputError(
-            f"{given} is a number, which PandaLM and Auto-J read differently; write first, second or tie, or say in a "
+            f"{cell} is a number, which PandaLM and Auto-J read differently; write first, second or tie, or say in a "
             "card what the numbers mean (numbers are read only with PandaLM's columns response1, response2, annotator1 "
             "… or Auto-J's prompt, response 1, response 2, label)"
         )
-    raise InputError(f"{given} is not a label; write one of {', '.join([*LABELS, *columns.values])}, or remove the row")
+    raise InputError(f"{cell} is not a label; write one of {', '.join([*LABELS, *columns.values])}, or remove the row")

@@ -23,8 +23,8 @@ def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSe
     Raises:
         InputError: as `load_human_set`, or files of annotations that do not belong together.
     """
-    if all(_is_annotations(Path(each).expanduser()) for each in against):
-        return _annotated([Path(each).expanduser() for each in against], reference)
+    if all(_is_annotations(Path(file).expanduser()) for file in against):
+        return _annotated([Path(file).expanduser() for file in against], reference)
     if len(against) > 1 or reference:
         what = "--reference" if reference else "several files"
         raise InputError(
@@ -47,7 +47,7 @@ def _annotated(paths: list[Path], reference: str | None) -> HumanSet:
     for file in files:
         if file.comparison[::2] != first[::2]:  # judge and baseline
             ours, theirs = (
-                f"{one_line(each.judge, 60)} against {one_line(each.baseline, 60)}" for each in (first, file.comparison)
+                f"{one_line(pair.judge, 60)} against {one_line(pair.baseline, 60)}" for pair in (first, file.comparison)
             )
             raise InputError(
                 f"{file.path}: has verdicts of {theirs}, but {files[0].path} has those of {ours}; give files of one "

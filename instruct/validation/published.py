@@ -202,8 +202,8 @@ def _word(row: RawRow, field: str, known: dict[str, str]) -> str:
     value = row.fields.get(field)
     word = "" if isinstance(value, bool) else str(value).strip().lower()
     if word not in known:
-        given = one_line(repr(value), 60)
-        raise InputError(f"{row.place}: {field}: {given} is not a verdict; write one of {', '.join(known)}")
+        cell = one_line(repr(value), 60)
+        raise InputError(f"{row.place}: {field}: {cell} is not a verdict; write one of {', '.join(known)}")
     return known[word]
 
 
@@ -224,14 +224,14 @@ def _alpaca_eval(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -
         question, one, two = map(str, texts)
         verdict = _preference(row)
         # Two models may have given the same answer to a prompt.
-        found = matches.get((question, one, two), [])
-        found = sorted(found, key=lambda match: pairs[match[0]].group != row.fields.get("generator_2"))
-        if not found:
+        alike = matches.get((question, one, two), [])
+        alike = sorted(alike, key=lambda match: pairs[match[0]].group != row.fields.get("generator_2"))
+        if not alike:
             raise InputError(
                 f"{row.place}: its instruction ({one_line(question, 60)!r}) with these two outputs is not a pair of "
                 "the set; give the annotations of this set"
             )
-        index, turned = next(((index, turned) for index, turned in found if index not in verdicts), (None, False))
+        index, turned = next(((index, turned) for index, turned in alike if index not in verdicts), (None, False))
         if index is None:
             raise InputError(f"{row.place}: its pair already has a verdict; remove one of the annotations")
         verdicts[index] = EXCHANGED.get(verdict, verdict) if turned != (order == "swapped") else verdict
@@ -252,6 +252,6 @@ def _preference(row: RawRow) -> str:
     if number == 0 or number == 1.5:
         return "tie"
     if not 1 <= number <= 2:
-        given = one_line(repr(value), 60)
-        raise InputError(f"{row.place}: preference: {given} must be between 1 and 2, or 0 for a draw")
+        cell = one_line(repr(value), 60)
+        raise InputError(f"{row.place}: preference: {cell} must be between 1 and 2, or 0 for a draw")
     return "first" if number < 1.5 else "second"

@@ -81,10 +81,10 @@ def _interval(
     if len(one) < LEAST_MODELS:
         return None
     drawn = np.random.default_rng(SEED).integers(len(one), size=(RESAMPLES, len(one)))
-    found = statistic(one[drawn], other[drawn])
-    found = found[~np.isnan(found)]
+    values = statistic(one[drawn], other[drawn])
+    values = values[~np.isnan(values)]
     tail = 100 * (1 - CONFIDENCE) / 2
-    return np.percentile(found, [tail, 100 - tail]).tolist() if len(found) else None
+    return np.percentile(values, [tail, 100 - tail]).tolist() if len(values) else None
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> np.ndarray:
