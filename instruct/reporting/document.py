@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from instruct.base.errors import one_line
+from instruct.reporting import text as sentences
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import comparison_tables, panel_tables, policy_table
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
@@ -17,15 +18,7 @@ from instruct.reporting.report_tables import lineage_tables, report_tables
 from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table
 from instruct.reporting.task_tables import task_tables
-from instruct.reporting.text import (
-    kappas,
-    majority_headline,
-    name,
-    paired_difference,
-    seeds_headline,
-    spent,
-    trust,
-)
+from instruct.reporting.text import name
 from instruct.reporting.text_tables import text_tables
 from instruct.reporting.verdicts import Verdict, verdict
 
@@ -107,7 +100,7 @@ def document(report: ReportData) -> Document:
     for judge in report.judges:
         opening += [
             *verdicts[judge.name],
-            Paragraph(trust(judge), name(judge.name)),
+            Paragraph(sentences.trust(judge), name(judge.name)),
             Brief(policy_table(judge.comparisons)),
         ]
     return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), lineage_tables(report))
@@ -117,18 +110,19 @@ def _together(report: ReportData) -> Iterator[Block]:
     """What the opening says about several comparisons, about texts, and about the whole run."""
     if report.panels:
         majorities = [
-            (majority_headline(panel), [kappas(pair) for pair in panel.agreements]) for panel in report.panels
+            (sentences.majority_headline(panel), [sentences.kappas(pair) for pair in panel.agreements])
+            for panel in report.panels
         ]
         yield Listing("Panel of judges", majorities)
     if report.seeds:
-        yield Listing("Training seeds", [(seeds_headline(spread), []) for spread in report.seeds])
-    if differences := [paired_difference(pair) for pair in report.paired if pair.difference is not None]:
+        yield Listing("Training seeds", [(sentences.seeds_headline(spread), []) for spread in report.seeds])
+    if differences := [sentences.paired_difference(pair) for pair in report.paired if pair.difference is not None]:
         yield Brief(differences)
     for text in report.texts.warnings if report.texts else ():
         yield Caution(claim_warning(text))
     for table in (*text_tables(report)[:1], *task_tables(report.tasks)[:1]):
         yield Brief(table)
-    if cost := spent(report):
+    if cost := sentences.spent(report):
         yield Paragraph(cost)
     if report.not_judged:
         items: list[tuple[str, list[str]]] = []

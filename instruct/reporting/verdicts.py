@@ -8,23 +8,12 @@ from typing import NamedTuple
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
+from instruct.reporting import text as sentences
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.comparison_tables import comparison_tables
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, TallyFigures
 from instruct.reporting.tables import Table
-from instruct.reporting.text import (
-    capital,
-    claim,
-    claimed_rate,
-    evidence,
-    headline,
-    largest_tie,
-    length_control,
-    name,
-    number,
-    over_seeds,
-    rate_details,
-)
+from instruct.reporting.text import capital, name, number
 
 # More reasons than this are in the table only.
 _MOST_REASONS = 3
@@ -81,17 +70,19 @@ class Verdict:
 def verdict(judge: JudgeReport, comparison: ComparisonReport, spread: SeedSpread | None) -> Verdict:
     """What the document says of a comparison; `spread`: that of its training seeds, if it is one of several."""
     figures = comparison.leading_figures
-    details = (evidence(comparison), length_control(comparison))
+    details = (sentences.evidence(comparison), sentences.length_control(comparison))
     return Verdict(
         judge=name(judge.name),
         model=name(judge.model),
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
-        headline=headline(judge, comparison),
-        claim=claim(figures, comparison.candidate, comparison.baseline),
+        headline=sentences.headline(judge, comparison),
+        claim=sentences.claim(figures, comparison.candidate, comparison.baseline),
         finding=figures.finding,
         details=[one_line(capital(text), 1000) for text in details if text],
-        seeds=f"One of {len(spread.seeds)} training seeds; over all of them: {over_seeds(spread)}." if spread else None,
+        seeds=f"One of {len(spread.seeds)} training seeds; over all of them: {sentences.over_seeds(spread)}."
+        if spread
+        else None,
         facts=_facts(judge, comparison, figures),
         parts=_parts(figures, name(comparison.candidate), name(comparison.baseline)),
         rate=figures.win_rate,
@@ -145,9 +136,9 @@ def _rate(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     if figures.win_rate is None:
         return Fact(title, names[0], "none", "no pair has a verdict")
     lost = figures.finding == "baseline"
-    words = rate_details(figures) or ["no interval"]
+    words = sentences.rate_details(figures) or ["no interval"]
     words += [f"{names[0]}: {figures.win_rate:.1f} %"] if lost else []
-    return Fact(title, names[lost], f"{number(claimed_rate(figures))} %", "; ".join(words))
+    return Fact(title, names[lost], f"{number(sentences.claimed_rate(figures))} %", "; ".join(words))
 
 
 def _decided(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
@@ -156,7 +147,7 @@ def _decided(comparison: ComparisonReport, figures: TallyFigures) -> Fact:
     identical = f"{figures.identical} of {figures.n_judged} pairs: identical answers" if figures.identical else None
     missing = comparison.pairs_expected - figures.n_judged
     words = [
-        largest_tie(figures) or identical or ("no ties" if figures.n_judged else None),
+        sentences.largest_tie(figures) or identical or ("no ties" if figures.n_judged else None),
         f"{missing} of {comparison.pairs_expected} without a verdict" if missing else None,
         orders[comparison.orders],
     ]

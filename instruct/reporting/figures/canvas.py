@@ -24,6 +24,7 @@ BLUE, ORANGE = "#0072B2", "#E69F00"
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
 INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
 WIDTH = 8.0  # inches, as wide as a page
+ROW = 0.27  # of a forest plot
 _LEFT = 0.15
 _STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
@@ -109,6 +110,48 @@ def axes_at(picture: Picture, left: float, top: float, width: float, height: flo
         axes.spines[side].set_color(LINE)
     axes.tick_params(length=3, labelsize=8, color=FAINT, labelcolor=FAINT)
     return axes
+
+
+def even_line(axes: Axes, upright: bool = False) -> None:
+    """A dashed line at 50 %."""
+    draw = axes.axvline if upright else axes.axhline
+    draw(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+
+
+def forest_axes(picture: Picture, place: tuple[float, float, float], rows: int, limits: tuple[float, float]) -> Axes:
+    """Axes for a row per rate in percent; `place`: left, top and width in inches."""
+    left, top, width = place
+    axes = axes_at(picture, left, top, width, ROW * rows)
+    axes.set_xlim(*limits)
+    axes.set_ylim(rows - 0.5, -0.5)
+    even_line(axes, upright=True)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    axes.xaxis.set_major_formatter(percent)
+    return axes
+
+
+def beside(axes: Axes, inches: float, row: float, text: str, **style: Any) -> None:
+    """Text in a row of a forest plot, `inches` from the left end of the axes, or beyond their right end."""
+    width = axes.get_position().width * WIDTH
+    known: dict[str, Any] = {
+        "ha": "left",
+        "va": "center_baseline",
+        "clip_on": False,
+        "transform": axes.get_yaxis_transform(),
+    }
+    axes.text(inches / width, row, text, **known | style)
+
+
+def percent(value: float, _: object = None) -> str:
+    """The label of a tick."""
+    return f"{value:g} %"
+
+
+def legend(picture: Picture, handles: Any, loc: Any, place: tuple[float, float], **style: Any) -> None:
+    """A legend without a frame; `place`: its corner as parts of the picture."""
+    known: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "fontsize": 8}
+    picture.legend(handles=handles, loc=loc, bbox_to_anchor=place, **known | style)
 
 
 def abreast(candidate: str, baseline: str, *, most: int) -> str:

@@ -6,19 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import (
-    ALERT,
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    WIDTH,
-    Drawing,
-    axes_at,
-    left_margin,
-    picture_of,
-    versus,
-)
+from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
@@ -27,17 +15,17 @@ if TYPE_CHECKING:
 
 # The light colors of report.css: any two differ in lightness, too. Contradicted and identical pairs are hatched.
 _PARTS: dict[str, tuple[str, str, tuple[str, str] | None]] = {
-    "first named wins": (BLUE, "white", None),
-    "tie": ("#D5D3CD", INK, None),
-    "judge contradicted itself": ("#9A8B6A", INK, ("////", "#7A6C4C")),
-    "identical answers": ("#ECEAE4", INK, ("....", "#A8A59C")),
-    "first named loses": (ORANGE, INK, None),
+    "first named wins": (canvas.BLUE, "white", None),
+    "tie": ("#D5D3CD", canvas.INK, None),
+    "judge contradicted itself": ("#9A8B6A", canvas.INK, ("////", "#7A6C4C")),
+    "identical answers": ("#ECEAE4", canvas.INK, ("....", "#A8A59C")),
+    "first named loses": (canvas.ORANGE, canvas.INK, None),
     "no verdict": ("#3D4248", "white", None),
 }
 _ROW, _BAR = 0.62, 0.56
 
 
-def outcomes(judge: JudgeReport, name: str) -> Drawing:
+def outcomes(judge: JudgeReport, name: str) -> canvas.Drawing:
     """The outcomes under each comparison's leading policy, by one judge."""
     rows = [
         {
@@ -49,7 +37,7 @@ def outcomes(judge: JudgeReport, name: str) -> Drawing:
         for comparison in judge.comparisons
     ]
     data = {"judge": judge.name, "model": judge.model, "warning": judge.warning, "rows": rows}
-    return Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", data, _draw)
+    return canvas.Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", data, _draw)
 
 
 def _draw(data: dict[str, Any]) -> Picture:
@@ -57,23 +45,23 @@ def _draw(data: dict[str, Any]) -> Picture:
 
     rows = data["rows"]
     warning = textwrap.wrap(one_line(data["warning"] or "", 400), 100)
-    names = [versus(*row["names"]) for row in rows]
-    left, right, bottom = left_margin(names), 1.45, 0.68
+    names = [canvas.versus(*row["names"]) for row in rows]
+    left, right, bottom = canvas.left_margin(names), 1.45, 0.68
     top = 0.85 + (0.18 * len(warning) + 0.3 if warning else 0)
     height = top + _ROW * len(rows) + bottom
     policies = ", ".join(dict.fromkeys(row["policy"] for row in rows))
     subtitle = f"{one_line(data['model'], 70)}, policy: {policies}"
-    picture = picture_of(height, f"Verdicts of {one_line(data['judge'], 60)}", subtitle)
-    width = WIDTH - left - right
-    axes = axes_at(picture, left, top, width, _ROW * len(rows))
+    picture = canvas.picture_of(height, f"Verdicts of {one_line(data['judge'], 60)}", subtitle)
+    width = canvas.WIDTH - left - right
+    axes = canvas.axes_at(picture, left, top, width, _ROW * len(rows))
     for place, row in enumerate(rows):
         _draw_row(axes, place, row, width)
     _style(axes, names)
     if warning:
-        style = {"facecolor": "#FFF1E8", "edgecolor": ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
+        style = {"facecolor": "#FFF1E8", "edgecolor": canvas.ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
         picture.text(
-            0.23 / WIDTH, 1 - 0.86 / height, "\n".join(warning), va="top", size=8.5, color=ALERT, weight="bold",
-            linespacing=1.35, bbox=style,
+            0.23 / canvas.WIDTH, 1 - 0.86 / height, "\n".join(warning), va="top", size=8.5, color=canvas.ALERT,
+            weight="bold", linespacing=1.35, bbox=style,
         )  # fmt: skip
     kinds = {"judge contradicted itself": "contradicted", "identical answers": "identical"}
     absent = {part for part, kind in kinds.items() if not any(row["figures"][kind] for row in rows)}
@@ -82,10 +70,8 @@ def _draw(data: dict[str, Any]) -> Picture:
         for part, (colour, _, hatch) in _PARTS.items()
         if part not in absent
     ]
-    picture.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.02), ncols=len(handles), frameon=False,
-        fontsize=8, handlelength=1, handleheight=1, columnspacing=1.5, handletextpad=0.5, borderaxespad=0,
-    )  # fmt: skip
+    spacing = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
+    canvas.legend(picture, handles, "lower left", (left / canvas.WIDTH, 0.02), ncols=len(handles), **spacing)
     return picture
 
 
@@ -119,8 +105,8 @@ def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> Non
     rate, error = figures["win_rate"], figures["standard_error"]
     said = "no verdict" if rate is None else f"{rate:.1f} %" + ("" if error is None else f" ± {error:.1f}")
     pairs = f"n = {figures['n_judged']}" + (", PARTIAL" if row["partial"] else "")
-    axes.text(102, place - 0.13, said, ha="left", va="center", color=INK, size=10, weight="bold", clip_on=False)
-    axes.text(102, place + 0.2, pairs, ha="left", va="center", color=FAINT, size=8, clip_on=False)
+    axes.text(102, place - 0.13, said, ha="left", va="center", color=canvas.INK, size=10, weight="bold", clip_on=False)
+    axes.text(102, place + 0.2, pairs, ha="left", va="center", color=canvas.FAINT, size=8, clip_on=False)
 
 
 def _hatched(hatch: tuple[str, str] | None) -> dict[str, Any]:
@@ -136,7 +122,7 @@ def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: 
         middle, text = labels[index]
         half = widths[index] / 2
         place = max(sum(widths[:index]) + half, min(middle, edge - half))
-        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=INK, size=8)
+        axes.text(place, row - _BAR / 2 - 0.02, text, ha="center", va="bottom", color=canvas.INK, size=8)
         edge = place - half
 
 
@@ -144,7 +130,7 @@ def _style(axes: Axes, names: list[str]) -> None:
     axes.set_xlim(0, 100)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis="y", length=0, pad=6, labelsize=10, labelcolor=INK)
+    axes.tick_params(axis="y", length=0, pad=6, labelsize=10, labelcolor=canvas.INK)
     axes.set_xticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100 %"])
     axes.spines["left"].set_visible(False)
-    axes.text(102, -0.62, "win rate ± SE", ha="left", va="bottom", color=FAINT, size=8, clip_on=False)
+    axes.text(102, -0.62, "win rate ± SE", ha="left", va="bottom", color=canvas.FAINT, size=8, clip_on=False)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import BLUE, FAINT, INK, ROW, WIDTH, Drawing, beside, forest_axes, picture_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-_ROW, _GAP, _TOP = 0.27, 0.7, 1.05
+_GAP, _TOP = 0.7, 1.05
 # The most systems that fit on a page; the best are drawn.
 _MOST_ROWS = 60
 
@@ -27,28 +27,21 @@ def _draw(panels: list[dict[str, Any]]) -> Picture:
     left, right = 3.0, 2.2
     width = WIDTH - left - right
     rows = sum(len(panel["standings"]) for panel in panels)
-    height = _TOP + rows * _ROW + len(panels) * _GAP
+    height = _TOP + rows * ROW + len(panels) * _GAP
     picture = picture_of(height, "Systems ranked", "Win rates with simultaneous 95 % intervals; a tie is half a win")
     top = _TOP
     for panel in panels:
         systems = panel["standings"]
-        axes = axes_at(picture, left, top, width, len(systems) * _ROW)
-        top += len(systems) * _ROW + _GAP
-        axes.set_xlim(0, 100)
-        axes.set_ylim(len(systems) - 0.5, -0.5)
-        axes.axvline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
-        axes.spines["left"].set_visible(False)
-        axes.set_yticks([])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-        beyond: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline", "clip_on": False}
+        axes = forest_axes(picture, (left, top, width), len(systems), (0, 100))
+        top += len(systems) * ROW + _GAP
         title = f"{one_line(panel['judge'], 40)}, against {one_line(panel['baseline'], 40)}"
-        axes.text((0.15 - left) / width, -0.85, title, ha="left", size=9, weight="bold", color=INK, **beyond)
-        for place, each in enumerate(systems):
-            low, high = each["rank_interval"]
+        beside(axes, 0.15 - left, -0.85, title, size=9, weight="bold", color=INK)
+        for place, system in enumerate(systems):
+            low, high = system["rank_interval"]
             ranks = f"rank {low}" if low == high else f"rank {low}–{high}"
-            said = f"{each['win_rate']:.1f} ({each['interval'][0]:.1f}–{each['interval'][1]:.1f}), {ranks}"
-            axes.text((0.3 - left) / width, place, one_line(each["name"], 36), ha="left", size=9, color=INK, **beyond)
-            axes.text(1 + 0.15 / width, place, said, ha="left", size=8, color=FAINT, **beyond)
-            axes.plot(each["interval"], [place, place], color=BLUE, linewidth=2)
-            axes.plot(each["win_rate"], place, "o", color=BLUE, markersize=5, clip_on=False, zorder=3)
+            said = f"{system['win_rate']:.1f} ({system['interval'][0]:.1f}–{system['interval'][1]:.1f}), {ranks}"
+            beside(axes, 0.3 - left, place, one_line(system["name"], 36), size=9, color=INK)
+            beside(axes, width + 0.15, place, said, size=8, color=FAINT)
+            axes.plot(system["interval"], [place, place], color=BLUE, linewidth=2)
+            axes.plot(system["win_rate"], place, "o", color=BLUE, markersize=5, clip_on=False, zorder=3)
     return picture

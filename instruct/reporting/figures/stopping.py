@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import BLUE, FAINT, INK, LINE, WIDTH, Drawing, abreast, axes_at, picture_of
+from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ _PANEL, _GAP, _TOP = 1.7, 0.75, 1.0
 _MOST = 6
 
 
-def stopping(judges: list[JudgeReport]) -> Drawing | None:
+def stopping(judges: list[JudgeReport]) -> canvas.Drawing | None:
     """A panel per comparison, the first six; None if no judge was to stop early."""
     panels = [
         {
-            "name": f"{one_line(judge.name, 40)}: {abreast(each.candidate, each.baseline, most=60)}",
+            "name": f"{one_line(judge.name, 40)}: {canvas.abreast(each.candidate, each.baseline, most=60)}",
             **each.sequential.model_dump(),
         }
         for judge in judges
@@ -29,33 +29,38 @@ def stopping(judges: list[JudgeReport]) -> Drawing | None:
         if each.sequential and each.sequential.looks
     ][:_MOST]
     title = "The win rate and its confidence sequence over the pairs judged, in a random order"
-    return Drawing("stopping", title, panels, _draw) if panels else None
+    return canvas.Drawing("stopping", title, panels, _draw) if panels else None
 
 
 def _draw(panels: list[dict[str, Any]]) -> Picture:
     left, right = 0.65, 0.25
     height = _TOP + len(panels) * (_PANEL + _GAP)
     subtitle = "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
-    picture = picture_of(height, "When judging could stop", subtitle)
+    picture = canvas.picture_of(height, "When judging could stop", subtitle)
     for number, panel in enumerate(panels):
-        axes = axes_at(picture, left, _TOP + number * (_PANEL + _GAP), WIDTH - left - right, _PANEL)
-        axes.set_title(panel["name"], loc="left", size=9, weight="bold", color=INK)
-        axes.set_xlabel("pairs judged", size=8, color=INK, labelpad=1)
+        axes = canvas.axes_at(picture, left, _TOP + number * (_PANEL + _GAP), canvas.WIDTH - left - right, _PANEL)
+        axes.set_title(panel["name"], loc="left", size=9, weight="bold", color=canvas.INK)
+        axes.set_xlabel("pairs judged", size=8, color=canvas.INK, labelpad=1)
         axes.set_xlim(0, panel["pairs"])
         axes.set_ylim(0, 100)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-        axes.axhline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
+        axes.yaxis.set_major_formatter(canvas.percent)
+        canvas.even_line(axes)
         n = [0, *(look["n"] for look in panel["looks"])]
         low, high = ([end, *(look["interval"][side] for look in panel["looks"])] for side, end in ((0, 0), (1, 100)))
         rates = [math.nan if look["win_rate"] is None else look["win_rate"] for look in panel["looks"]]
-        axes.fill_between(n, low, high, color=BLUE, alpha=0.2, linewidth=0)
-        axes.plot(n[1:], rates, color=BLUE, linewidth=1.4)
+        axes.fill_between(n, low, high, color=canvas.BLUE, alpha=0.2, linewidth=0)
+        axes.plot(n[1:], rates, color=canvas.BLUE, linewidth=1.4)
         if panel["judged"] < panel["pairs"]:
-            axes.axvline(panel["judged"], color=FAINT, linewidth=1)
+            axes.axvline(panel["judged"], color=canvas.FAINT, linewidth=1)
             said = f"{panel['judged']} of {panel['pairs']}"
             near_the_end = panel["judged"] > 0.8 * panel["pairs"]
             place: Any = {"xytext": (-4 if near_the_end else 4, -10), "textcoords": "offset points"}
             axes.annotate(
-                said, (panel["judged"], 100), ha="right" if near_the_end else "left", size=8, color=FAINT, **place
+                said,
+                (panel["judged"], 100),
+                ha="right" if near_the_end else "left",
+                size=8,
+                color=canvas.FAINT,
+                **place,
             )
     return picture

@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, legend, picture_of
 from instruct.reporting.model import EvaluationLog, Training, TrainingLog
 from instruct.training.options import without_seed
 
@@ -97,12 +97,9 @@ def _picture(systems: list[dict[str, Any]], panels: float, title: str, subtitle:
     columns = 2 if max(map(len, labels)) <= 45 else 1
     top = _TOP + 0.21 * math.ceil(len(labels) / columns)
     picture = picture_of(top + panels, title, subtitle)
-    picture.legend(
-        [Line2D([], [], linewidth=1.4, **_style(number)) for number in range(len(systems))],
-        labels, loc="upper left", ncols=columns,
-        bbox_to_anchor=(0.15 / WIDTH, 1 - 0.7 / (top + panels)),
-        frameon=False, fontsize=9, columnspacing=2, borderaxespad=0,
-    )  # fmt: skip
+    handles = [Line2D([], [], linewidth=1.4, label=label, **_style(number)) for number, label in enumerate(labels)]
+    place = (0.15 / WIDTH, 1 - 0.7 / (top + panels))
+    legend(picture, handles, "upper left", place, ncols=columns, fontsize=9, columnspacing=2)
     return picture, top
 
 

@@ -6,31 +6,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import (
-    ALERT,
-    BLUE,
-    FAINT,
-    INK,
-    LINE,
-    WIDTH,
-    Drawing,
-    abreast,
-    axes_at,
-    picture_of,
-)
+from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-_ROW = 0.27
 # The most rows that fit on a page; beyond it only the leading policies are drawn.
 _MOST_ROWS = 60
 _WARNING = "WARNING: "
 
 
-def win_rates(judges: list[JudgeReport]) -> Drawing | None:
+def win_rates(judges: list[JudgeReport]) -> canvas.Drawing | None:
     """Over judges, comparisons and policies, with 95 % intervals; None without a verdict."""
     rows = [
         {
@@ -49,7 +37,7 @@ def win_rates(judges: list[JudgeReport]) -> Drawing | None:
     if len(rows) > _MOST_ROWS:
         rows = [row for row in rows if row["leads"]]
     title = "Win rates with their 95 % intervals, by judge, comparison and policy"
-    return Drawing("win_rates", title, rows, _draw) if rows else None
+    return canvas.Drawing("win_rates", title, rows, _draw) if rows else None
 
 
 def _draw(rows: list[dict[str, Any]]) -> Picture:
@@ -57,37 +45,27 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
 
     lines = _lines(rows)
     left, right, top, bottom = 3.65, 2.0, 0.8, 0.75
-    width = WIDTH - left - right
-    height = top + _ROW * len(lines) + bottom
-    picture = picture_of(height, "Win rates", "With 95 % intervals; a tie is half a win")
-    axes = axes_at(picture, left, top, width, _ROW * len(lines))
-    low, high = _limits(rows)
-    axes.set_xlim(low, high)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.axvline(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+    width = canvas.WIDTH - left - right
+    height = top + canvas.ROW * len(lines) + bottom
+    picture = canvas.picture_of(height, "Win rates", "With 95 % intervals; a tie is half a win")
+    axes = canvas.forest_axes(picture, (left, top, width), len(lines), _limits(rows))
     axes.locator_params(axis="x", nbins=5)
-    beyond: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline", "clip_on": False}
-    style: dict[str, Any]
     for place, (text, row) in enumerate(lines):
         if row is None:
-            style = {"color": ALERT, "size": 8} if text.startswith(_WARNING) else {"color": INK, "size": 9}
-            axes.text((0.15 - left) / width, place, text, ha="left", weight="bold", **style, **beyond)
+            style = (
+                {"color": canvas.ALERT, "size": 8} if text.startswith(_WARNING) else {"color": canvas.INK, "size": 9}
+            )
+            canvas.beside(axes, 0.15 - left, place, text, weight="bold", **style)
             continue
-        style = {"color": INK if row["leads"] else FAINT, **beyond}
-        axes.text((0.3 - left) / width, place, text, ha="left", size=9, **style)
-        axes.text(-0.15 / width, place, row["policy"], ha="right", size=8, **style)
-        axes.text(1 + 0.15 / width, place, _said(row), ha="left", size=8, **style)
+        colour = canvas.INK if row["leads"] else canvas.FAINT
+        canvas.beside(axes, 0.3 - left, place, text, size=9, color=colour)
+        canvas.beside(axes, -0.15, place, row["policy"], size=8, color=colour, ha="right")
+        canvas.beside(axes, width + 0.15, place, _said(row), size=8, color=colour)
         _mark(axes, place, row)
-    handles = [Line2D([], [], color=BLUE, marker="o", label="the judge's leading policy")]
+    handles = [Line2D([], [], color=canvas.BLUE, marker="o", label="the judge's leading policy")]
     if not all(row["leads"] for row in rows):
-        handles.append(Line2D([], [], color=FAINT, marker="o", markerfacecolor="white", label="another policy"))
-    picture.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(left / WIDTH, 0.1 / height), ncols=2, frameon=False,
-        fontsize=8, columnspacing=1.5, borderaxespad=0,
-    )  # fmt: skip
+        handles.append(Line2D([], [], color=canvas.FAINT, marker="o", markerfacecolor="white", label="another policy"))
+    canvas.legend(picture, handles, "lower left", (left / canvas.WIDTH, 0.1 / height), ncols=2, columnspacing=1.5)
     return picture
 
 
@@ -101,7 +79,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]
             lines.append((one_line(judge, 50), None))
             if row["warning"]:
                 lines.append((one_line(_WARNING + row["warning"], 105), None))
-        lines.append(("" if row["names"] == names else abreast(*row["names"], most=32), row))
+        lines.append(("" if row["names"] == names else canvas.abreast(*row["names"], most=32), row))
         names = row["names"]
     return lines
 
@@ -129,7 +107,7 @@ def _has_interval(row: dict[str, Any]) -> bool:
 def _mark(axes: Axes, place: int, row: dict[str, Any]) -> None:
     if row["win_rate"] is None:
         return
-    colour = BLUE if row["leads"] else FAINT
+    colour = canvas.BLUE if row["leads"] else canvas.FAINT
     if _has_interval(row):
         axes.plot(row["interval"], [place, place], color=colour, linewidth=2 if row["leads"] else 1.2)
     axes.plot(
