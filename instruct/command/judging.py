@@ -119,7 +119,9 @@ def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list
 def _refuse_judge_flags(arguments: argparse.Namespace, *further: str, advice: str) -> None:
     """Refuse the flags of a judge, and `further` ones, in a call that names no judge."""
     options = _judge_options("none", arguments)  # refuses a wrong value first
-    names = [*options.model_fields_set - {"card", "replicas"}, *(name for name in further if getattr(arguments, name))]
+    given = options.model_fields_set - {"card", "replicas"}
+    names = sorted(given, key=[*type(options).model_fields].index)
+    names += [name for name in further if getattr(arguments, name)]
     if names:
         flag = "--judge-model" if names[0] == "model" else f"--{names[0].replace('_', '-')}"
         raise InputError(f"{flag} requires --judge; {advice}")

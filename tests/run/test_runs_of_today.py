@@ -73,6 +73,28 @@ def test_a_finished_run_starts_no_step(folder, instruct, trained, name):
     assert results_of(run) == results
 
 
+def test_a_finished_run_goes_on_with_options_that_change_no_result(folder, instruct, trained):
+    """Before, each of them was refused."""
+    run = folder / "runs" / "finished_lora"
+    steps, results = steps_of(run), results_of(run)
+    changes = {
+        "answers.generation.gpu_memory_utilization": "0.5",
+        "train.logging_steps": "3",
+        "train.report_to": "tensorboard",
+        "train.save_total_limit": "2",
+        "train.dataloader_num_workers": "1",
+    }
+    flags = [part for key, value in changes.items() for part in (f"--{key}", value)]
+    code, out, err = instruct("run", "finished_lora.yaml", *flags)
+    assert code == 0, err
+    assert {line.split()[1] for line in (out + err).splitlines() if line.startswith("changed ")} == set(changes)
+    assert trained == []
+    assert (steps_of(run), results_of(run)) == (steps, results)
+    code, _, err = instruct("run", "finished_lora.yaml", *flags, "--train.learning_rate", "0.5")
+    assert code == 2
+    assert "train.learning_rate was" in err
+
+
 @pytest.mark.parametrize(("name", "steps"), [("lora", [5, 6, 1, 2, 3, 4, 5, 6]), ("full", [5, 6])])
 def test_a_stopped_training_goes_on_at_its_checkpoint(folder, instruct, trained, name, steps):
     run = folder / "runs" / f"stopped_training_{name}"
