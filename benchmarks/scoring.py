@@ -67,7 +67,7 @@ def main() -> None:
 
     rows, source = real_rows()
     texts = [row["output"] for row in rows][: arguments.texts]
-    held_out = HeldOut([str(n) for n in range(len(texts))], [""] * len(texts), texts, True, 0, source)
+    held_out = HeldOut([str(n) for n in range(len(texts))], [""] * len(texts), texts, whole=True)
     with tempfile.TemporaryDirectory() as folder:
         name = tiny_model(Path(folder)) if arguments.model == "tiny" else EMBEDDED_MODEL
         model = open_model(ModelOptions(name=name, dtype=arguments.dtype))

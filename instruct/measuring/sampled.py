@@ -190,7 +190,7 @@ class OraclePerplexityOf(_ModelMeasurer):
 
 def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
     """Texts to score, each after the prefix of its row."""
-    return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, False, 0, "continuations")
+    return HeldOut([row.id for row in rows], [row.prefix for row in rows], texts, whole=False)
 
 
 class MauveOf(_ModelMeasurer):

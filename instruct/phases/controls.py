@@ -29,7 +29,7 @@ def human_text(config: ExperimentConfig) -> HeldOut | None:
     if not known:
         return None
     ids, texts, references = (list(column) for column in zip(*known, strict=True))
-    return HeldOut(ids, texts, references, whole=False, skipped=0, name=prefixes.name)
+    return HeldOut(ids, texts, references, whole=False)
 
 
 def predictors(config: ExperimentConfig, run: RunDirectory, human: HeldOut) -> Predictors:

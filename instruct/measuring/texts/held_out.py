@@ -23,16 +23,12 @@ class HeldOut:
         prefixes: what is read before each text and not scored; "" if there is nothing.
         texts: what is scored.
         whole: whether each text is a whole document, which an end token ends.
-        skipped: blank texts, which were left out.
-        name: for people.
     """
 
     ids: list[str]
     prefixes: list[str]
     texts: list[str]
     whole: bool
-    skipped: int
-    name: str
 
     @property
     def sha256(self) -> str:
@@ -61,7 +57,7 @@ def read_held_out(options: HeldOutOptions) -> HeldOut:
     if not rows.plain_text:
         raise InputError(f"evaluation.texts.held_out: {name} has prompts and answers; give plain texts")
     texts = [row["text"] for row in rows.rows]
-    return HeldOut(list(rows.sources), [""] * len(texts), texts, True, rows.counts["empty"], name)
+    return HeldOut(list(rows.sources), [""] * len(texts), texts, whole=True)
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,12 @@ class Likelihoods:
         nats: −ln p of the scored tokens, end token included; float64.
         tokens: that were scored.
         end_nats: the end token's share; 0 if none was scored.
-        ends: end tokens that were scored, 0 or 1.
         words, bytes: of the text that was scored: without what the first token covers, which has nothing before it.
     """
 
     nats: np.ndarray
     tokens: np.ndarray
     end_nats: np.ndarray
-    ends: np.ndarray
     words: np.ndarray
     bytes: np.ndarray
 
@@ -43,7 +41,7 @@ def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window])
         InstructError: the model gives NaN.
     """
     count = len(held_out.texts)
-    nats, tokens, end_nats, ends = np.zeros(count), np.zeros(count, int), np.zeros(count), np.zeros(count, int)
+    nats, tokens, end_nats = np.zeros(count), np.zeros(count, int), np.zeros(count)
     for window, values in zip(found, model.log_probabilities([each.row for each in found]), strict=True):
         if np.isnan(values).any():
             raise InstructError(f"{model.engine.subject}: gives NaN for a text; its training has diverged")
@@ -51,12 +49,12 @@ def likelihoods(model: ForwardModel, held_out: HeldOut, found: Sequence[Window])
         nats[place] -= float(values.sum(dtype=np.float64))
         tokens[place] += len(values)
         if held_out.whole and row.ids[-1] == model.end:
-            end_nats[place], ends[place] = -float(values[-1]), 1
+            end_nats[place] = -float(values[-1])
     words, sizes = np.zeros(count, int), np.zeros(count, int)
     for place, text in enumerate(held_out.texts):
         scored = text if held_out.prefixes[place] else _without_first_token(model, text)
         words[place], sizes[place] = len(scored.split()), len(scored.encode())
-    return Likelihoods(nats, tokens, end_nats, ends, words, sizes)
+    return Likelihoods(nats, tokens, end_nats, words, sizes)
 
 
 def _without_first_token(model: ForwardModel, text: str) -> str:

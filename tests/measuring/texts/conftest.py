@@ -23,6 +23,6 @@ def held_out() -> Callable[..., HeldOut]:
 
     def make(texts: list[str] = TEXTS, prefixes: list[str] | None = None) -> HeldOut:
         ids = [str(place) for place in range(len(texts))]
-        return HeldOut(ids, prefixes or [""] * len(texts), texts, prefixes is None, 0, "texts")
+        return HeldOut(ids, prefixes or [""] * len(texts), texts, prefixes is None)
 
     return make
