@@ -110,5 +110,5 @@ def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder:
             yield {**about, "output": reply.text, "generator": kept.system}
 
     write_rows(folder / f"{kept.system}.json", rows, indent=2)
-    sums = totals(written(kept, work))
-    return AnswerStats(len(prompts), sums.cut, sums.mean_tokens, kept.engine, kept.minutes, kept.workers)
+    sums = totals(kept, work)
+    return AnswerStats(len(prompts), sums.cut, sums.mean_tokens, sums.engine, sums.minutes, kept.workers)

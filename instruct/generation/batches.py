@@ -7,7 +7,7 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.models import ModelOptions, model_path
-from instruct.base.replies import Failure
+from instruct.base.replies import Completion, Failure
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
@@ -224,17 +224,8 @@ def _refused(work: Work, system: str, place: int, failure: Failure) -> InstructE
 
 
 @dataclass(frozen=True)
-class Written:
-    """A reply as it is written: its text, tokens without an end token (None: not counted), and `length` or `stop`."""
-
-    text: str
-    tokens: int | None
-    finish: str
-
-
-@dataclass(frozen=True)
 class Totals:
-    """Sums over a system's replies: empty ones, those cut at their limit and those that ended.
+    """A system's replies: how many are empty, were cut at their limit or ended, and what made them, in which time.
 
     `mean_tokens` is None if the tokens of a reply were not counted.
     """
@@ -243,29 +234,37 @@ class Totals:
     cut: int
     ended: int
     mean_tokens: float | None
+    engine: str
+    minutes: float
 
 
-def written(kept: KeptReplies, work: Work) -> Iterator[Written]:
-    """A system's replies, in the order of the prompts, read a batch at a time."""
+def written(kept: KeptReplies, work: Work) -> Iterator[Completion]:
+    """A system's replies as they are written, in the order of the prompts, read a batch at a time.
+
+    White space around them stays if they are to the letter. The end token is not counted; whatever else ended a reply
+    than its limit is called `stop`.
+    """
     for reply in kept.replies():
         tokens = reply.completion_tokens
-        yield Written(
-            reply.text if work.to_the_letter else reply.text.strip(),
-            None if tokens is None else tokens - (reply.finish_reason == "stop"),
-            "length" if reply.finish_reason == "length" else "stop",
+        yield replace(
+            reply,
+            text=reply.text if work.to_the_letter else reply.text.strip(),
+            completion_tokens=None if tokens is None else tokens - (reply.finish_reason == "stop"),
+            finish_reason="length" if reply.finish_reason == "length" else "stop",
         )
 
 
-def totals(replies: Iterable[Written]) -> Totals:
-    """The sums over replies, in one pass."""
-    texts = empty = cut = counted = tokens = 0
-    for reply in replies:
-        texts += 1
+def totals(kept: KeptReplies, work: Work) -> Totals:
+    """The sums over what is written, in one pass."""
+    replies = empty = cut = counted = tokens = 0
+    for reply in written(kept, work):
+        replies += 1
         empty += not reply.text.strip()
-        cut += reply.finish == "length"
-        counted += reply.tokens is not None
-        tokens += reply.tokens or 0
-    return Totals(empty, cut, texts - cut, tokens / texts if texts and counted == texts else None)
+        cut += reply.finish_reason == "length"
+        counted += reply.completion_tokens is not None
+        tokens += reply.completion_tokens or 0
+    mean = tokens / replies if replies and counted == replies else None
+    return Totals(empty, cut, replies - cut, mean, kept.engine, kept.minutes)
 
 
 def _with_weights(

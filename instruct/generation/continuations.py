@@ -186,21 +186,14 @@ def _write(system: System, kept: KeptReplies, work: Work, draws: list[_Draw], fo
                 reference=draw.prefix.reference,
                 sample=draw.sample,
                 seed=draw.seed,
-                tokens=reply.tokens,
-                finish_reason=reply.finish,
+                tokens=reply.completion_tokens,
+                finish_reason=str(reply.finish_reason),
             )
 
     write_rows(folder / f"{system.name}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
-    sums = totals(written(kept, work))
-    return ContinuationStats(
-        n=len(draws),
-        empty=sums.empty,
-        ended=sums.ended,
-        mean_tokens=sums.mean_tokens,
-        temperature=system.temperature,
-        engine=kept.engine,
-        minutes=kept.minutes,
-    )
+    sums = dataclasses.asdict(totals(kept, work))
+    del sums["cut"]  # what did not end was cut
+    return ContinuationStats(n=len(draws), temperature=system.temperature, **sums)
 
 
 _FILE = TypeAdapter(list[Continuation])

@@ -77,7 +77,7 @@ def finished(folder: Path) -> set[str]:
 
 
 def test_a_killed_worker_and_a_failed_engine_are_replaced(
-    cluster: Any, batch_log: Path, answer: Answer, capfd: pytest.CaptureFixture[str]
+    cluster: Any, batch_log: Path, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch_log.with_name("once-kill-base-6").touch()
     batch_log.with_name("once-fail-emo-8").touch()
@@ -86,7 +86,7 @@ def test_a_killed_worker_and_a_failed_engine_are_replaced(
     assert len(counts) == 2 * BATCHES
     assert {key: count for key, count in counts.items() if count > 1} == {"base/6": 2, "emo/8": 2}
     assert 3 <= len(stats["emo"].workers) <= 4  # two, and those that replaced them
-    assert "cluster   replies of each worker: " in capfd.readouterr().err
+    assert "cluster   replies of each worker: " in caplog.text
     wait(lambda: is_gone(batch_log), 30)
 
 
@@ -147,7 +147,7 @@ def test_a_killed_driver_loses_nothing_and_leaves_no_process(
 
 
 def test_workers_that_hang_end_the_run(
-    cluster: Any, batch_log: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: Any, batch_log: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("instruct.engines.ray_engine.PATIENCE_S", 40.0)
     monkeypatch.setattr("instruct.engines.ray_engine.QUIET_S", 4.0)
@@ -155,7 +155,7 @@ def test_workers_that_hang_end_the_run(
         batch_log.with_name(f"hang-{key}").touch()
     with pytest.raises(InstructError, match=r"no worker has finished a batch for \d+ s .*working on batch 1"):
         answer(cluster.address)
-    assert " working on batch " in capfd.readouterr().err
+    assert " working on batch " in caplog.text
     wait(lambda: is_gone(batch_log), 30)
 
 

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion, Failure
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.run.replies import VERSION, Attempts, completion_key
+from instruct.run.replies import VERSION, Attempts
 
 
 def judged(instruction: str, position: str = "first", verdict: str = "first", **changes: Any) -> Judgment:
@@ -210,17 +208,6 @@ def test_a_store_of_version_3_counts_attempts_after_it_is_migrated(tmp_path):
         assert store.attempts(["a", "b"]) == {"b": Attempts(1, "timed out", False)}
 
 
-def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
-    path = tmp_path / "s.sqlite"
-    with JudgmentStore(path) as store:
-        store.add_replies("j", [("a", Failure("timed out"), 0.5), ("b", Failure("HTTP 400", permanent=True), 0.0)])
-        store.add_replies("j", [("a", Failure("HTTP 500"), 0.25)])
-    with JudgmentStore(path) as store:
-        known = {"a": Attempts(2, "HTTP 500", False), "b": Attempts(1, "HTTP 400", True)}
-        assert store.attempts(["a", "b", "c"]) == known
-        assert (store.completions(["a", "b"]), store.spent_usd()) == ({}, 0.75)
-
-
 def test_several_processes_can_migrate_one_store(tmp_path):
     path = tmp_path / "s.sqlite"
     version_2(path)
@@ -249,11 +236,6 @@ def test_a_file_that_is_not_a_store_of_this_version_is_refused(tmp_path):
     database.close()
     with pytest.raises(InputError, match="version 0"):
         JudgmentStore(foreign)
-
-
-@given(st.text(), st.text())
-def test_different_prompts_have_different_keys(first, second):
-    assert (completion_key({"prompt": first}) == completion_key({"prompt": second})) == (first == second)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""The store of replies: what was asked has one key, replies are kept, and failures are counted."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruct.base.replies import Completion, Failure
+from instruct.run.replies import Attempts, BatchStore, ReplyStore, completion_key
+
+
+def test_failures_are_counted_and_the_last_reason_is_kept(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with ReplyStore(path) as store:
+        store.add_replies("j", [("a", Failure("timed out"), 0.5), ("b", Failure("HTTP 400", permanent=True), 0.0)])
+        store.add_replies("j", [("a", Failure("HTTP 500"), 0.25)])
+    with ReplyStore(path) as store:
+        known = {"a": Attempts(2, "HTTP 500", False), "b": Attempts(1, "HTTP 400", True)}
+        assert store.attempts(["a", "b", "c"]) == known
+        assert (store.completions(["a", "b"]), store.spent_usd()) == ({}, 0.75)
+
+
+def test_a_reply_after_failures_is_kept_beside_them(tmp_path):
+    with ReplyStore(tmp_path / "s.sqlite") as store:
+        store.add_replies("j", [("a", Failure("timed out"), 0.0)])
+        store.add_replies("j", [("a", Completion("late"), 0.0)])
+        assert store.completions(["a"]) == {"a": Completion("late")}
+        assert store.attempts(["a"]) == {"a": Attempts(1, "timed out", False)}
+
+
+def test_a_batch_is_read_in_the_order_of_its_keys(tmp_path):
+    path = tmp_path / "s.sqlite"
+    with BatchStore(path) as store:
+        store.add_batch("work", "engine 1", 3, 1.5, {"b": Completion("1"), "a": Completion("2", completion_tokens=4)})
+        assert store.replies(["b", "a"]) == [Completion("1"), Completion("2", completion_tokens=4)]
+        assert store.batches("work") == ("engine 1", {3: 1.5})
+        assert store.batches("other work") == ("", {})
+        store.remove_batches()
+    with BatchStore(path) as store:
+        assert (store.batches("work"), store.completions(["a", "b"])) == (("", {}), {})
+
+
+@given(st.text(), st.text())
+def test_different_prompts_have_different_keys(first, second):
+    assert (completion_key({"prompt": first}) == completion_key({"prompt": second})) == (first == second)
