@@ -266,7 +266,7 @@ def _paired(found: Sequence[Outcomes], seeds: Mapping[str, int]) -> list[Paired]
         policy: Policy = one.leading if one.leading == other.leading else "single"
         difference = paired_difference(one.scores(policy), other.scores(policy))
         names = {"judge": judge, "policy": policy, "first": first, "second": second, "baseline": baseline}
-        rows.append(recorded(Paired, difference, **names, difference=rounded(difference.points)))
+        rows.append(recorded(Paired, difference, **names, difference=rounded(difference.points), p=difference.p))
     return rows
 
 
