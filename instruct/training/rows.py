@@ -93,10 +93,20 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
     tokenizer = load_tokenizer(config)
-    data = config.data
-    if data.streaming:
+    if config.data.streaming:
         _check_streaming(config)
-    sets, held_out = _read_sets(data, train_on, RowFolder(run))
+    folder = RowFolder(run)
+    try:
+        return _rows_in(folder, config, tokenizer, train_on)
+    except BaseException:
+        folder.close()
+        raise
+
+
+def _rows_in(folder: RowFolder, config: TrainingOptions, tokenizer: Any, train_on: TrainOn) -> TrainingRows:
+    """The rows and their tokens, in files of a folder."""
+    data = config.data
+    sets, held_out = _read_sets(data, train_on, folder)
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
     cut = None if splits else max_length
