@@ -63,11 +63,14 @@ def _lasting(key: str, value: Any, config: ExperimentConfig, done: list[str]) ->
 def _made_with(key: str, values: tuple[Any, Any], done: list[str]) -> str | None:
     """A finished step that was made with the old value of a key."""
     section, _, rest = key.partition(".")
-    if None in values and (section in ("systems", "evaluation") or key in ("answers", "continuations")):
+    if None in values and (section == "evaluation" or key in ("answers", "continuations")):
         return None  # added or left out
-    affects = Affects(*affected_steps(ExperimentConfig, key))
     if section == "systems":
-        affects = Affects(f"train/{rest.partition('.')[0]}")
+        if None in values and any(isinstance(value, dict) for value in values):
+            return None  # the system was added or left out
+        trained = (step for step in done if f"train/{rest}.".startswith(f"{step}."))
+        return max(trained, key=len, default=None)  # a name may begin with another one and a dot
+    affects = Affects(*affected_steps(ExperimentConfig, key))
     return next((step for step in done if step in affects), None)
 
 
