@@ -27,12 +27,14 @@ class Completion:
 class Failure:
     """Why there is no reply, and what the attempts cost in US dollars.
 
-    `permanent`: the request was refused, so that it would fail again.
+    `permanent`: the request was refused, so that it would fail again. `tried`: it was given all the attempts that a
+    request has; otherwise it failed because the whole work ended, or no model was asked.
     """
 
     reason: str
     usd: float = 0.0
     permanent: bool = False
+    tried: bool = True
 
 
 Reply = Completion | Failure

@@ -54,7 +54,7 @@ class ReplayEngine(BatchesInTurn):
         return None
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        missing = Failure("not in the replay file")
+        missing = Failure("not in the replay file", tried=False)
         for request in requests:
             by_prompt = self._replies.get(prompt_sha256(request.prompt), missing)
             yield [(request, self._replies.get(request.key, by_prompt))]

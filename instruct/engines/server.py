@@ -181,7 +181,7 @@ class ServerEngine(BatchesInTurn):
             return None
         except _Ended:
             # Nobody knows what its reply would have been; only what it cost is kept.
-            return Failure(paid[-1].reason, request.usd * len(paid)) if paid else None
+            return Failure(paid[-1].reason, request.usd * len(paid), tried=False) if paid else None
         except Refused as refusal:
             if refusal.ill:
                 self._count_failure(refusal.reason)

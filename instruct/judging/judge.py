@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from instruct.base.errors import InputError, InstructError, StoppedError, counted, one_line
+from instruct.base.errors import InputError, InputErrors, InstructError, StoppedError, counted, one_line
 from instruct.base.files import network_file_system, sha256_of
-from instruct.base.output import say
+from instruct.base.output import say, warn
 from instruct.data.evaluation import load_answers
 from instruct.engines.base import Engine, Request
 from instruct.judging.asking import Judge
@@ -17,7 +17,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_comparison
 from instruct.judging.store import JudgmentStore
-from instruct.judging.work import judge_plan
+from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
 
@@ -55,10 +55,11 @@ def ask_judges(
     """Let one judge after another do its tasks; one that is stopped or refused does not keep the others from theirs.
 
     Returns:
-        The error of the last judge that was stopped or refused; those of earlier ones are printed.
+        What stopped or refused judges: a StoppedError if one was stopped, else an InputError.
 
     Raises:
-        InputError: every judge was refused, or another process judges this run.
+        InputErrors: every judge was refused.
+        InputError: another process judges this run.
     """
     judges = list(judges)
     errors: list[InstructError] = []
@@ -69,10 +70,12 @@ def ask_judges(
             except InstructError as error:
                 errors.append(error)
     if errors and len(errors) == len(judges) and all(isinstance(error, InputError) for error in errors):
-        raise errors[0]
-    for earlier in errors[:-1]:
-        say(str(earlier))
-    return errors[-1] if errors else None
+        raise InputErrors([str(error) for error in errors])
+    stopped = [error for error in errors if not isinstance(error, InputError)]
+    if len(errors) < 2:
+        return errors[0] if errors else None
+    messages = [str(error) for error in errors]
+    return type(stopped[0])("; ".join(messages)) if stopped else InputErrors(messages)
 
 
 def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tuple[str, str]]) -> list[JudgingTask]:
@@ -128,9 +131,20 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
             or a judge costs money and neither a budget nor `yes` is given.
         StoppedError: the budget or too many failures in a row; verdicts so far are kept.
     """
-    tasks = [task for task in tasks if _is_due(run, judge, task, mode)]
-    if not tasks:
-        return
+    due = [task for task in tasks if _is_due(run, judge, task, mode)]
+    if due:
+        _do(run, judge, due, mode)
+    for task in tasks:
+        if task not in due and _has_failures(run, judge, task):
+            before = run.manifest()["steps"][task.step]
+            try:
+                _do(run, judge, [task], mode)
+            except InstructError as error:  # what was finished stays so
+                run.restore(task.step, before)
+                warn(f"{task.step}: failed requests are not asked again: {error}")
+
+
+def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: JudgingMode) -> None:
     if judge.cluster is not None and (kind := network_file_system(run.folder)):
         raise InputError(
             f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
@@ -139,20 +153,38 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, mode)
+        unanswered = None
         for task, plan in zip(tasks, plans, strict=True):
-            _judge_task(run, judge, task, plan, engine, mode)
+            counts = _judge_task(run, judge, task, plan, engine, mode)
+            if counts.stopped and not counts.unanswered:
+                raise StoppedError(counts.stopped)
+            unanswered = unanswered or counts.stopped  # other comparisons may fare better
+        if unanswered:
+            raise StoppedError(unanswered)
 
 
 def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMode) -> bool:
-    """Whether there is something to do; says if requests that failed are not asked again."""
+    """Whether a comparison is not finished, or is to be judged again."""
     if mode.reparse or judge.replay or not run.is_done(task.step, task.inputs):
         return True
-    failed = run.manifest()["steps"][task.step]["results"].get("verdicts", {}).get("failed", 0)
+    return mode.retry_failed and _failed(run, task) > 0
+
+
+def _failed(run: RunDirectory, task: JudgingTask) -> int:
+    """The failed verdicts of a finished comparison."""
+    results: dict[str, Any] = run.manifest()["steps"][task.step]["results"]
+    return int(results.get("verdicts", {}).get("failed", 0))
+
+
+def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
+    """Whether a finished comparison has failed requests that a rerun sends again; says so if it has others."""
+    failed = _failed(run, task)
     if not failed:
         return False
     with JudgmentStore(run.store) as store:
         judgments = store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
-        if mode.retry_failed or store.to_ask_again(judgments):
+        # More verdicts could change the end of a comparison that a rule has ended.
+        if not judge.options.stop_when and store.to_ask_again(judgments):
             return True
     say(f"{task.step}: {counted(failed, 'request')} failed; --retry-failed asks them again")
     return False
@@ -160,7 +192,7 @@ def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMod
 
 def _judge_task(
     run: RunDirectory, judge: Judge, task: JudgingTask, plan: Plan, engine: Engine, mode: JudgingMode
-) -> None:
+) -> ComparisonCounts:
     ran_with = {
         **judge.options.model_dump(mode="json"),
         "card": judge.card.name,
@@ -177,15 +209,17 @@ def _judge_task(
         recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
         with contextlib.nullcontext(results) if mode.reparse and plan.missing(store) else recorded as results:
             counts = judge_plan(judge, plan, store, engine, retry_failed=mode.retry_failed, ask=not mode.reparse)
-            results |= vars(counts)
+            results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
             if engine.workers:
                 results["workers"] = engine.workers
         if mode.reparse:
             now = store.judgments(plan.comparison)
             changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
             say(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
-    if counts.stopped:
-        raise StoppedError(counts.stopped)
+    failed = counts.verdicts.get("failed", 0)
+    if failed and not counts.stopped and not judge.replay:
+        say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")
+    return counts
 
 
 def _check_before_asking(
@@ -196,6 +230,8 @@ def _check_before_asking(
         for plan in plans:
             _check_imported(run, store, plan)
         missing = {request.key: request for plan in plans for request in plan.missing(store)}
+        for key in () if mode.retry_failed else store.given_up(missing):
+            del missing[key]
     if missing and not (mode.reparse or judge.replay):
         engine.check()
         if judge.costs_money:

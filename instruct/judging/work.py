@@ -32,6 +32,7 @@ class ComparisonCounts:
         stopped: why judging stopped early, if it did.
         notes: on how the replies were made.
         verdicts: how many of each, in the order shown.
+        unanswered: the judge answered no request of the comparison, and the rest was left out or refused.
     """
 
     asked: int
@@ -42,6 +43,7 @@ class ComparisonCounts:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
+    unanswered: bool = False
 
 
 def judge_plan(
@@ -64,9 +66,7 @@ def judge_plan(
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
     stopped, spent = None, store.spent_usd()
     work = _Work(judge, plan, store, Budget(spent, judge.options.budget_usd), engine.batch, skip)
-    if ask and skip and skip >= {each.key for each in plan.presentations}:
-        stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
-    elif ask and work.unjudged:
+    if ask and work.unjudged:
         try:
             with progress_of(work.title) as show:
                 ask_engine(engine, work, show)
@@ -74,6 +74,9 @@ def judge_plan(
             stopped = str(error)
             if given_up := store.given_up(work.without_reply()):
                 stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
+    unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
+    if unanswered:
+        stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     return ComparisonCounts(
         asked=work.asked,
         stored=work.stored,
@@ -83,6 +86,7 @@ def judge_plan(
         stopped=stopped,
         notes=list(engine.notes),
         verdicts=dict(Counter(judgment.verdict for judgment in store.judgments(plan.comparison))),
+        unanswered=unanswered,
     )
 
 
@@ -120,6 +124,10 @@ class _Work:
     def without_reply(self) -> list[str]:
         """The keys of all requests of the plan that have no completion."""
         return [key for key in self._waiting if not isinstance(self._replies.get(key), Completion)]
+
+    def answered(self) -> bool:
+        """Whether a request of the plan has a completion."""
+        return any(isinstance(reply, Completion) for reply in self._replies.values())
 
     def enough(self) -> bool:
         """Whether the judge's stopping rule is met, so that the other pairs need not be judged."""

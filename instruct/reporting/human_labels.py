@@ -24,7 +24,7 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
     """
     path = Path(path).expanduser()
     labels = read_labels(path)
-    with JudgmentStore(run.store) as store:
+    with JudgmentStore(run.store, migrate=False) as store:
         judged = {each: {judgment.instruction for judgment in store.judgments(each)} for each in store.comparisons()}
     if not any(labels.of(each.candidate, each.baseline).keys() & pairs for each, pairs in judged.items()):
         names = dict.fromkeys(

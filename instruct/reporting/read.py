@@ -87,7 +87,7 @@ def read_run(folder: str | Path) -> RunContents:
     usd: dict[str, float] = {}
     total = 0.0
     if run.store.is_file():  # opening a store would create it
-        with JudgmentStore(run.store) as store:
+        with JudgmentStore(run.store, migrate=False) as store:
             # In the order in which they were judged, which is the config's.
             begun = [comparison for comparison, _ in judged_comparisons(manifest)]
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))

@@ -44,7 +44,9 @@ class RunDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
-            if difference := next(differences(self.config(), config), None):
+            # An option that is newer than the run is null.
+            changes = (change for change in differences(self.config(), config) if change[1:] != (None, None))
+            if difference := next(changes, None):
                 raise InputError(
                     f"{path}: this run was started with a different {difference[0]}; choose another name (--name) or "
                     f"delete {self.folder}"
@@ -148,6 +150,10 @@ class RunDirectory:
         }
         self._record(name, record)
 
+    def restore(self, name: str, record: dict[str, Any]) -> None:
+        """Put back an earlier record of a step, after an attempt at it that changed nothing."""
+        self._record(name, record)
+
     def _record(self, name: str, record: dict[str, Any]) -> None:
         with (self.folder / ".manifest.lock").open("w") as lock:  # another process may record another step
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -219,15 +225,18 @@ def newest_run(needs: str, root: Path = Path("runs")) -> RunDirectory:
     return RunDirectory(max(found, key=lambda folder: (folder / "manifest.json").stat().st_mtime))
 
 
+_MISSING = object()
+
+
 def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Each key that differs between two configs, with its two values (None: not there)."""
     if isinstance(old, dict) and isinstance(new, dict):
-        pairs = [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
+        pairs = [(name, old.get(name, _MISSING), new.get(name, _MISSING)) for name in dict.fromkeys([*old, *new])]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = [(index, *both) for index, both in enumerate(zip(old, new, strict=True))]
     else:
-        if old != new:
-            yield key, old, new
+        if old is not new and old != new:  # a key that is null differs from one that is not there
+            yield key, None if old is _MISSING else old, None if new is _MISSING else new
         return
     for name, one, other in pairs:
         yield from differences(one, other, f"{key}.{name}" if key else str(name))

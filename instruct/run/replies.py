@@ -74,7 +74,7 @@ class ReplyStore:
     """Completions by their keys, what they cost, and requests that failed.
 
     synchronous=FULL: neither a killed process nor a power cut loses what was committed. A store of an earlier version
-    is migrated.
+    is migrated, or read as it is with `migrate` False, which takes no lock.
 
     Raises:
         InputError: the file is not a store, or has another version.
@@ -87,14 +87,14 @@ class ReplyStore:
     migrations = _MIGRATIONS
     shared = True  # other processes may read while one writes
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, migrate: bool = True) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         try:
             if not self.shared:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            version = self._migrated()
+            version = self._migrated() if migrate else self._version()[0]
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
             self._db.close()
@@ -103,7 +103,7 @@ class ReplyStore:
             raise InstructError(
                 f"{path}: cannot be opened ({_words(error)}); free disk space, or end the process that locks it"
             ) from None
-        if version != VERSION:
+        if version != VERSION and (migrate or version not in self.migrations):
             self._db.close()
             raise InputError(
                 f"{path}: is a {self.kind} of version {version}, not {VERSION}; use the version of emo-instruct "
@@ -167,7 +167,7 @@ class ReplyStore:
         """Commit replies in one transaction: key, reply and cost in US dollars.
 
         A completion that is stored already is kept; what the new one cost is counted all the same. A failure is one
-        more attempt at its request.
+        more attempt at its request, if it was tried.
         """
         replies = list(replies)
 
@@ -176,7 +176,11 @@ class ReplyStore:
             self._db.executemany(
                 "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
                 "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
-                [(key, reply.reason, reply.permanent) for key, reply, _ in replies if isinstance(reply, Failure)],
+                [
+                    (key, reply.reason, reply.permanent)
+                    for key, reply, _ in replies
+                    if isinstance(reply, Failure) and reply.tried
+                ],
             )
             self._db.executemany(
                 "INSERT INTO spending (key, judge, usd) VALUES (?, ?, ?)",

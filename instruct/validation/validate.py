@@ -182,7 +182,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
-    with JudgmentStore(run.store) as store:
+    with JudgmentStore(run.store, migrate=False) as store:
         rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]

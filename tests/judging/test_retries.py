@@ -83,3 +83,60 @@ def test_failures_in_a_store_of_version_3_are_asked_again_unless_refused(judge, 
     with closing(sqlite3.connect(run.store)) as database:
         database.executescript("DROP TABLE attempts; PRAGMA user_version = 3")
     assert (judge(url)[0], len(requests()), failed(run)) == (0, before + 1, 2)
+
+
+def test_a_comparison_that_is_refused_does_not_keep_the_judge_from_the_next(instruct, run, fake_server, make_answers):
+    rows = [{**row, "instruction": f"Other {row['instruction']}"} for row in make_answers("x", 8, "x to").rows]
+    for side in ("refused", "base"):
+        answers = [{**row, "output": f"{side} {place}"} for place, row in enumerate(rows)]
+        write_atomically(run.outputs / f"{side}.json", json.dumps(answers))
+    systems = {name: {"objective": "none"} for name in ("refused", "base", "ours", "theirs")}
+    run.write_config({**run.config(), "systems": systems, "comparisons": [["refused", "base"], ["ours", "theirs"]]})
+    url, _ = fake_server({"Other Question": "400"})
+    code, _, error = instruct("judge", str(run.folder), "--judge", "pandalm", "--orders", "one", "--base-url", url)
+    assert code == 3
+    assert "none of its requests was answered" in error
+    assert run.manifest()["steps"]["judge/pandalm/ours_vs_theirs"]["status"] == "done"
+
+
+def test_a_finished_comparison_stays_so_if_its_judge_cannot_be_asked_again(judge, run, fake_server):
+    url, _ = fake_server({"Question 3?": [*["500"] * 8, "401"]})
+    assert judge(url)[0] == 0
+    steps = run.manifest()["steps"]
+    code, _, error = judge(url)
+    assert code == 0, error
+    assert "failed requests are not asked again: " in error
+    assert run.manifest()["steps"] == steps
+    assert (run.report / "report.json").is_file()
+
+
+def test_all_judges_that_are_refused_are_named(instruct, run, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    sides = ["--candidate", "ours", "--baseline", "theirs"]
+    code, _, error = instruct(
+        "judge",
+        str(run.folder),
+        "--judge",
+        "pandalm",
+        "--judge",
+        "autoj",
+        *sides,
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+    )
+    assert code == 2
+    assert "judge pandalm" in error
+    assert "judge autoj" in error
+
+
+def test_a_report_reads_a_store_of_version_3_as_it_is(judge, instruct, run, fake_server):
+    url, _ = fake_server({})
+    assert judge(url)[0] == 0
+    with closing(sqlite3.connect(run.store)) as database:
+        database.executescript("DROP TABLE attempts; PRAGMA user_version = 3")
+    with closing(sqlite3.connect(run.store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # another process writes
+        code, _, error = instruct("report", str(run.folder))
+    assert code == 0, error
+    with closing(sqlite3.connect(run.store)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (3,)

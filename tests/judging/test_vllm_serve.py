@@ -86,7 +86,7 @@ def assert_label_logprobs(store: JudgmentStore, smollm2: str) -> None:
             continue
         text, *shown = PAIRS[each.pair]
         first, second = shown if each.position == "first" else shown[::-1]
-        ids = tokenizer(template.render({"instruction": text}, first, second), return_tensors="pt")["input_ids"]
+        ids = tokenizer(template.render_all({"instruction": text}, first, second)[0], return_tensors="pt")["input_ids"]
         with torch.no_grad():
             wanted = network(ids).logits[0, -1].log_softmax(-1)[labels]
         found = store.completions([each.key])[each.key].label_logprobs

@@ -103,7 +103,7 @@ def export_from_run(
         InputError: the run has no such comparison, or several.
     """
     wanted = [name and system_name(name) for name in (candidate, baseline)]
-    with JudgmentStore(run.store) as store:
+    with JudgmentStore(run.store, migrate=False) as store:
         made = store.comparisons()
         found = [
             each
