@@ -68,7 +68,7 @@ def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
     With `json` or `quiet`, what libraries and child processes write to stdout is kept off it; with `quiet`, what they
     write to stderr, too. Of several training processes only the main one prints.
     """
-    handler = _Lines(json, quiet or os.environ.get("RANK", "0") != "0")
+    handler = _Lines(json, quiet or not _is_main())
     state = _LOG.level, _LOG.propagate, _LOG.handlers
     _LOG.propagate, _LOG.handlers = False, [handler]
     _LOG.setLevel(logging.INFO)
@@ -78,12 +78,20 @@ def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
                 aside = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(_redirected(sys.__stdout__, aside.fileno()))
                 stack.enter_context(_redirected(sys.__stderr__, aside.fileno()))
+            elif not _is_main():
+                aside = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(_redirected(sys.__stdout__, aside.fileno()))
             elif json and sys.__stderr__ is not None:
                 stack.enter_context(_redirected(sys.__stdout__, 2))
             yield
     finally:
         level, _LOG.propagate, _LOG.handlers = state
         _LOG.setLevel(level)
+
+
+def _is_main() -> bool:
+    """Whether this is the only process, or the main one of a launch."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextlib.contextmanager
@@ -174,7 +182,8 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         with printed_log(json, quiet):
             result = work()
         if result is not None:
-            show(result, json, quiet)
+            if _is_main():
+                show(result, json, quiet)
             if result.failure:
                 raise result.failure
     except InstructError as error:

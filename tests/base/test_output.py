@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruct.base.errors import GateError
-from instruct.base.output import Result, printed_log, progress_bar, say, show, warn
+from instruct.base.output import Result, printed_log, progress_bar, run_guarded, say, show, warn
 
 LOUD = "import os, subprocess, sys; print('python'); os.write(1, b'descriptor\\n'); subprocess.run(['echo', 'child'])"
 
@@ -77,6 +77,7 @@ def test_only_the_main_process_of_a_training_prints(capsys, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     with printed_log():
         say("progress")
+    assert run_guarded(lambda: Result({}, "line", "text")) == 0
     assert capsys.readouterr() == ("", "")
 
 
