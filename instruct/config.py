@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -330,7 +331,8 @@ def check_train_arguments(arguments: dict[str, Any], where: object) -> None:
             problem = f"unknown key 'train.{key}'{nearest(key, known)}; remove or rename it"
         else:
             if isinstance(value, str) and kinds_of(known[key]) & {int, float}:  # YAML 1.1 takes 1e-4 for a text
-                arguments[key] = flag_value(value, known[key])
+                with contextlib.suppress(yaml.YAMLError):  # EMOConfig says what is wrong
+                    arguments[key] = flag_value(value, known[key])
             continue
         problems.found.append(f"{where}: {problem}")
     problems.refuse()

@@ -279,3 +279,16 @@ def test_only_the_command_and_the_phases_see_the_whole_config():
         if re.search(r"^\s*(from instruct\.config import|import instruct\.config)", path.read_text(), re.MULTILINE)
     }
     assert importing == {"command", "phases"}
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("full_shard", "full_shard")])
+def test_fsdp_takes_what_transformers_takes(text, value):
+    assert make_config({"name": "x"}, ["--train.fsdp", text], "flags").train["fsdp"] == value
+
+
+def test_a_text_that_yaml_takes_for_a_comment_is_a_text():
+    assert make_config({"name": "x"}, ["--data.files", "#1.jsonl"], "flags").data.files == ["#1.jsonl"]
+
+
+def test_a_text_that_is_no_yaml_is_left_to_the_library():
+    assert make_config({"name": "x", "train": {"learning_rate": "[x"}}, [], "file").train["learning_rate"] == "[x"

@@ -46,6 +46,11 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), use_attribute_docstrings=True)
     free_keys: ClassVar[FreeKeys | None] = None
 
+    @classmethod
+    def unused(cls, content: Mapping[str, Any]) -> set[str]:
+        """Options that change nothing, given the others."""
+        return set()
+
     def affecting(self, step: str) -> dict[str, Any]:
         """The options that a step is made with, as JSON data."""
         return _affecting(type(self), step, self.model_dump(mode="json"))
@@ -81,8 +86,9 @@ def _affecting(model: type[Options], step: str, content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     made_with = {}
+    unused = model.unused(content)
     for name, field in model.model_fields.items():
-        if not all(step in affects for affects in field.metadata if isinstance(affects, Affects)):
+        if name in unused or not all(step in affects for affects in field.metadata if isinstance(affects, Affects)):
             continue
         if name in content:
             inner = options_in(field.annotation)
@@ -181,7 +187,8 @@ def flag_value(text: str, annotation: Any) -> Any:
             value = parse_yaml(text)
         except yaml.YAMLError:
             return text
-        return value if type(value) in kinds - {str} else text
+        is_null = value is None and text.strip().lower() in ("", "~", "null")
+        return value if type(value) in kinds - {str, types.NoneType} or is_null else text
     if not kinds or kinds & {int, float}:
         return number(text, whole=int in kinds and float not in kinds)
     return parse_yaml(text)

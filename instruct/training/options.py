@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, model_validator
@@ -16,7 +17,7 @@ from instruct.training.objective_names import ObjectiveName
 def _emo_config_types() -> dict[str, Any]:
     from instruct.training.emo_config import EMOConfig  # imports TRL, which takes seconds
 
-    return _argument_types(EMOConfig)
+    return _argument_types(EMOConfig) | {"fsdp": bool | str | list[str] | None}  # transformers says: a text
 
 
 def _lora_config_types() -> dict[str, Any]:
@@ -128,6 +129,10 @@ class SystemOptions(Options):
     """Draws the order of the rows, first weights that are random, and dropout (default: train.seed)."""
     learning_rate: float | None = Field(default=None, gt=0)
     """The learning rate of this system (default: train.learning_rate)."""
+
+    @classmethod
+    def unused(cls, content: Mapping[str, Any]) -> set[str]:
+        return set() if content.get("objective") == "energy" else {"energy_weight", "energy_dim"}
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""

@@ -51,6 +51,8 @@ def test_inputs_are_the_options_that_affect_the_step():
     [
         ("train/emo", SystemOptions(objective="emo"), {"objective": "emo", "variant": "official"}, True),
         ("train/emo", SystemOptions(objective="emo", seed=3), {"objective": "emo"}, False),
+        ("train/emo", SystemOptions(objective="emo", energy_weight=5), {"objective": "emo"}, True),
+        ("train/emo", SystemOptions(objective="energy", energy_weight=5), {"objective": "energy"}, False),
         ("train/emo", TrainArguments(max_steps=1), {"max_steps": 1, "logging_steps": 4, "push_to_hub": True}, True),
         ("train/emo", TrainArguments(max_steps=1, report_to="none"), {"max_steps": 1}, True),
         ("train/emo", TrainArguments(max_steps=1), {"max_steps": 2}, False),

@@ -137,3 +137,10 @@ def test_every_change_that_is_refused_is_listed(run):
     with pytest.raises(InputErrors) as caught:
         start_or_continue(run, config(lora={"r": 16}, answers={"limit": 6}, comparisons=[]))
     assert len(caught.value.problems) == 2
+
+
+def test_a_key_of_trl_that_was_left_out_differs_from_null(run):
+    """Its default need not be null: without max_length, rows are cut."""
+    finish(run, "train/emo")
+    with pytest.raises(InputError, match=r"train\.max_length was null and is left out now"):
+        start_or_continue(run, config(train={"max_length": None}))
