@@ -58,14 +58,13 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.experiment import run_experiment, run_folder
+    from instruct.phases.experiment import run_folder, run_phases
 
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
-    report = run_experiment(
-        config, arguments.dry_run, arguments.first, arguments.last, retry_failed=arguments.retry_failed
-    )
+    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, arguments.retry_failed)
     folder = str(run_folder(config))
-    return Result({"run": folder, "report": report}, "\n".join(report.headlines()) if report else folder)
+    line = "\n".join(call.short(report)) if report else folder
+    return Result({"run": folder, "report": report}, line, failure=failure)
 
 
 def config(arguments: argparse.Namespace) -> Result:

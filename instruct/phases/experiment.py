@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InstructError
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.phases import PHASES
@@ -41,6 +41,16 @@ def run_experiment(
         InputError: the experiment cannot be run as configured; nothing has been written.
         StoppedError: a budget or too many failures stopped a judge; the others were asked, and the report is partial.
     """
+    report, failure = run_phases(config, dry_run, first, last, retry_failed)
+    if failure:
+        raise failure
+    return report
+
+
+def run_phases(
+    config: ExperimentConfig, dry_run: bool, first: str, last: str, retry_failed: bool
+) -> tuple[Report | None, InstructError | None]:
+    """`run_experiment`, which returns what stopped or refused a judge beside the report."""
     from accelerate import PartialState
 
     from instruct.judging.judge import JudgingMode
@@ -58,15 +68,16 @@ def run_experiment(
         raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
     data, judges = check_experiment(config, run_folder(config), phases)
     if dry_run:
-        return None
+        return None, None
     run = open_run(config)
     if data:
         train_systems(config, run, data)
+        data = None  # its files are removed, and their space is free when nothing maps them
     if "train" in phases:
         upload(config, run)
     if PartialState().num_processes > 1:
         say(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
-        return None
+        return None, None
     if "answer" in phases:
         generate(config, run)
     if "evaluate" in phases and config.evaluation:
@@ -79,15 +90,13 @@ def run_experiment(
     elif "judge" in phases:
         _say_what_is_next(config, run)
         if not config.evaluation:
-            return None
+            return None, None
     report = None
     if "report" in phases:
         report = written_report(run.folder, failure=failure)
         print_written(report, run.folder)
         upload(config, run)  # the cards, now with the evaluation
-    if failure:
-        raise failure
-    return report
+    return report, failure
 
 
 def _say_what_is_next(config: ExperimentConfig, run: RunDirectory) -> None:
