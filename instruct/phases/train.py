@@ -26,14 +26,22 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     Raises:
         InputError: another process trains a system of this run.
     """
-    from accelerate import PartialState
-
+    from instruct.training.processes import from_main
     from instruct.training.train import train_system
 
     record_overlap(config, run, data.rows)
-    main = PartialState().is_main_process
     for name in config.trained:
-        with only_process(run, adapter_of(name)) if main else contextlib.nullcontext():
+        with contextlib.ExitStack() as held:
+
+            def lock(scope: str = adapter_of(name), held: contextlib.ExitStack = held) -> str:
+                try:
+                    held.enter_context(only_process(run, scope))
+                except InputError as error:
+                    return str(error)
+                return ""
+
+            if problem := from_main(lock):  # no process may wait for one that was refused
+                raise InputError(problem)
             train_system(config, name, run, data)
     data.close()
 
