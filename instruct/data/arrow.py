@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import socket
 import tempfile
 import time
 import uuid
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, Features
 
 _BATCH = 1000
-_PREFIX = ".rows-"
+# Only folders of this machine are cleaned up: another one may not see their locks.
+_PREFIX = f".rows-{socket.gethostname()}-"
 # Seconds before a folder that nobody has locked may be removed.
 _NEW = 60
 
@@ -37,7 +39,7 @@ class RowFolder:
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        parent = Path(tempfile.gettempdir()) if parent is None else parent
+        parent = (Path(tempfile.gettempdir()) if parent is None else parent).resolve()
         made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
         for abandoned in filter(_is_abandoned, parent.glob(f"{_PREFIX}*")):
             shutil.rmtree(abandoned, ignore_errors=True)
