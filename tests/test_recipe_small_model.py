@@ -85,7 +85,7 @@ def test_the_recipe_tunes_trains_continues_and_compares(tmp_path, tiny_model_fol
     assert config["steps"]["train/energy-seed1"]["results"]["steps"] == 2
     table = (tmp_path / "runs" / "small_model" / "seeds.md").read_text()
     assert table in first
-    assert [line.split(" | ")[0] for line in table[2:]] == ["| energy", "| mle-matched-energy", "| mle"]
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| energy", "| mle-matched-energy", "| mle"]
     again = run("small_model.py", tmp_path, *flags)
     assert table in again
     assert "train_runtime" not in again  # nothing is trained twice

@@ -64,7 +64,7 @@ def test_label_logprobs_equal_those_of_the_model_and_the_engines_agree(smollm2, 
     template = PromptTemplate(card)
     pairs = [(text, *answers) for text, *both in CLEAR for answers in (both, both[::-1])]
     requests = [
-        Request(f"key {index}", template.render({"instruction": text}, first, second))
+        Request(f"key {index}", template.render_all({"instruction": text}, first, second)[0])
         for index, (text, first, second) in enumerate(pairs)
     ]
     with Judge(JudgeOptions(card=card.name, engine="vllm"), card).open() as engine:
@@ -105,7 +105,7 @@ def test_written_verdicts_arrive_when_finished_and_follow_the_schema(smollm2, wr
     card = writing_card
     template = PromptTemplate(card)
     prompts = [
-        template.render({"instruction": f"Count to {count}."}, "one " * count, "two " * (12 - count))
+        template.render_all({"instruction": f"Count to {count}."}, "one " * count, "two " * (12 - count))[0]
         for count in range(12)
     ]
     prompts.insert(7, "word " * 600)
