@@ -12,7 +12,7 @@ from instruct.base.replies import Completion, Failure
 from instruct.engines.base import Request
 from instruct.engines.replay import ReplayEngine, prompt_sha256
 
-MISSING = Failure("not in the replay file")
+MISSING = Failure("not in the replay file", tried=False)
 
 
 def replies(engine, requests):
