@@ -39,7 +39,7 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": 512,
 }  # fmt: skip
 COLUMNS = ("PPL_test", "PPL_oracle", "MAUVE", "ROUGE-1", "ROUGE-L", "forward CE", "reverse CE", "entropy")
-PAPER = "The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE of prefix and continuation; no control):"
+PAPER = "The paper's Table 2 (GPT-2 large writes, GPT-2 learns; ROUGE of prefix + continuation in percent; no control):"
 
 
 def papers_table() -> list[str]:

@@ -134,10 +134,10 @@ def write_report(run_folder: str | Path, difficulty: Difficulty | None = None) -
     report = Report.of(built.data)
     draw_figures(report, run.report)
     write_atomically(run.report / "report.json", report.to_json())
-    write_exports(run, report)
     write_page(run, report, packed_pairs(built.outcomes, contents.answers))
     path = run.report / "report.md"
     write_atomically(path, report.to_markdown())
+    write_exports(run, report)
     if difficulty and any(each.length_control for judge in report.judges for each in judge.comparisons):
         keep_difficulty(run, difficulty)
     return WrittenReport(report, path)

@@ -18,7 +18,7 @@ POLICIES = {
 
 def name(text: object) -> str:
     """A name in a sentence."""
-    return one_line(text, 80)
+    return one_line(text, 200)
 
 
 def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # Numbers of a part that are no figures.
-_FACTS = {"temperature", "human", "star", "frontier_integral"}
+_FACTS = {"temperature", "human", "star", "frontier_integral", "texts", "tokens", "words", "bytes", "clusters"}
+_FACTS |= {"max_length", "without_tokens", "empty", "continuations"}
 
 
 def converted(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -15,6 +16,8 @@ def converted(content: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the content is not of version 1; the message names the place.
     """
+    if unknown := content.keys() - {"texts", "tasks", "lm_eval"}:
+        raise ValueError(f"{min(unknown)}: is unknown")
     rows: list[dict[str, Any]] = []
     for kind, convert in {"texts": _texts, "tasks": _task, "lm_eval": _harness}.items():
         for system, parts in _mapping(content.get(kind, {}), kind).items():
@@ -62,7 +65,8 @@ def _texts(part: str, old: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_figure(name: str, value: Any) -> bool:
-    return name not in _FACTS and (isinstance(value, float) or (isinstance(value, dict) and "value" in value))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return name not in _FACTS and (is_number or (isinstance(value, dict) and "value" in value))
 
 
 def _task(key: str, old: Any) -> Iterator[dict[str, Any]]:

@@ -47,8 +47,8 @@ def _with_evaluation(text: str, report: ReportData, candidate: str) -> str:
 
     try:
         card = ModelCard(text if text.startswith("---\n") else _EMPTY + text, ignore_metadata_errors=True)
-    except (YAMLError, ValueError):
-        card = ModelCard(_EMPTY)
+    except (YAMLError, ValueError, TypeError):  # such as a key that YAML takes for a bool
+        card = ModelCard(_EMPTY + text.partition("\n---\n")[2])
     results = _results(report, candidate)
     if results:
         card.data["model_name"], card.data["eval_results"] = one_line(candidate, 100), results
