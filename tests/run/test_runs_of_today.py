@@ -289,3 +289,13 @@ def test_a_finished_run_is_refused_for_what_its_training_depends_on(recorded, in
     assert code == 2
     assert f"{change.removeprefix('--')} was" in err
     assert (results_of(run), requests()) == (results, [])
+
+
+def test_a_card_whose_metadata_yaml_reads_oddly_keeps_its_text(recorded, instruct, requests):
+    run = recorded("two_judges")
+    (run / "adapters" / "emo" / "README.md").write_text("---\nlibrary_name: peft\nno: true\n---\n\n# My model\n")
+    code, _, err = instruct("report", run)
+    assert code == 0, err
+    assert (run / "report" / "report.html").is_file()
+    cards = [path.read_text() for path in (run / "report" / "exports").glob("model-card-*.md")]
+    assert any("# My model" in card for card in cards)
