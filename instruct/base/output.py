@@ -74,13 +74,10 @@ def printed_log(json: bool = False, quiet: bool = False) -> Iterator[None]:
     _LOG.setLevel(logging.INFO)
     try:
         with contextlib.ExitStack() as stack:
-            if quiet:
+            if quiet or not _is_main():
                 aside = stack.enter_context(open(os.devnull, "w"))
-                stack.enter_context(_redirected(sys.__stdout__, aside.fileno()))
-                stack.enter_context(_redirected(sys.__stderr__, aside.fileno()))
-            elif not _is_main():
-                aside = stack.enter_context(open(os.devnull, "w"))
-                stack.enter_context(_redirected(sys.__stdout__, aside.fileno()))
+                for stream in (sys.__stdout__, sys.__stderr__) if quiet else (sys.__stdout__,):
+                    stack.enter_context(_redirected(stream, aside.fileno()))
             elif json and sys.__stderr__ is not None:
                 stack.enter_context(_redirected(sys.__stdout__, 2))
             yield

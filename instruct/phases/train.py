@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -26,24 +27,32 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     Raises:
         InputError: another process trains a system of this run.
     """
-    from instruct.training.processes import from_main
     from instruct.training.train import train_system
 
     record_overlap(config, run, data.rows)
     for name in config.trained:
-        with contextlib.ExitStack() as held:
-
-            def lock(scope: str = adapter_of(name), held: contextlib.ExitStack = held) -> str:
-                try:
-                    held.enter_context(only_process(run, scope))
-                except InputError as error:
-                    return str(error)
-                return ""
-
-            if problem := from_main(lock):  # no process may wait for one that was refused
-                raise InputError(problem)
+        with _only_launch(run, name):
             train_system(config, name, run, data)
     data.close()
+
+
+@contextlib.contextmanager
+def _only_launch(run: RunDirectory, system: str) -> Iterator[None]:
+    """Hold the lock of a system's adapter for all processes of a launch; a refusal ends each of them."""
+    from instruct.training.processes import from_main
+
+    with contextlib.ExitStack() as held:
+
+        def lock() -> str:
+            try:
+                held.enter_context(only_process(run, adapter_of(system)))
+            except InputError as error:
+                return str(error)
+            return ""
+
+        if problem := from_main(lock):
+            raise InputError(problem)
+        yield
 
 
 def record_overlap(config: ExperimentConfig, run: RunDirectory, rows: RowSet) -> None:
