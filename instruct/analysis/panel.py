@@ -16,12 +16,11 @@ READABLE = ("win", "tie", "loss")
 Outcomes = Mapping[str, Outcome]
 
 
-def with_a_verdict(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> dict[str, Outcomes]:
-    """The judges that gave at least one verdict on two different answers: the members of the panel."""
+def votes(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> dict[str, int]:
+    """How many verdicts each judge of the panel gave on two different answers."""
     return {
-        judge: outcomes
+        judge: sum(outcome in READABLE and pair not in identical for pair, outcome in outcomes.items())
         for judge, outcomes in judges.items()
-        if any(outcome in READABLE and pair not in identical for pair, outcome in outcomes.items())
     }
 
 
@@ -66,14 +65,15 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
 def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> Tally:
     """The outcome that most judges gave each pair; a tie between outcomes is a tie.
 
-    A judge without a verdict on a pair abstains; a pair without any verdict is `failed` if one of them is, else
-    `unparsed`.
+    A pair has a verdict of the panel only if more than half of its judges gave one. Else it is `unparsed` if a judge's
+    reply was and none `failed` or is missing, and `failed` otherwise.
 
     Args:
+        judges: the whole panel, whether a judge gave a verdict or not.
         identical: the pairs whose two answers are the same.
     """
     pairs = dict.fromkeys(pair for outcomes in judges.values() for pair in outcomes)
-    found = {pair: _majority([outcomes[pair] for outcomes in judges.values() if pair in outcomes]) for pair in pairs}
+    found = {pair: _majority([outcomes.get(pair, "failed") for outcomes in judges.values()]) for pair in pairs}
     return tally(
         found.values(), identical=sum(outcome == "tie" and pair in identical for pair, outcome in found.items())
     )
@@ -81,7 +81,7 @@ def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> 
 
 def _majority(votes: Sequence[Outcome]) -> Outcome:
     counts = Counter(vote for vote in votes if vote in READABLE)
-    if not counts:
+    if 2 * counts.total() <= len(votes):
         return "failed" if "failed" in votes else "unparsed"
     most = max(counts.values())
     leaders = [outcome for outcome, count in counts.items() if count == most]

@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
-from instruct.analysis.panel import agreements, majority, with_a_verdict
+from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.results import Paired
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
@@ -238,15 +238,16 @@ def _panels(found: Sequence[Outcomes]) -> list[Panel]:
     for (candidate, baseline), judged in members.items():
         outcomes_of = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in judged}
         identical = {pair.instruction for one in judged for pair in one.pairs if pair.tie == "identical"}
-        voters = with_a_verdict(outcomes_of, identical)
-        if len(voters) > 1:
+        voted = votes(outcomes_of, identical)
+        if sum(map(bool, voted.values())) > 1:
             panels.append(
                 Panel(
                     candidate=candidate,
                     baseline=baseline,
-                    policies={one.judged.key.judge: one.leading for one in judged if one.judged.key.judge in voters},
-                    agreements=agreements(voters, identical),
-                    majority=tally_figures(majority(voters, identical)),
+                    policies={one.judged.key.judge: one.leading for one in judged},
+                    votes=voted,
+                    agreements=agreements({name: outcomes_of[name] for name in voted if voted[name]}, identical),
+                    majority=tally_figures(majority(outcomes_of, identical)),
                 )
             )
     return panels

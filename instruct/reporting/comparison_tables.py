@@ -236,7 +236,8 @@ def panel_tables(panel: Panel) -> list[Table]:
     every = [panel.majority]
     note = (
         f"Judges, each under its leading policy: {policies}. Majority: the outcome that most judges gave; a tie "
-        f"between judges is a tie, a missing verdict abstains. {_RATES}{_tally_note(every)}"
+        "between outcomes is a tie. A pair on which no more than half of the panel gave a verdict has none. "
+        f"{_RATES}{_tally_note(every)}"
     )
     tally = [Column("by", text=True), *_tally_columns(every)]
     agreement = [

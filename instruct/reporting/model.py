@@ -240,11 +240,15 @@ class JudgeReport(Record):
 
 
 class Panel(Record):
-    """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority."""
+    """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority.
+
+    `votes`: on how many pairs of two different answers each judge gave a verdict; empty in reports of older versions.
+    """
 
     candidate: str
     baseline: str
     policies: dict[str, str]
+    votes: dict[str, int] = {}
     agreements: list[PairAgreement]
     majority: TallyFigures
 

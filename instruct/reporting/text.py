@@ -37,8 +37,14 @@ def largest_tie(figures: TallyFigures) -> str | None:
 
 
 def majority_headline(panel: Panel) -> str:
-    """The same for the majority of a panel."""
-    return _sentence(f"majority of {len(panel.policies)} judges", panel.majority, panel.candidate, panel.baseline)
+    """The same for the majority of a panel: who voted on how many pairs, and who gave no verdict."""
+    by = f"majority of {len(panel.policies)} judges"
+    if panel.votes:
+        voted = [f"{name(judge)} {count}" for judge, count in panel.votes.items() if count]
+        silent = [name(judge) for judge, count in panel.votes.items() if not count]
+        no_verdict = f"; no verdict from {', '.join(silent)}" if silent else ""
+        by += f" (votes: {', '.join(voted)}{no_verdict})"
+    return _sentence(by, panel.majority, panel.candidate, panel.baseline)
 
 
 def seeds_headline(spread: SeedSpread) -> str:

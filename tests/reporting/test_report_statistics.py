@@ -94,13 +94,30 @@ def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
     assert [getattr(panel.majority, key) for key in ("win", "tie", "loss", "unparsed", "n")] == [5, 0, 2, 1, 8]
     text = write_report(run.folder).path.read_text(encoding="utf-8")
     assert (
-        "- **majority of 3 judges: no difference shown between emo and mle: win rate 71.4 % (95 % CI 35.9–91.8" in text
+        "- **majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between emo and mle: win rate "
+        "71.4 % (95 % CI 35.9–91.8" in text
     )
     assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
     assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 35.9–91.8 | 62.5–75.0 |" in text
     summary = str(report)
-    assert "majority of 3 judges: no difference shown between emo and mle" in summary
+    assert "majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between" in summary
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary
+
+
+def test_a_headline_names_the_judges_without_a_verdict_and_one_vote_decides_nothing(
+    run, card, write_answers, judge_pairs
+):
+    write_answers("emo", 8)
+    win, unread, failed = ("first", "second"), ("unparsed", "unparsed"), ("failed", "failed")
+    for judge, pairs in {"one": [win] * 8, "other": [win] * 2 + [unread] * 6, "silent": [failed] * 8}.items():
+        card(judge)
+        judge_pairs(pairs, judge=judge)
+    report = build_report(run.folder)
+    (panel,) = report.panels
+    assert panel.votes == {"one": 8, "other": 2, "silent": 0}
+    assert (panel.majority.win, panel.majority.failed, panel.majority.n) == (2, 6, 8)
+    assert panel.majority.bounds == (25, 100)
+    assert "majority of 3 judges (votes: one 8, other 2; no verdict from silent): too few pairs" in str(report)
 
 
 def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):
