@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.inference import bootstrap_interval, win_rate_interval
-from instruct.analysis.outcomes import PairResult, ShownVerdict, is_identical
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, ShownVerdict, is_identical
 
 # Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
 LEAST_DECIDED = 6
@@ -170,7 +170,7 @@ class PositionStatistics:
 
     `consistent` of `in_both` pairs that were readable in both orders got the same verdict for the same answer;
     `first` of `decided` verdicts that are not ties went to the answer shown first. Pairs with identical answers, which
-    are not shown to the judge, do not count.
+    are not shown to the judge, and verdicts whose order is not known do not count.
     """
 
     in_both: int
@@ -194,7 +194,7 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
     favoured: dict[str, dict[str, str]] = {}
     shown: Counter[str] = Counter()
     for judgment in judgments:
-        if is_identical(judgment):
+        if is_identical(judgment) or judgment.reason == UNKNOWN_ORDER:
             continue
         verdict, position = str(judgment.verdict), str(judgment.position)
         shown[verdict] += 1

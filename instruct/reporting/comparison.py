@@ -11,7 +11,7 @@ import numpy as np
 
 from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
-from instruct.analysis.outcomes import PairResult, Policy, leading_policy, results_by_policy
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Record, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, sequential
 from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
@@ -119,6 +119,8 @@ def comparison_figures(
     if length and (warning := length_warning(length)):
         own.append(claim_warning(warning))
     from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
+    if unknown := sum(judgment.reason == UNKNOWN_ORDER for judgment in judgments):
+        from_file.append(f"{UNKNOWN_ORDER}: {counted(unknown, 'verdict')} left out of the figures about positions")
     return ComparisonReport(
         candidate=judged.key.candidate,
         baseline=judged.key.baseline,
@@ -249,7 +251,7 @@ def _reasons(judgments: Iterable[Judgment]) -> list[ReasonCount]:
     counts = Counter(
         (judgment.verdict, reason)
         for judgment in judgments
-        if (reason := judgment.reason or unexplained.get(judgment.verdict))
+        if judgment.reason != UNKNOWN_ORDER and (reason := judgment.reason or unexplained.get(judgment.verdict))
     )
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     found = [ReasonCount(verdict=verdict, reason=reason, n=n) for (verdict, reason), n in ranked[:_MOST_REASONS]]

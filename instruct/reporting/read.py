@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import Margins
+from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
@@ -131,18 +131,22 @@ def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any
 
 
 def _judged(store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any]) -> Judged:
+    imported = key.record(manifest, "import")
     judgments = store.judgments(key)
+    if "comparison" in imported:  # annotations, whose order earlier versions invented where there is no reply
+        judgments = [
+            replace(one, reason=UNKNOWN_ORDER) if one.verdict in EXCHANGED and not one.key else one for one in judgments
+        ]
     shown = set(list(dict.fromkeys(judgment.instruction for judgment in judgments))[:MOST_PAIRS])
     keys = {part for judgment in judgments if judgment.instruction in shown for part in judgment.key.split()}
     step = key.record(manifest)
     card, problem = _card(key.judge, step)
-    imported = bool(key.record(manifest, "import"))
     replies = store.completions(sorted(keys))
     known = Margins()
     if card is not None and card.verdict.labels is not None:
         beyond = {part for judgment in judgments for part in judgment.key.split()} - keys
         known = margins(card, judgments, {**replies, **store.completions(sorted(beyond))})
-    return Judged(key, judgments, step, card, problem, imported, replies, known)
+    return Judged(key, judgments, step, card, problem, bool(imported), replies, known)
 
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:

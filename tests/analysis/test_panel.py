@@ -44,15 +44,15 @@ def test_agreement_covers_pairs_with_a_verdict_of_both_judges():
 
 def test_the_majority_is_right_for_every_combination_of_three_votes():
     readable = OUTCOMES[:3]
-    for votes in itertools.product(OUTCOMES, repeat=3):
-        found = majority({f"j{number}": {"pair": vote} for number, vote in enumerate(votes)})
+    for cast in itertools.product(OUTCOMES, repeat=3):
+        found = majority({f"j{number}": {"pair": vote} for number, vote in enumerate(cast)})
         (outcome,) = [name for name in OUTCOMES if getattr(found, name)]
-        counts = {name: votes.count(name) for name in readable if name in votes}
+        counts = {name: cast.count(name) for name in readable if name in cast}
         if sum(counts.values()) < 2:
-            assert outcome == ("failed" if "failed" in votes else "unparsed")
+            assert outcome == ("failed" if "failed" in cast else "unparsed")
         else:
             leaders = [name for name in counts if counts[name] == max(counts.values())]
-            assert outcome == (leaders[0] if len(leaders) == 1 else "tie"), votes
+            assert outcome == (leaders[0] if len(leaders) == 1 else "tie"), cast
 
 
 def test_a_pair_takes_votes_of_more_than_half_of_the_panel():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from alpaca_eval.metrics import get_winrate
 
-from instruct.analysis.outcomes import candidate_is_second, outcomes
-from instruct.analysis.statistics import tally
+from instruct.analysis.outcomes import UNKNOWN_ORDER, candidate_is_second, outcomes
+from instruct.analysis.statistics import position_statistics, tally
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
@@ -77,6 +77,8 @@ def test_the_published_verdicts_give_the_published_figures(shared_data, store):
     assert round(figures.win_rate, 6) == 26.459627
     assert round(figures.standard_error, 6) == 1.535711
     assert {judgment.preference for judgment in judgments} == {None}
+    # The file does not say which answer was shown first: no rate is made of a rule.
+    assert position_statistics(judgments).first_position_rate is None
     assert load_answers_equal(found.answers["alpaca-7b"], shared_data / "alpaca_eval" / "alpaca-7b.model_outputs.json")
 
 
@@ -97,6 +99,10 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     discrete = tally(outcomes(judgments, "single").values())
     assert round(discrete.win_rate, 6) == 2.298137
     assert sum(judgment.reason == "identical outputs" for judgment in judgments) == 3
+    # The raw replies confirm the package's seed rule in every pair that was asked about.
+    assert position_statistics(judgments).decided == sum(bool(judgment.key) for judgment in judgments) == 802
+    for judgment in judgments:
+        assert judgment.position == ("second" if candidate_is_second(judgment.instruction) else "first")
 
     # Exported again, the package's own metrics give the same figures, and the replies are unchanged.
     sides = (
@@ -113,6 +119,19 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     published = json.loads(path.read_text())
     assert [row["preference_raw_completion"] for row in exported] == [row["raw_completion"] for row in published]
     assert [row["preference"] for row in exported] == [row["preference"] for row in published]
+
+
+def test_only_a_reply_says_which_answer_was_shown_first(tmp_path, store):
+    ranking = "[{{'model': 'model_1', 'rank': {}}}, {{'model': 'model_2', 'rank': {}}}]"
+    shown_first, shown_second = ranking.format(1, 2), ranking.format(2, 1)
+    rows = [annotation(number, 2, raw_completion=(shown_first, shown_second)[number % 2]) for number in range(4)]
+    rows += [annotation(4, 2), annotation(5, 1, raw_completion="no ranking"), annotation(6, 1.5)]
+    found = import_file(write(tmp_path / "annotations.json", rows), store)
+    assert [judgment.position for judgment in found.judgments[:4]] == ["first", "second", "first", "second"]
+    assert [judgment.reason for judgment in found.judgments] == [None] * 4 + [UNKNOWN_ORDER] * 2 + [None]
+    figures = position_statistics(found.judgments)
+    assert (figures.decided, figures.first) == (4, 2)
+    assert list(outcomes(found.judgments, "single").values()) == ["win"] * 5 + ["loss", "tie"]
 
 
 def test_a_missing_preference_is_counted_and_never_a_tie(tmp_path, store):

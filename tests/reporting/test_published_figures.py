@@ -50,7 +50,11 @@ def test_alpaca_eval_verdicts_give_the_published_figures(
     )
     same = [ReasonCount(verdict="tie", reason="identical outputs", n=16)]
     assert comparison.reasons == (same if kind == "counted" else [])
-    assert comparison.notes == ["these verdicts were read from a file, not made in this run"]
+    from_file, *about_order = comparison.notes
+    assert from_file == "these verdicts were read from a file, not made in this run"
+    # Only the weighted judge's raw replies say which answer was shown first.
+    assert [note.split(": ")[1][:12] for note in about_order] == (["789 verdicts"] if kind == "counted" else [])
+    assert comparison.first_position_n == (0 if kind == "counted" else 802)
 
 
 def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tmp_path):

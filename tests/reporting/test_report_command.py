@@ -106,7 +106,11 @@ def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, tmp_
     assert [figures[key] for key in ("win", "tie", "loss", "unparsed", "failed")] == [3, 1, 1, 0, 1]
     assert judge["description"].startswith("known only by its name in the imported file")
     assert "the judge has no card here (unknown judge 'nobody_knows'" in judge["warnings"][0]
-    assert comparison["notes"] == ["these verdicts were read from a file, not made in this run"]
+    assert comparison["notes"] == [
+        "these verdicts were read from a file, not made in this run",
+        "the file does not say which answer was shown first: 4 verdicts left out of the figures about positions",
+    ]
+    assert (comparison["first_position_rate"], comparison["first_position_n"]) == (None, 0)
     assert [system["name"] for system in report["systems"]] == ["ours", "theirs"]
     assert report["sha256"] == {"verdicts of nobody_knows/ours_vs_theirs": sha256_of(file)}
     assert "WARNING: nobody_knows: the judge has no card here" in out

@@ -116,7 +116,7 @@ def test_a_headline_names_the_judges_without_a_verdict_and_one_vote_decides_noth
     (panel,) = report.panels
     assert panel.votes == {"one": 8, "other": 2, "silent": 0}
     assert (panel.majority.win, panel.majority.failed, panel.majority.n) == (2, 6, 8)
-    assert panel.majority.bounds == (25, 100)
+    assert panel.majority.bounds == [25, 100]
     assert "majority of 3 judges (votes: one 8, other 2; no verdict from silent): too few pairs" in str(report)
 
 

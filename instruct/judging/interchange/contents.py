@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from instruct.analysis.outcomes import UNKNOWN_ORDER
 from instruct.base.errors import InputError, one_line
 from instruct.base.replies import Completion
 from instruct.judging.comparison import ComparisonKey
@@ -59,4 +60,6 @@ def check_same(path: Path, store: JudgmentStore, judgments: Iterable[Judgment]) 
 
 
 def _ordered(judgments: list[Judgment]) -> list[Judgment]:
+    # A store that an earlier version imported the same file into has an order without UNKNOWN_ORDER.
+    judgments = [replace(one, reason=None) if one.reason == UNKNOWN_ORDER else one for one in judgments]
     return sorted(judgments, key=lambda judgment: (judgment.pair, judgment.position, judgment.instruction))

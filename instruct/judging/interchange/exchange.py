@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from instruct.analysis.outcomes import IDENTICAL, PREFERENCES, candidate_is_second
+from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOWN_ORDER, candidate_is_second
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers
+from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.contents import Contents, check_same
 from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import read_verdict
 from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
 from instruct.run.replies import completion_key
@@ -72,8 +75,10 @@ def _are_lines(path: Path) -> bool:
 
 
 def read_contents(path: Path, **given: Any) -> Contents:
-    """What JSON lines or an annotations.json of AlpacaEval hold; the latter has one order per pair, drawn by the
-    package's seed rule.
+    """What JSON lines or an annotations.json of AlpacaEval hold.
+
+    The latter does not say in which order a pair was shown. Where the judge's raw reply does, that order is kept. All
+    other verdicts get the package's seed rule and the reason UNKNOWN_ORDER, and no figure about positions counts them.
 
     Without a preference, a verdict is `unparsed` if the file has the judge's reply, else `failed`. If any preference is
     neither a win nor a draw nor a loss, the judge is a weighted one, and every judgment keeps its preference.
@@ -136,6 +141,7 @@ def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
 
 def _contents(file: AnnotationFile) -> Contents:
     weighted = any(row.preference not in (None, *PREFERENCES.values()) for row in file.rows)
+    card = _card_of(file)
     judgments: list[Judgment] = []
     replies: dict[str, Completion] = {}
     for pair, row in enumerate(file.rows):
@@ -145,14 +151,44 @@ def _contents(file: AnnotationFile) -> Contents:
                 {"imported": asdict(row.completion), "instruction": row.instruction, "of": file.comparison}
             )
             replies[key] = row.completion
-        position = "second" if candidate_is_second(row.instruction) else "first"
+        confirmed = _position(card, row)
+        position = confirmed or ("second" if candidate_is_second(row.instruction) else "first")
         shown = row.preference if row.preference is None or position == "second" else 3 - row.preference
         verdict, reason = _verdict(row, shown)
+        if verdict in EXCHANGED and confirmed is None:
+            reason = UNKNOWN_ORDER
         preference = shown if weighted else None
         judgments.append(
             Judgment(*file.comparison, pair, row.identity, row.dataset, position, key, verdict, reason, preference)
         )
     return Contents(judgments, {file.comparison.judge: replies}, _answers(file))
+
+
+def _card_of(file: AnnotationFile) -> JudgeCard | None:
+    """The card that reads the file's replies; None without replies or a card of a judge that is shown both answers."""
+    if all(row.completion is None for row in file.rows):
+        return None
+    try:
+        card = load_judge_card(file.comparison.judge, by_path=False)
+    except InputError:
+        return None
+    return card if card.protocol == "pairwise" else None
+
+
+def _position(card: JudgeCard | None, row: Annotation) -> str | None:
+    """Where the candidate was shown, if the judge's reply and the row's preference agree in one order alone."""
+    if card is None or row.completion is None or row.preference is None:
+        return None
+    reading = read_verdict(card, row.completion)
+    shown = reading.preference or PREFERENCES.get(reading.verdict)
+    if shown is None:
+        return None
+    as_baseline_first, as_candidate_first = (
+        math.isclose(preference, shown, abs_tol=1e-6) for preference in (row.preference, 3 - row.preference)
+    )
+    if as_baseline_first == as_candidate_first:
+        return None
+    return "second" if as_baseline_first else "first"
 
 
 def _verdict(row: Annotation, shown: float | None) -> tuple[str, str | None]:

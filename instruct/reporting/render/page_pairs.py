@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from instruct.analysis.outcomes import outcome_of
+from instruct.analysis.outcomes import UNKNOWN_ORDER, outcome_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import identity
 from instruct.judging.store import Judgment
@@ -94,8 +94,10 @@ def _comparison(outcomes: Outcomes, rows: dict[str, dict[str, dict[str, Any]]], 
 
 
 def _verdict(judgment: Judgment, replies: dict[str, Completion], texts: _Texts) -> dict[str, Any]:
-    """One showing: the candidate's place, the outcome for the candidate, why, and the judge's words."""
-    found: dict[str, Any] = {"f": judgment.position, "o": outcome_of(judgment)}
+    """One showing: the candidate's place if known, the outcome for the candidate, why, and the judge's words."""
+    found: dict[str, Any] = {"o": outcome_of(judgment)}
+    if judgment.reason != UNKNOWN_ORDER:
+        found["f"] = judgment.position
     if judgment.reason:
         found["r"] = judgment.reason[:400]
     if judgment.preference is not None:

@@ -171,13 +171,13 @@
   function verdict(each, who, identical) {
     const alone = Boolean(each.g) || (each.w && each.w.length === 2);
     const preferred = SAID[each.o] ? SAID[each.o]() : `${each.o === "win" ? who.candidate : who.baseline} preferred`;
-    const order = alone ? "Rated one by one" : `${each.f === "first" ? who.candidate : who.baseline} shown first`;
+    const order = alone ? "Rated one by one" : !each.f ? "Order not known" : `${each.f === "first" ? who.candidate : who.baseline} shown first`;
     const box = element("section", "box", null, element("h3", "", order, element("small", "", preferred)));
     box.setAttribute("aria-label", `${order}: ${preferred}`);
     const shown = each.f === "first" ? [who.candidate, who.baseline] : [who.baseline, who.candidate];
     const lines = [];
     if (each.g) lines.push(`ratings: ${shown.map((name, place) => `${name} ${each.g[place]}`).join(", ")}`);
-    if (each.q !== undefined) lines.push(`preference in the order shown: ${each.q} (1 the first, 2 the second)`);
+    if (each.q !== undefined && each.f) lines.push(`preference in the order shown: ${each.q} (1 the first, 2 the second)`);
     if (each.k) lines.push(`log-probabilities: ${each.k}`);
     if (each.r) lines.push(`reason: ${each.r}`);
     for (const line of lines) box.append(element("p", "text", line));
