@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError
+from instruct.data.templates import DEFAULT, Rendering
 
 TrainOn = Literal["assistant_turns", "last_turn", "all_tokens"]
 TRAIN_ON: tuple[TrainOn, ...] = get_args(TrainOn)
@@ -99,35 +100,15 @@ class ChatTemplate:
     """A tokenizer's (or processor's) chat template, and how it ends an answer.
 
     Attributes:
-        remedy: what to do if the template cannot be used, for error messages.
+        rendering: how chats become text.
     """
 
     tokenizer: Any
-    remedy: str = "set template: alpaca"
+    rendering: Rendering = DEFAULT
 
     def render(self, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
-        """The chat as text; a `prompt` ends where the answer starts.
-
-        Args:
-            more: further arguments of `apply_chat_template`, such as `tools`.
-
-        Raises:
-            InputError: there is no chat template, or it rejects the chat.
-        """
-        import jinja2
-
-        if self.tokenizer.chat_template is None:
-            raise InputError(f"the tokenizer has no chat template; {self.remedy}")
-        try:
-            text = self.tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=prompt, tokenize=False, **more
-            )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise InputError(
-                f"the tokenizer's chat template rejects this chat ({one_line(error, 120)}); "
-                f"fix the row or {self.remedy}"
-            ) from None
-        return str(text)
+        """The chat as text, see `Rendering.render`."""
+        return self.rendering.render(self.tokenizer, messages, prompt=prompt, **more)
 
     def pieces(self, row: Mapping[str, Any], **more: Any) -> list[str]:
         """The text of a row, alternately context and an answer with its end token; the last piece is an answer.
@@ -209,7 +190,7 @@ class ChatTemplate:
 
     def _unusable(self, what: str, row: bool = False) -> InputError:
         fix = "fix its chat_template or the row, or" if row else "fix its chat_template or"
-        return InputError(f"the tokenizer's chat template {what}; {fix} {self.remedy}")
+        return InputError(f"the tokenizer's chat template {what}; {fix} {self.rendering.remedy}")
 
     @cached_property
     def _special(self) -> list[str]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.data.cards import load_dataset_card
-from instruct.data.chats import TrainOn
+from instruct.data.chats import ChatTemplate, TrainOn
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
+from instruct.data.templates import DEFAULT, Rendering
 from instruct.data.tokens import TRAINED, encoded_features, row_encoder
 
 if TYPE_CHECKING:
@@ -42,12 +43,19 @@ class RowStream:
         tokenizer: the base model's.
         max_length: rows are truncated to this many tokens (None: not truncated).
         train_on: see `load_rows`.
+        rendering: how chats become text.
     """
 
     def __init__(
-        self, options: DataOptions, tokenizer: PreTrainedTokenizerBase, max_length: int | None, train_on: TrainOn
+        self,
+        options: DataOptions,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int | None,
+        train_on: TrainOn,
+        rendering: Rendering = DEFAULT,
     ) -> None:
-        self._options, self._tokenizer, self._max_length, self._train_on = options, tokenizer, max_length, train_on
+        self._options, self._tokenizer, self._rendering = options, tokenizer, rendering
+        self._max_length, self._train_on = max_length, train_on
         self._counts: list[Counter[str]] = [Counter() for _ in options.parts]
 
     def dataset(self, seed: int) -> IterableDataset:
@@ -60,7 +68,9 @@ class RowStream:
                 _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
             encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                row_encoder(self._tokenizer, self._max_length, self._train_on, counts, TRAINED),
+                row_encoder(
+                    ChatTemplate(self._tokenizer, self._rendering), self._max_length, self._train_on, counts, TRAINED
+                ),
                 batched=True,
                 batch_size=_BATCH,
                 remove_columns=rows.column_names,

@@ -19,6 +19,7 @@ from instruct.data.arrow import RowFolder, numbers, select
 from instruct.data.chats import ChatTemplate, TrainOn, has_answer
 from instruct.data.formats import Prompt
 from instruct.data.rows import RowSet
+from instruct.data.templates import DEFAULT, Rendering
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -101,7 +102,7 @@ class EncodedRows:
         return self.trainable.select_columns(["input_ids", "labels"])
 
 
-def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
+def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, rendering: Rendering = DEFAULT) -> list[int]:
     """The prompt's tokens, for training and for generation.
 
     Text gets the tokenizer's special tokens, such as a beginning-of-sequence token, but never an end token. Messages
@@ -112,7 +113,7 @@ def prompt_token_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list
     """
     if isinstance(prompt, str):
         return text_token_ids(tokenizer, [prompt])[0]
-    return _without_special(tokenizer, [ChatTemplate(tokenizer).render(prompt, prompt=True)])[0]
+    return _without_special(tokenizer, [rendering.render(tokenizer, prompt, prompt=True)])[0]
 
 
 def encode_row(
@@ -120,6 +121,7 @@ def encode_row(
     row: Mapping[str, Any],
     max_length: int | None,
     train_on: TrainOn = "assistant_turns",
+    rendering: Rendering = DEFAULT,
 ) -> EncodedRow:
     """One row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
@@ -127,7 +129,7 @@ def encode_row(
         InputError: a tokenizer without a chat template or an end token, or a template that does not reproduce the
             prompt and the answers.
     """
-    return next(_encode(tokenizer, [row], [None], max_length, train_on))
+    return next(_encode(ChatTemplate(tokenizer, rendering), [row], [None], max_length, train_on))
 
 
 def encode_rows(
@@ -135,6 +137,7 @@ def encode_rows(
     rowset: RowSet,
     max_length: int | None,
     train_on: TrainOn = "assistant_turns",
+    rendering: Rendering = DEFAULT,
 ) -> EncodedRows:
     """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
 
@@ -142,7 +145,7 @@ def encode_rows(
         InputError: as `encode_row`, with the row's place; or a plain text is longer than `max_length`.
     """
     counts: Counter[str] = Counter(empty=rowset.counts["empty"])
-    encode = row_encoder(tokenizer, max_length, train_on, counts)
+    encode = row_encoder(ChatTemplate(tokenizer, rendering), max_length, train_on, counts)
     encoded = rowset.folder.map(rowset.dataset, encode, encoded_features())
     trainable = encoded
     if sum(counts[status] for status in TRAINED) < len(encoded):
@@ -159,7 +162,7 @@ def encoded_features() -> Features:
 
 
 def row_encoder(
-    tokenizer: PreTrainedTokenizerBase,
+    template: ChatTemplate,
     max_length: int | None,
     train_on: TrainOn,
     counts: Counter[str],
@@ -176,7 +179,7 @@ def row_encoder(
     def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
         rows, places = [row for row, _ in filled], [place for _, place in filled]
-        encoded = list(_encode(tokenizer, rows, places, max_length, train_on))
+        encoded = list(_encode(template, rows, places, max_length, train_on))
         counts.update(row.status for row in encoded)
         counts.update(
             read=len(batch["row"]),
@@ -210,7 +213,7 @@ def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
 
 
 def _encode(
-    tokenizer: PreTrainedTokenizerBase,
+    template: ChatTemplate,
     rows: Sequence[Mapping[str, Any]],
     places: Sequence[str | None],
     max_length: int | None,
@@ -218,10 +221,10 @@ def _encode(
 ) -> Iterator[EncodedRow]:
     if max_length is not None and max_length < 1:
         raise InputError(f"max_length {max_length}: must be at least 1; raise train.max_length")
+    tokenizer = template.tokenizer
     if rows and "text" in rows[0]:
         yield from _encode_texts(tokenizer, [row["text"] for row in rows], places, max_length)
         return
-    template = ChatTemplate(tokenizer)
     # A file may have rows of both kinds; each kind is one call of the tokenizer.
     chats = [i for i, row in enumerate(rows) if _is_chat(row)]
     plain = [i for i, row in enumerate(rows) if not _is_chat(row)]

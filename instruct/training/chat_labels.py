@@ -11,6 +11,7 @@ from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_m
 
 from instruct.base.errors import InputError
 from instruct.data.chats import ChatTemplate, TrainOn, chat_row, has_answer
+from instruct.data.templates import Rendering
 from instruct.data.tokens import chat_token_ids, join_pieces
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> An
 def _label(
     batch: dict[str, list[Any]], indices: list[int], processing_class: Any, train_on: TrainOn, name: str
 ) -> dict[str, list[list[int]]]:
-    template = ChatTemplate(processing_class, remedy="use TRL's own mask, assistant_only_loss=True")
+    template = ChatTemplate(processing_class, Rendering(remedy="use TRL's own mask, assistant_only_loss=True"))
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
     parts = tokenizer is not processing_class  # a processor's template takes a message's content as a list of parts
     texts = []
