@@ -85,3 +85,12 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def changed_file(folder: Path, hashes: dict[str, str]) -> str | None:
+    """The first file of a folder that is missing or does not have its recorded SHA-256; None if all are as recorded."""
+    for name, digest in hashes.items():
+        path = folder / name
+        if not path.is_file() or sha256_of(path) != digest:
+            return name
+    return None

@@ -1,47 +1,115 @@
-"""The checkpoints of a training: which one it goes on with, and what belongs to it."""
+"""The checkpoints of a training: which one it goes on with, what belongs to it, and whether it is whole."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
 
 from instruct.base.errors import InputError
-from instruct.base.files import write_atomically
+from instruct.base.files import changed_file, sha256_of, write_atomically
+from instruct.base.output import warn
+
+STATE = "trainer_state.json"  # the Trainer writes it last
+HASHES = "sha256.json"
+
+
+class RecordHashes(TrainerCallback):
+    """Puts the SHA-256 of each of its files into every checkpoint, after all processes have written theirs."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            record_hashes(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def record_hashes(checkpoint: Path) -> None:
+    """Write HASHES, after the files themselves have reached the disk."""
+    hashes = {}
+    for path in sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != HASHES):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        hashes[str(path.relative_to(checkpoint))] = sha256_of(path)
+    write_atomically(checkpoint / HASHES, json.dumps(hashes, indent=1) + "\n")
 
 
 def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     """The newest complete checkpoint that `processes` processes wrote; newer ones that are not are removed.
 
     With a different number of processes a step takes different rows, and a sharded checkpoint cannot be read at all.
+    One that was complete and is damaged is passed over with a warning, if there is an older one.
+
+    Raises:
+        InputError: the only complete checkpoint is damaged; it is not removed.
     """
     checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
+    damaged: dict[Path, str] = {}
     for checkpoint in checkpoints:
-        try:
-            json.loads((checkpoint / "trainer_state.json").read_text())  # the Trainer writes it last
-            if (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes:  # one process: rng_state.pth
-                return str(checkpoint)
-        except (OSError, ValueError):
-            pass
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        if damage := _damage(checkpoint):
+            damaged[checkpoint] = damage
+        elif _is_complete(checkpoint, processes):
+            for other, damage in damaged.items():
+                warn(f"warning   {other}: {damage}; training goes on from {checkpoint.name}, before it")
+                shutil.rmtree(other, ignore_errors=True)
+            return str(checkpoint)
+        else:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    for checkpoint, damage in damaged.items():
+        raise InputError(
+            f"{checkpoint}: {damage}, and there is no older checkpoint; restore it, or delete {folder} to train from "
+            "the start"
+        )
     return None
+
+
+def _is_complete(checkpoint: Path, processes: int) -> bool:
+    """Whether the Trainer has written all of a checkpoint, with this number of processes."""
+    try:
+        json.loads((checkpoint / STATE).read_text())
+    except (OSError, ValueError):
+        return False
+    return (len(list(checkpoint.glob("rng_state_*.pth"))) or 1) == processes  # one process: rng_state.pth
+
+
+def _damage(checkpoint: Path) -> str:
+    """What is wrong with a checkpoint whose files were all written, "" if nothing is.
+
+    Earlier versions recorded no hashes; nor did a process that was killed before it could.
+    """
+    file = checkpoint / HASHES
+    if not file.is_file():
+        return ""
+    try:
+        changed = changed_file(checkpoint, json.loads(file.read_text()))
+    except (OSError, ValueError, AttributeError):
+        changed = HASHES
+    return f"{changed} is damaged" if changed else ""
 
 
 def find_best_checkpoint(checkpoint: Path) -> None:
     """Make a checkpoint name the best one where it is now, if the run was moved; the Trainer would ignore it.
 
     Raises:
-        InputError: the best checkpoint is gone.
+        InputError: the best checkpoint is gone or damaged.
     """
-    file = checkpoint / "trainer_state.json"
+    file = checkpoint / STATE
     state = json.loads(file.read_text())
     best = state.get("best_model_checkpoint")
-    if best is None or Path(best).is_dir():
+    if best is None:
         return
-    moved = checkpoint.parent / Path(best).name
-    if not moved.is_dir():
+    place = Path(best) if Path(best).is_dir() else checkpoint.parent / Path(best).name
+    problem = _damage(place) if place.is_dir() else "is gone"
+    if problem:
         raise InputError(
-            f"{moved}: the best checkpoint so far is gone; restore it, or delete {checkpoint.parent} to train from the "
-            "start"
+            f"{place}: {problem}, and it is the best checkpoint so far; restore it, or delete {checkpoint.parent} to "
+            "train from the start"
         )
-    write_atomically(file, json.dumps({**state, "best_model_checkpoint": str(moved)}, indent=2) + "\n")
+    if str(place) != best:
+        write_atomically(file, json.dumps({**state, "best_model_checkpoint": str(place)}, indent=2) + "\n")
+        record_hashes(checkpoint)

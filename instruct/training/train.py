@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import sha256_of, write_atomically
+from instruct.base.files import changed_file, sha256_of, write_atomically
 from instruct.base.models import model_path
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
 from instruct.engines.memory import free_memory
 from instruct.run.directory import RunDirectory
 from instruct.training import packing
-from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
 from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
 from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
@@ -233,6 +232,8 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     """
     from accelerate import PartialState
 
+    from instruct.training.checkpoints import find_best_checkpoint, last_complete_checkpoint
+
     step, final, work = f"train/{name}", run.adapters / name, run.folder / "checkpoints" / name
     # Creating them joins the other processes, if `accelerate launch` has started several.
     arguments = trainer_arguments(config, config.systems[name], work, data.rows.plain_text)
@@ -243,6 +244,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
 
     def progress() -> tuple[bool, str | None]:
         if run.is_done(step, inputs) and final.is_dir():
+            _check_weights(final, run.manifest()["steps"][step]["results"])
             return True, None
         begun = run.manifest()["steps"].get(step)
         if begun and not same_inputs(step, begun["inputs"], inputs):
@@ -275,6 +277,19 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     return results
 
 
+def _check_weights(folder: Path, results: dict[str, Any]) -> None:
+    """Refuse weights that are not those that a finished training recorded; old runs recorded no hashes.
+
+    Raises:
+        InputError: a file is missing or has changed.
+    """
+    if changed := changed_file(folder, results.get("sha256", {})):
+        raise InputError(
+            f"{folder / changed}: is not what was trained (its hash differs from manifest.json's); restore it, or "
+            f"delete {folder} to train again"
+        )
+
+
 def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str, Any]:
     """What a training is made from: another one is outdated."""
     inputs: dict[str, Any] = {
@@ -296,6 +311,7 @@ def _trained(
     config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows, arguments: Any, checkpoint: str | None
 ) -> Any:
     """The trainer, after training from the checkpoint or from the start."""
+    from instruct.training.checkpoints import RecordHashes
     from instruct.training.evaluation import WriteSamples, samples_of
 
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
@@ -306,6 +322,7 @@ def _trained(
     if data.eval_rows and data.eval_encoded:
         samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
         trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
+    trainer.add_callback(RecordHashes())
     with run_of_its_own(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
     return trainer

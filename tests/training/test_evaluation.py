@@ -191,7 +191,7 @@ def test_a_training_whose_best_checkpoint_is_gone_is_not_resumed(tmp_path):
     file.write_text(json.dumps({"best_model_checkpoint": None}))
     find_best_checkpoint(checkpoint)
     file.write_text(json.dumps({"best_model_checkpoint": str(tmp_path / "checkpoint-10")}))
-    with pytest.raises(InputError, match=r"checkpoint-10: the best checkpoint so far is gone; restore it, or delete"):
+    with pytest.raises(InputError, match=r"checkpoint-10: is gone, and it is the best checkpoint so far; restore it"):
         find_best_checkpoint(checkpoint)
 
 

@@ -1,0 +1,108 @@
+"""Checkpoints and weights that were damaged after they had been written: refused in a line, or passed over."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from train_configs import tiny_config, train, write_rows
+
+from instruct.base.errors import InputError
+from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def overwrite(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+
+def replace(file: Path) -> None:
+    torch.save({"not": "this"}, file)
+
+
+DAMAGES = [
+    (truncate, "adapter_model.safetensors"),
+    (overwrite, "adapter_model.safetensors"),
+    (Path.unlink, "adapter_model.safetensors"),
+    (replace, "optimizer.pt"),
+    (replace, "scheduler.pt"),
+    (replace, "rng_state.pth"),
+    (truncate, "trainer_state.json"),
+    (truncate, "sha256.json"),
+]
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory, tiny_model_folder):
+    """A training that was interrupted after its last step, with the checkpoints 2, 4 and 6; and its config."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    config = tiny_config(tiny_model_folder, write_rows(folder / "rows.jsonl"))
+    config.train["save_total_limit"] = 3
+
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("instruct.training.train.model_card", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder / "run", config)
+    return folder / "run", config
+
+
+@pytest.mark.parametrize(("damage", "name"), DAMAGES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, interrupted, damage, name, caplog):
+    checkpoints = tmp_path / "emo"
+    shutil.copytree(interrupted[0] / "checkpoints" / "emo", checkpoints)
+    damage(checkpoints / "checkpoint-6" / name)
+    assert last_complete_checkpoint(checkpoints) == str(checkpoints / "checkpoint-4")
+    (line,) = caplog.messages
+    assert f"checkpoint-6: {name} is damaged; training goes on from checkpoint-4" in line
+    assert not (checkpoints / "checkpoint-6").exists()
+
+
+def test_the_only_checkpoint_is_refused_if_it_is_damaged(tmp_path, interrupted):
+    shutil.copytree(interrupted[0] / "checkpoints" / "emo" / "checkpoint-6", tmp_path / "checkpoint-6")
+    replace(tmp_path / "checkpoint-6" / "optimizer.pt")
+    with pytest.raises(InputError, match=r"checkpoint-6: optimizer\.pt is damaged, and there is no older checkpoint"):
+        last_complete_checkpoint(tmp_path)
+    assert (tmp_path / "checkpoint-6").is_dir()
+
+
+def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path, interrupted):
+    run, config = interrupted
+    shutil.copytree(run, tmp_path / "damaged")
+    truncate(tmp_path / "damaged" / "checkpoints" / "emo" / "checkpoint-6" / "adapter_model.safetensors")
+    damaged, fresh = (train(tmp_path / name, config) for name in ("damaged", "fresh"))
+    ours, theirs = (load_file(run.adapters / "emo" / "adapter_model.safetensors") for run in (damaged, fresh))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_checkpoint_without_hashes_is_used(tmp_path):
+    (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
+    record_hashes(tmp_path / "checkpoint-2")
+    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
+
+
+@pytest.mark.parametrize("damage", [truncate, overwrite, Path.unlink], ids=lambda damage: damage.__name__)
+def test_weights_that_are_not_those_that_were_trained_are_refused(tmp_path, tiny_model_folder, damage):
+    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
+    config.train["max_steps"] = 1
+    run = train(tmp_path / "run", config)
+    file = run.adapters / "emo" / "adapter_model.safetensors"
+    trained = file.read_bytes()
+    damage(file)
+    with pytest.raises(InputError, match=r"emo/adapter_model\.safetensors: is not what was trained .* delete .*/emo "):
+        train(tmp_path / "run", config)
+    shutil.rmtree(run.adapters / "emo")
+    train(tmp_path / "run", config)
+    assert file.read_bytes() == trained
