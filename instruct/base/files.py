@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -94,3 +95,21 @@ def changed_file(folder: Path, hashes: dict[str, str]) -> str | None:
         if not path.is_file() or sha256_of(path) != digest:
             return name
     return None
+
+
+def sync(*paths: Path) -> None:
+    """Wait until files and folders are on the disk; after a power failure, a renamed file might be empty otherwise."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def replace_folder(folder: Path, made: Path) -> None:
+    """Put a folder that was made beside it in the place of `folder`, after its files have reached the disk."""
+    sync(*(path for path in made.rglob("*") if path.is_file()))
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(made, folder)
+    sync(folder, folder.parent)

@@ -42,16 +42,7 @@ def _only_launch(run: RunDirectory, system: str) -> Iterator[None]:
     from instruct.training.processes import from_main
 
     with contextlib.ExitStack() as held:
-
-        def lock() -> str:
-            try:
-                held.enter_context(only_process(run, adapter_of(system)))
-            except InputError as error:
-                return str(error)
-            return ""
-
-        if problem := from_main(lock):
-            raise InputError(problem)
+        from_main(lambda: held.enter_context(only_process(run, adapter_of(system))))
         yield
 
 

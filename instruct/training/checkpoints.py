@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from instruct.base.errors import InputError
-from instruct.base.files import changed_file, sha256_of, write_atomically
+from instruct.base.files import changed_file, sha256_of, sync, write_atomically
 from instruct.base.output import warn
 
 STATE = "trainer_state.json"  # the Trainer writes it last
@@ -31,11 +30,9 @@ class RecordHashes(TrainerCallback):
 
 def record_hashes(checkpoint: Path) -> None:
     """Write HASHES, after the files themselves have reached the disk."""
-    hashes = {}
-    for path in sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != HASHES):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        hashes[str(path.relative_to(checkpoint))] = sha256_of(path)
+    files = sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != HASHES)
+    sync(*files)
+    hashes = {str(path.relative_to(checkpoint)): sha256_of(path) for path in files}
     write_atomically(checkpoint / HASHES, json.dumps(hashes, indent=1) + "\n")
 
 

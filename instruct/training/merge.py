@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from instruct.base.errors import InputError
-from instruct.base.files import write_atomically
+from instruct.base.files import replace_folder, write_atomically
 from instruct.base.models import model_path
 from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
@@ -47,8 +46,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         model.save_pretrained(making)
         load_tokenizer(config).save_pretrained(making)
         write_atomically(making / "README.md", _card(config, run, name))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(making, folder)
+        replace_folder(folder, making)
         merged.append(folder)
     return merged
 

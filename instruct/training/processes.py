@@ -6,13 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from instruct.base.errors import InstructError
+
 
 def from_main(function: Callable[[], Any]) -> Any:
-    """The result of calling `function` on the main process only, returned on every process."""
+    """The result of calling `function` on the main process only, returned on every process.
+
+    Raises:
+        InstructError: what the function raises, on every process; the others would wait for the main one.
+    """
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
-    return broadcast_object_list([function() if PartialState().is_main_process else None])[0]
+    result, error = None, None
+    if PartialState().is_main_process:
+        try:
+            result = function()
+        except InstructError as refusal:
+            error = refusal
+    result, error = broadcast_object_list([result, error])
+    if error:
+        raise error
+    return result
 
 
 def save_whole(trainer: Any, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import changed_file, sha256_of, write_atomically
+from instruct.base.files import changed_file, replace_folder, sha256_of, write_atomically
 from instruct.base.models import model_path
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.tokens import EncodedRows
@@ -267,8 +267,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         save_whole(trainer, making)
         if main:
             results |= _finished(config, name, data, trainer, making, train)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(making, final)
+            replace_folder(final, making)
         del trainer
         free_memory()
     if main:

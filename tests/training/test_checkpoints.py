@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,22 @@ def test_weights_that_are_not_those_that_were_trained_are_refused(tmp_path, tiny
     shutil.rmtree(run.adapters / "emo")
     train(tmp_path / "run", config)
     assert file.read_bytes() == trained
+
+
+@pytest.mark.slow
+def test_two_trainings_of_one_system_at_once_do_not_disturb_each_other(tmp_path, tiny_model_folder):
+    command = [
+        sys.executable, "-m", "instruct", "train", "--model", str(tiny_model_folder), "--data.files",
+        write_rows(tmp_path / "rows.jsonl"), "--objective", "emo", "--name", "both", "--model.dtype", "float32",
+        "--train.max_steps", "60", "--train.save_steps", "2", "--train.per_device_train_batch_size", "4",
+    ]  # fmt: skip
+    both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=300)[1] for process in both]
+    codes = [process.returncode for process in both]
+    assert sorted(codes) == [0, 2], errors
+    lines = [line for line in errors[codes.index(2)].splitlines() if line.startswith("instruct: ")]
+    assert len(lines) == 1
+    assert "is training emo; wait until it ends" in lines[0]
+    results = json.loads((tmp_path / "runs" / "both" / "manifest.json").read_text())["steps"]["train/emo"]["results"]
+    assert results["steps"] == 60
+    assert subprocess.run(command, cwd=tmp_path).returncode == 0
