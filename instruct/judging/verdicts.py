@@ -221,7 +221,9 @@ def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
     own = [
         statement
         for statement in _own(text, _autoj_statements(text), shown)
-        if _starts_a_sentence(text, statement.start) or not answers.holds(text[statement.start : statement.end])
+        if _starts_a_sentence(text, statement.start)
+        or answers.concludes(text, statement.start, statement.end)
+        or not answers.holds(text[statement.start : statement.end])
     ]
     if not own:
         raise Unreadable(QUOTED)
