@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from instruct.analysis.outcomes import PREFERENCES, Margins
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_preference, is_weighted, ranks_are_equal
 from instruct.judging.cards import JudgeCard, Labels, RatingScale, VerdictRule, Words
 from instruct.judging.quotations import Quotations
+from instruct.judging.statements import (
+    MOST_STATEMENTS,
+    NO_VERDICT,
+    QUOTED,
+    Statement,
+    Unreadable,
+    autoj_statements,
+    find_statements,
+    own_statements,
+    rating_statements,
+    starts_a_sentence,
+)
 from instruct.judging.store import Judgment, Verdict
 
 T = TypeVar("T")
 
-# More statements than a judge that decides makes; a reply that goes in circles is not read further.
-_MOST_STATEMENTS = 200
-
-NO_VERDICT = "the reply holds no verdict"
 CUT_OFF = "cut off at max_tokens before its verdict"
 IN_THINKING = "cut off inside its thinking"
-QUOTED = "the only verdict is quoted from an answer"
 SEVERAL = "several verdicts"
 UNKNOWN = "a verdict that the card does not know"
 NO_SCORE = "a score that is not a number"
@@ -47,19 +53,6 @@ class Reading:
     preference: float | None = None
     ratings: tuple[float, float] | None = None
     reason: str | None = None
-
-
-class Unreadable(Exception):
-    """The reason why a reply holds no verdict or rating; never in the reply's own words."""
-
-
-@dataclass(frozen=True)
-class _Statement(Generic[T]):
-    """A place in the reply that states a verdict or a rating, and what it states."""
-
-    start: int
-    end: int
-    value: T
 
 
 def read_replies(card: JudgeCard, replies: Sequence[Reply], shown: tuple[str, str]) -> Reading:
@@ -133,7 +126,7 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
     with _of_a_whole_reply(completion):
         text = _without_thinking(card, completion.text)
         authors = rule.parser == "autoj_rating"
-        own = _own(text, _rating_statements(text) if authors else _statements(rule, text), shown)
+        own = own_statements(text, rating_statements(text) if authors else find_statements(rule, text), shown)
         if authors or rule.occurrence == "last":
             own = own[-1:]
         rating = _only({_number(statement.value) for statement in own})
@@ -220,8 +213,8 @@ def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
     # A phrase that an answer contains too is the judge's own only in the place where its prompt asks for it.
     own = [
         statement
-        for statement in _own(text, _autoj_statements(text), shown)
-        if _starts_a_sentence(text, statement.start)
+        for statement in own_statements(text, autoj_statements(text), shown)
+        if starts_a_sentence(text, statement.start)
         or answers.concludes(text, statement.start, statement.end)
         or not answers.holds(text[statement.start : statement.end])
     ]
@@ -234,12 +227,12 @@ def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
 
 def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Verdict:
     assert rule.words is not None
-    statements = _statements(rule, text)
-    own = _own(text, statements, shown)
+    statements = find_statements(rule, text)
+    own = own_statements(text, statements, shown)
     if rule.occurrence == "last":
         own = own[-1:]
     verdict = _only({_verdict_of(statement.value, rule.words) for statement in own})
-    if len(statements) > _MOST_STATEMENTS:
+    if len(statements) > MOST_STATEMENTS:
         raise Unreadable(SEVERAL)
     return _known(verdict, UNKNOWN)
 
@@ -266,10 +259,10 @@ def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence
         line = _TWO_SCORES.match(text)
         if line is None:
             raise Unreadable(NO_VERDICT)
-        own = [_Statement(line.start(), line.end(2), line)]
+        own = [Statement(line.start(), line.end(2), line)]
     else:
         matches = re.finditer(rule.regex, text)
-        own = _own(text, [_Statement(match.start(), match.end(), match) for match in matches], shown)
+        own = own_statements(text, [Statement(match.start(), match.end(), match) for match in matches], shown)
     if rule.occurrence == "last":
         own = own[-1:]
     first, second = _only({(_number(scores.value[1] or ""), _number(scores.value[2] or "")) for scores in own})
@@ -280,76 +273,6 @@ def _by_scores(rule: VerdictRule, scale: RatingScale, text: str, shown: Sequence
     if cut_off and own[-1].value.end(2) == len(text.rstrip()) and 10 * second <= scale.high:
         raise Unreadable(CUT_OFF)  # the 1 may be that of a 10
     return Reading(_preferred(first - second), ratings=(first, second))
-
-
-def _statements(rule: VerdictRule, text: str) -> list[_Statement[str]]:
-    if rule.json_field is not None:
-        return _json_statements(text, rule.json_field)
-    if rule.regex is not None:
-        pattern = re.compile(rule.regex)
-    else:
-        assert rule.words is not None
-        words = sorted(filter(None, (rule.words.first, rule.words.second, rule.words.tie)), key=len, reverse=True)
-        pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, words))})(?!\w)")
-    return [
-        _Statement(found.start(), found.end(), found[1]) for found in pattern.finditer(text) if found[1] is not None
-    ]
-
-
-def _json_statements(text: str, field: str) -> list[_Statement[str]]:
-    """The JSON objects in a reply that have the field, anywhere in it: in prose or in a fenced block."""
-    decoder = json.JSONDecoder()
-    statements = []
-    start = text.find("{")
-    for _ in range(_MOST_STATEMENTS):
-        if start < 0:
-            break
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            end = start + 1
-        else:
-            if field in value:
-                found = value[field]
-                as_text = "" if isinstance(found, dict | list) else json.dumps(found)
-                statements.append(_Statement(start, end, found if isinstance(found, str) else as_text))
-        start = text.find("{", end)
-    return statements
-
-
-# The statement that the prompt asks for, and the verdict after it. The verdict is a lookahead, since it may contain the
-# phrase again.
-_AUTOJ = re.compile(r"(?:So, )?(?:the )?final decision is (?=(\s*(?i:response [12]|tie|\S*)))")
-_RATING = re.compile(r"Rating: \[\[(?=([^\]]*)\]\])")
-
-
-def _autoj_statements(text: str) -> list[_Statement[str]]:
-    # The authors strip the reply first, so a phrase at its very end, with nothing after it, does not count.
-    return [_Statement(found.start(), found.end(1), found[1].strip()) for found in _AUTOJ.finditer(text.rstrip())]
-
-
-def _rating_statements(text: str) -> list[_Statement[str]]:
-    return [_Statement(found.start(), found.end(1) + 2, found[1].strip()) for found in _RATING.finditer(text)]
-
-
-def _starts_a_sentence(text: str, start: int) -> bool:
-    """Whether a statement starts a line or a sentence, as Auto-J's prompt asks, and does not follow a colon."""
-    before = text[:start].rstrip(" \t*_#")
-    last = before.rstrip()[-1:]
-    return last == "" or (last not in ":," and (before.endswith("\n") or last in ".!?)"))
-
-
-def _own(text: str, statements: list[_Statement[T]], shown: Sequence[str]) -> list[_Statement[T]]:
-    """The statements that are the judge's own and not quoted, of at most the last `_MOST_STATEMENTS`.
-
-    Raises:
-        Unreadable: there are none.
-    """
-    answers = Quotations(shown)
-    own = [one for one in statements[-_MOST_STATEMENTS:] if not answers.quotes(text, one.start, one.end)]
-    if not own:
-        raise Unreadable(QUOTED if statements else NO_VERDICT)
-    return own
 
 
 def _verdict_of(value: str, words: Words) -> Verdict | None:
@@ -370,7 +293,7 @@ def _number(value: str) -> float | None:
         return None
 
 
-def _could_continue(text: str, statement: _Statement[str], scale: RatingScale) -> bool:
+def _could_continue(text: str, statement: Statement[str], scale: RatingScale) -> bool:
     """Whether the number at the end of a reply that was cut off may lack a digit: the 1 of a 10."""
     number = _number(statement.value)
     return statement.end == len(text.rstrip()) and number is not None and 10 * number <= scale.high
