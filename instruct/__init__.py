@@ -31,7 +31,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'instruct' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        from instruct.base.extras import missing_package
+
+        if needed := missing_package(error):
+            raise ImportError(f"instruct.{name}: {needed}", name=error.name) from error
+        raise
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,8 @@ def table(kind: str) -> dict[str, str]:
 def dependencies() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = [line for extra in project["optional-dependencies"].values() for line in extra]
-    return [re.split(r"[\[<>=!~; ]", line)[0] for line in [*project["dependencies"], *optional]]
+    names = [re.split(r"[\[<>=!~; ]", line)[0] for line in [*project["dependencies"], *optional]]
+    return [name for name in names if name != project["name"]]
 
 
 def test_every_direct_dependency_is_listed():

@@ -22,9 +22,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 @pytest.mark.parametrize("runtime", ["cpu", "gpu"])
-@pytest.mark.parametrize("extra", ["", "cluster", "dev", "lm-eval"])
+@pytest.mark.parametrize("extra", ["", "train", "cluster", "dev", "lm-eval"])
 def test_every_dependency_is_pinned_to_a_version_that_pyproject_allows(runtime, extra):
-    pinned = pins(runtime, "dev" if extra == "lm-eval" else extra) if extra else pins(runtime)  # the tests use it
+    more = {"cluster": ["cluster"], "dev": ["dev"], "lm-eval": ["dev"]}  # the tests use lm-eval
+    pinned = pins(runtime, *more.get(extra, []))
     for dependency in PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]:
         required = Requirement(dependency)
         version = pinned.get(canonicalize_name(required.name))
@@ -96,7 +97,8 @@ def test_cuda_python_brings_no_second_copy_of_the_bindings():
 def test_the_gpu_list_resolves_on_every_python(python):
     """With the package index: every pin has a wheel, and pyproject.toml with vLLM resolves to nothing but the pins."""
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "-q", "--no-annotate", "--no-header"]
-    target = ["--only-binary", ":all:", "--python-version", python, "--python-platform", "x86_64-manylinux_2_35"]
+    binary = ["--only-binary", ":all:", "--no-binary", "rouge-score"]  # rouge-score has no wheel
+    target = [*binary, "--python-version", python, "--python-platform", "x86_64-manylinux_2_35"]
     environment = os.environ | {"UV_INDEX_STRATEGY": "unsafe-best-match"}
 
     def resolved(*arguments: str) -> dict[str, str]:

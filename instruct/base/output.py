@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from instruct.base.errors import InputErrors, InstructError, one_line
+from instruct.base.extras import missing_package
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -187,6 +188,12 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
         for problem in error.problems if isinstance(error, InputErrors) else [error]:
             print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        needed = missing_package(error)
+        if needed is None:
+            raise
+        print(f"instruct: {needed}", file=sys.stderr)
+        return needed.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from instruct.base.errors import InstructError, one_line
+from instruct.base.extras import PROJECT, requirements
 from instruct.base.machine import driver_version, has_nvidia_gpu, unusable_gpu
 from instruct.base.output import say
+from instruct.judging.annotators import package_module
 
 GIB = 2**30
 PYTHONS = ("3.11", "3.12", "3.13")  # that the pinned requirements resolve for, see tests/test_requirements.py
@@ -60,16 +62,21 @@ def packages() -> Iterator[Finding]:
     """The version of Python, and the required packages: each must be installed, in the range of pyproject.toml."""
     from packaging.requirements import Requirement
 
-    required = [each for each in map(Requirement, importlib.metadata.requires("emo-instruct") or []) if not each.marker]
-    for each in required:
-        version = _version(each.name)
-        if version is None or not each.specifier.contains(version, prereleases=True):
-            text = f"{each.name} {version or 'is not'} installed; needed: {each}"
-            yield Finding("packages", "error", text, f"pip install '{each}'")
+    required = [*requirements(), *(requirements("train") if _trains() else ())]
+    for package in map(Requirement, required):
+        version = _version(package.name)
+        if version is None or not package.specifier.contains(version, prereleases=True):
+            text = f"{package.name} {version or 'is not'} installed; needed: {package}"
+            yield Finding("packages", "error", text, f"pip install '{package}'")
     python = platform.python_version()
     if python.rpartition(".")[0] not in PYTHONS:
         text = f"Python {python}: the pinned requirements are for {', '.join(PYTHONS)}"
         yield Finding("packages", "warning", text, "rm -rf .venv && make venv PYTHON=python3.12")
+    if _version("instruct"):
+        text = "the distribution 'instruct' is installed; its files have the same import name"
+        yield Finding(
+            "packages", "error", text, f"pip uninstall -y instruct && pip install --force-reinstall {PROJECT}"
+        )
     yield Finding("packages", "ok", f"Python {python}; {len(required)} required packages checked")
 
 
@@ -80,16 +87,29 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def imports() -> Iterator[Finding]:
-    """The trainer, which imports torch, transformers, TRL and PEFT."""
-    import instruct.training.emo_trainer  # noqa: F401
+def _trains() -> bool:
+    """Whether the packages for training are installed: the base judges by API and reports without them."""
+    return _version("torch") is not None
 
-    versions = (f"{name} {_version(name)}" for name in ("emo-instruct", "torch", "transformers", "trl", "peft"))
-    yield Finding("imports", "ok", ", ".join(versions))
+
+def imports() -> Iterator[Finding]:
+    """AlpacaEval's judges, and the trainer, which imports torch, transformers, TRL and PEFT."""
+    package_module("alpaca_eval.completion_parsers")
+    names = ["emo-instruct", "alpaca-eval"]
+    if _trains():
+        import instruct.training.emo_trainer  # noqa: F401
+
+        names += ["torch", "transformers", "trl", "peft"]
+    yield Finding("imports", "ok", ", ".join(f"{name} {_version(name)}" for name in names))
+    if not _trains():
+        text = "no torch: judging by API and reports work; training and models on this machine do not"
+        yield Finding("imports", "warning", text, f"pip install '{PROJECT}[train]'")
 
 
 def gpu() -> Iterator[Finding]:
     """The GPUs that PyTorch finds. An NVIDIA GPU that it cannot use is an error."""
+    if not _trains():
+        return
     import torch
 
     if torch.cuda.is_available():

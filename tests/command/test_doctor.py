@@ -52,6 +52,16 @@ def test_a_broken_installation_exits_1_with_a_remedy_for_each_error(tmp_path):
     assert SECRET not in done.stdout + done.stderr
 
 
+def test_another_distribution_of_the_same_import_name_is_an_error(tmp_path):
+    (tmp_path / "instruct-0.9.4.dist-info").mkdir()
+    (tmp_path / "instruct-0.9.4.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: instruct\nVersion: 0.9.4\n"
+    )
+    done = run_doctor_with(tmp_path)
+    assert done.returncode == 1
+    assert "the distribution 'instruct' is installed" in done.stdout
+
+
 def stand_in_for_torch(monkeypatch, cuda: str | None) -> None:
     """No machine of the tests has both an NVIDIA device and a CUDA build that cannot see it."""
 

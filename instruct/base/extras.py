@@ -1,0 +1,36 @@
+"""Packages that only a part of the work needs: which extra of emo-instruct installs them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+
+from instruct.base.errors import InputError
+
+PROJECT = "emo-instruct"
+
+
+def requirements(extra: str | None = None) -> Iterator[str]:
+    """The requirements of an extra as the installed package names them, without markers; of the base by default."""
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, importlib.metadata.requires(PROJECT) or []):
+        marker, requirement.marker = requirement.marker, None
+        base = marker is None or marker.evaluate({"extra": ""})
+        if base if extra is None else marker is not None and not base and marker.evaluate({"extra": extra}):
+            yield str(requirement)
+
+
+def missing_package(error: ModuleNotFoundError) -> InputError | None:
+    """The error in one line with the extra that installs the package; None if no extra does."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    package = canonicalize_name((error.name or "").partition(".")[0])
+    extras = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []
+    for extra in extras:
+        if package in {canonicalize_name(Requirement(text).name) for text in requirements(extra)} - {PROJECT}:
+            return InputError(
+                f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'"
+            )
+    return None

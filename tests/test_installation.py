@@ -1,0 +1,69 @@
+"""The wheel, installed as a user installs it: by pip alone, into an empty environment, without the pinned lists."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(command: list[str], folder: Path, code: int = 0) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_NO_INDEX")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if "No matching distribution found" in done.stderr and "Failed to establish a new connection" in done.stderr:
+        pytest.skip("the package index is out of reach")
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def install(folder: Path, extra: str = "") -> Path:
+    """The folder of the environment's commands."""
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], ROOT)
+    (wheel,) = folder.glob("emo_instruct-*.whl")
+    run([sys.executable, "-m", "venv", "environment"], folder)
+    commands = folder / "environment" / "bin"
+    run([str(commands / "pip"), "install", "-q", "--no-compile", f"{wheel}{extra}"], folder)
+    return commands
+
+
+@pytest.mark.slow
+def test_the_base_judges_by_api_and_reports_without_torch(tmp_path, monkeypatch, fake_server):
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    commands = install(tmp_path)
+    command = str(commands / "instruct")
+    installed = run([str(commands / "pip"), "list"], tmp_path)
+    assert "torch" not in installed
+    assert "transformers" not in installed
+    assert "no torch: judging by API and reports work" in run([command, "doctor"], tmp_path)
+    for name in ("ours", "theirs"):
+        answers = [{"instruction": f"Q{n}?", "output": f"{name} {n}", "generator": name} for n in range(8)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(answers))
+    url, requests = fake_server()
+    judge = [command, "judge", "--judge", "alpaca_eval_gpt4_fn", "--base-url", url, "--judge-model", "some/model"]
+    out = run([*judge, "--candidate", "ours.json", "--baseline", "theirs.json", "--output", "judged"], tmp_path)
+    assert len(requests()) == 8
+    assert "n = 8" in out
+    assert (tmp_path / "judged" / "report" / "report.html").is_file()
+    assert "n = 8" in run([command, "report", "judged", "-q"], tmp_path)
+    needed = "the package torch, which is not installed: pip install 'emo-instruct[train]'"
+    assert needed in run([command, "run", "demo"], tmp_path, code=2)
+    assert needed in run([str(commands / "python"), "-c", "from instruct import EMOTrainer"], tmp_path, code=1)
+
+
+@pytest.mark.full
+def test_the_train_extra_trains_and_reports(tmp_path):
+    from conftest import save_model
+
+    commands = install(tmp_path, "[train]")
+    save_model(tmp_path / "model")
+    rows = [{"prompt": f"Q{n}?", "completion": f"A{n}."} for n in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train = ["train", "--model", "model", "--data.files", "rows.jsonl", "--train.max_steps", "2", "--name", "two"]
+    run([str(commands / "instruct"), *train], tmp_path)
+    assert list((tmp_path / "runs" / "two" / "adapters").glob("*/adapter_model.safetensors"))
