@@ -54,16 +54,17 @@ def _keys_of(model: type[BaseModel], prefix: str) -> Iterator[Key]:
 
 
 def _trainer_keys() -> Iterator[Key]:
-    """What EMOConfig adds, as far as `systems` does not set it."""
+    """What EMOConfig adds, as far as `systems` and `data` do not set it."""
     from trl import SFTConfig
 
+    from instruct.data.options import DataOptions
     from instruct.training.emo_config import EMOConfig
     from instruct.training.options import SystemOptions
 
     theirs = {field.name for field in dataclasses.fields(SFTConfig)}
-    of_systems = SystemOptions(objective="mle").emo_config()
+    elsewhere = {*SystemOptions(objective="mle").emo_config(), *DataOptions.model_fields}
     for field in dataclasses.fields(EMOConfig):
-        if field.name not in theirs and field.name not in of_systems:
+        if field.name not in theirs | elsewhere:
             written = str(field.type).replace(" | None", "")
             yield Key(f"train.{field.name}", written, _yaml(field.default), field.metadata.get("help", ""))
 

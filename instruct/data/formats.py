@@ -12,8 +12,9 @@ from typing import Any
 
 from instruct.base.errors import InputError, one_line
 from instruct.data.cards import Format, Template
-from instruct.data.chats import TrainOn, chat_row
+from instruct.data.chats import TrainOn, chat_row, more_of, unused_keys
 from instruct.data.sources import RawRow
+from instruct.data.templates import is_text, text_of
 
 Message = dict[str, Any]
 Prompt = str | list[Message]
@@ -43,7 +44,7 @@ ROLES = {role: role for role in ("system", "user", "assistant", "tool")}
 
 @dataclass(frozen=True)
 class _Turn:
-    """A turn of a chat; `where` names its text in errors, `more` has its tool calls."""
+    """A turn of a chat; `where` names its text in errors, `more` is what `more_of` returns."""
 
     role: str
     content: Any
@@ -54,7 +55,7 @@ class _Turn:
         return "tool_calls" in self.more or _response(self.content, raw, self.where) is not None
 
     def message(self, raw: RawRow) -> Message:
-        content = "" if self.content is None and "tool_calls" in self.more else self.content
+        content = "" if self.content is None and self.more else self.content
         return {"role": self.role, "content": _text(content, raw, self.where), **self.more}
 
 
@@ -99,11 +100,11 @@ def to_row(
     if format == "alpaca":
         return _from_alpaca(raw, template)
     if format == "prompt_completion":
-        return _from_prompt_completion(raw, template)
+        return _from_prompt_completion(raw, template, turns)
     if format == "sharegpt":
-        chat = _turns(raw, "conversations", _field(raw, "conversations"), ("from", "value"), SHAREGPT_ROLES)
+        chat = _turns(raw, "conversations", _field(raw, "conversations"), turns, ("from", "value"), SHAREGPT_ROLES)
     else:
-        chat = _turns(raw, "messages", _field(raw, "messages"))
+        chat = _turns(raw, "messages", _field(raw, "messages"), turns)
     if template == "alpaca":  # its rows have one answer
         train_on = "last_turn"
     tools = _tools(raw) if format == "messages" else None
@@ -167,16 +168,16 @@ def _from_alpaca(raw: RawRow, template: Template) -> dict[str, Any] | None:
     return {"prompt": [{"role": "user", "content": request}], "completion": [answer]}
 
 
-def _from_prompt_completion(raw: RawRow, template: Template) -> dict[str, Any] | None:
+def _from_prompt_completion(raw: RawRow, template: Template, counts: Counter[str] | None) -> dict[str, Any] | None:
     """The completion alone is trained on, also where the prompt is a chat with answers."""
     prompt, completion = _field(raw, "prompt"), _field(raw, "completion")
     if isinstance(prompt, list):
-        turns = _turns(raw, "prompt", prompt)
+        turns = _turns(raw, "prompt", prompt, counts)
     else:
         turns = [_Turn("user", prompt, "prompt", {})]
     answer = _Turn("assistant", completion, "completion", {})
     if isinstance(completion, list):
-        answers = _turns(raw, "completion", completion)
+        answers = _turns(raw, "completion", completion, counts)
         if [turn.role for turn in answers] != ["assistant"]:
             raise InputError(f"{raw.place}: completion: must be one assistant message; move other turns to the prompt")
         answer = answers[0]
@@ -201,8 +202,8 @@ def _from_chat(
         return row
     prompt, answer = row["prompt"], row["completion"][0]
     roles = ", ".join(message["role"] for message in prompt)
-    if roles != "user" or tools or "tool_calls" in answer:
-        kind = one_line(roles, 60) if roles != "user" else "tool calls"
+    if roles != "user" or tools or len(answer) > 2:
+        kind = one_line(roles, 60) if roles != "user" else "tool calls or thinking"
         raise InputError(
             f"{raw.place}: the turns before the answer ({kind}) do not fit the alpaca template, which "
             "takes a single request; set template: chat"
@@ -218,14 +219,21 @@ def _tools(raw: RawRow) -> Any:
             tools = json.loads(tools) if tools.strip() else None
         except ValueError:
             raise InputError(f"{raw.place}: tools: is not JSON ({_shown(tools)}); write a list of mappings") from None
+    check_storable(raw, "tools", tools)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         raise InputError(f"{raw.place}: tools: must be a list of mappings (given: {_shown(tools)})")
     return tools or None
 
 
 def _turns(
-    raw: RawRow, field: str, value: Any, keys: tuple[str, str] = ("role", "content"), roles: dict[str, str] = ROLES
+    raw: RawRow,
+    field: str,
+    value: Any,
+    counts: Counter[str] | None,
+    keys: tuple[str, str] = ("role", "content"),
+    roles: dict[str, str] = ROLES,
 ) -> list[_Turn]:
+    """The turns of a field; `counts` their keys that nobody reads."""
     if not isinstance(value, list):
         raise InputError(f"{raw.place}: {field}: must be a list of turns (given: {_shown(value)})")
     turns = []
@@ -235,28 +243,31 @@ def _turns(
             raise InputError(
                 f"{raw.place}: {where}: must be a mapping with {' and '.join(keys)} (given: {_shown(turn)})"
             )
-        more = _tool_keys(raw, where, turn) if keys[0] == "role" else {}
         for key in keys:
-            if key not in turn and not (key == "content" and "tool_calls" in more):
+            if key not in turn and not (key == keys[1] and turn.get("tool_calls")):
                 raise InputError(f"{raw.place}: {where}: no key {key!r} (keys: {_names(turn)}); rename the key")
         role = turn[keys[0]]
         if not isinstance(role, str) or role not in roles:
             raise InputError(
                 f"{raw.place}: {where}.{keys[0]}: unknown role {_shown(role)}; known are {', '.join(roles)}"
             )
-        turns.append(_Turn(roles[role], turn.get(keys[1]), f"{where}.{keys[1]}", more))
+        content = turn.get(keys[1])
+        content = text_of({"content": content}) if is_text(content) else content
+        turns.append(_Turn(roles[role], content, f"{where}.{keys[1]}", _more(raw, where, turn, roles[role])))
+        if counts is not None:
+            counts.update(f"unused key {one_line(key, 40)}" for key in unused_keys(turn, roles[role], keys))
     return turns
 
 
-def _tool_keys(raw: RawRow, where: str, turn: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a turn that call a tool or name the call that it answers."""
-    calls = turn.get("tool_calls") if turn.get("role") == "assistant" else None
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
-        raise InputError(f"{raw.place}: {where}.tool_calls: must be a list of mappings (given: {_shown(calls)})")
-    if calls:
-        return {"tool_calls": calls}
-    named = ("name", "tool_call_id") if turn.get("role") == "tool" else ()
-    return {key: turn[key] for key in named if turn.get(key) is not None}
+def _more(raw: RawRow, where: str, turn: dict[str, Any], role: str) -> dict[str, Any]:
+    """What a turn says besides its role and content, see `more_of`."""
+    try:
+        more = more_of(turn, role)
+    except InputError as error:
+        raise InputError(f"{raw.place}: {where}.{error}") from None
+    for key, value in more.items():
+        check_storable(raw, f"{where}.{key}", value)
+    return more
 
 
 def _response(value: Any, raw: RawRow, field: str) -> str | None:

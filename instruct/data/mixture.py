@@ -33,16 +33,21 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
     from datasets import concatenate_datasets
 
     assert options.mixture is not None
-    sizes = [len(part.trainable) for part in encoded]
+    starts = [_starts(part) for part in encoded]
+    sizes = [len(own) - 1 for own in starts]
     for source, size in zip(options.mixture, sizes, strict=True):
         if not size:
             raise InputError(
                 f"data.mixture: {source.label} has no row with a response token; raise train.max_length or remove it"
             )
     trainable = concatenate_datasets([part.trainable for part in encoded])
-    order = _order(options, sizes)
-    tokens = numbers(trainable, "tokens")[order]
-    part_of = numpy.searchsorted(list(itertools.accumulate(sizes)), order, side="right")
+    chats = _order(options, sizes)
+    before = [0, *itertools.accumulate(len(part.trainable) for part in encoded)]
+    begins = numpy.concatenate([own[:-1] + first for own, first in zip(starts, before, strict=False)])
+    ends = numpy.concatenate([own[1:] + first for own, first in zip(starts, before, strict=False)])
+    order = numpy.concatenate([numpy.arange(begins[chat], ends[chat]) for chat in chats])
+    tokens = numpy.add.reduceat(numbers(trainable, "tokens"), begins)[chats]
+    part_of = numpy.searchsorted(list(itertools.accumulate(sizes)), chats, side="right")
     parts = []
     for index, (source, own) in enumerate(zip(options.mixture, encoded, strict=True)):
         mine = part_of == index
@@ -65,12 +70,23 @@ def mix(options: DataOptions, rows: Sequence[RowSet], encoded: Sequence[EncodedR
         trainable=select(trainable, order.tolist()),
         counts=_sums([own.counts for own in encoded]),
         folder=encoded[0].folder,
+        facts=_sums([own.facts for own in encoded]),
+        bad=[problem for own in encoded for problem in own.bad],
     )
     return whole, together
 
 
+def _starts(encoded: EncodedRows) -> numpy.ndarray:
+    """Where each chat's rows begin among those that are trained on, and where the last one's end."""
+    import numpy
+
+    chats = numbers(encoded.trainable, "chat")
+    new = numpy.flatnonzero(numpy.diff(chats, prepend=-1))
+    return numpy.append(new, len(chats))
+
+
 def _order(options: DataOptions, sizes: Sequence[int]) -> numpy.ndarray:
-    """The rows of an epoch by their numbers in all data sets put together, which have these sizes."""
+    """The chats of an epoch by their numbers in all data sets put together, which have these sizes."""
     import numpy
     from datasets import Dataset, interleave_datasets
 

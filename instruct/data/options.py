@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from instruct.base.options import Affects, Options, Texts
+from instruct.data.bad_rows import OnBadRow
 from instruct.data.cards import Documents, Template, load_dataset_card
 
 Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
@@ -85,6 +86,10 @@ class DataOptions(SourceOptions):
     """The share of every data set's rows to hold out and evaluate on while training."""
     eval_samples: Annotated[int | None, Affects()] = Field(default=None, ge=0)
     """How many rows are answered at each evaluation (default: 2)."""
+    on_bad_row: OnBadRow | None = None
+    """What a bad row does (default: malformed rows stop, rows that the template rejects are skipped, up to a tenth)."""
+    empty_thinking: Literal["train"] | None = None
+    """Train answers without thinking after the prompt that asks for thinking (default: thinking is turned off)."""
     streaming: bool | None = None
     """Read the rows while training, for data sets that do not fit into memory."""
     shuffle_buffer: int | None = Field(default=None, ge=1)

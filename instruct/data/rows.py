@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.data.arrow import RowFolder, batches, select
+from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
 from instruct.data.chats import TrainOn
 from instruct.data.formats import KEYS, detect_format, to_row
@@ -99,6 +100,7 @@ class Reading(TypedDict, total=False):
         documents: of text files, whether a `line` or a `file` is a document, instead of the card's (default: `line`).
         encoding: of text files, instead of the card's (default: UTF-8).
         section: of the config, for errors (default: `data`).
+        on_bad_row: what a malformed row does, see `BadRows` (default: it stops).
     """
 
     files: list[str] | None
@@ -106,6 +108,7 @@ class Reading(TypedDict, total=False):
     documents: Documents | None
     encoding: str | None
     section: str
+    on_bad_row: OnBadRow | None
 
 
 def load_rows(
@@ -134,12 +137,13 @@ def load_rows(
     turns: Counter[str] = Counter()
     counts = {"read": 0, "kept": 0, "empty": 0}
     digest = hashlib.sha256()
+    bad = BadRows(how.get("on_bad_row"))
     first: RawRow | None = None
     detected: Format | None = format
 
     def kept() -> Iterator[dict[str, str]]:
         nonlocal first, detected
-        for raw, own, row in iterate_rows(card, train_on=train_on, format=format, turns=turns, **how):
+        for raw, own, row in iterate_rows(card, train_on=train_on, format=format, turns=turns, bad=bad, **how):
             if counts["kept"] == limit:
                 return
             first, detected = first or raw, own
@@ -148,6 +152,9 @@ def load_rows(
             if row is not None:
                 digest.update(_identity(row))
                 yield stored(raw, row)
+        counts["read"] += bad.malformed
+        bad.check(counts["read"])
+        counts.update(bad.counts)
         if not counts["kept"]:
             what = "texts are blank" if detected == "text" else "responses are empty"
             origin = first.origin if first else ""
@@ -161,6 +168,7 @@ def load_rows(
             f"card {card.name} expects {card.rows} rows, its source has {counts['read']}: the data set has changed"
         )
     notes += turn_notes(turns, train_on)
+    notes += [f"left out: {problem}" for problem in bad.listed]
     return RowSet(dataset, folder, counts, digest.hexdigest(), notes, detected, dict(turns))
 
 
@@ -183,6 +191,7 @@ def iterate_rows(
     train_on: TrainOn,
     format: Format | None = None,
     turns: Counter[str] | None = None,
+    bad: BadRows | None = None,
     streaming: bool = False,
     **how: Unpack[Reading],
 ) -> Iterator[tuple[RawRow, Format, dict[str, Any] | None]]:
@@ -190,6 +199,7 @@ def iterate_rows(
 
     Args:
         turns: counts the turns of chats, see `chat_row`.
+        bad: takes the malformed rows (default: the first one stops).
         streaming: read a data set of the hub without downloading all of it.
         how: see `Reading`.
 
@@ -214,7 +224,14 @@ def iterate_rows(
         format = format or detect_format(raw)
         if format == "text" and template:
             raise InputError(f"{raw.origin}: has texts without prompts, which take no template; remove data.template")
-        yield raw, format, to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
+        try:
+            row = to_row(raw, format, template or (card.template if card else "chat"), train_on, turns)
+        except InputError as error:
+            if bad is None:
+                raise
+            bad.add(error, malformed=True)
+            continue
+        yield raw, format, row
 
 
 def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
@@ -222,15 +239,20 @@ def turn_notes(turns: Mapping[str, int], train_on: TrainOn) -> list[str]:
     if train_on == "all_tokens":
         return []
     left_out = {
+        "untrained": 'with "train": false or "weight": 0: context, not trained on',
         "opening": "at the start of a chat, without a prompt: context, not trained on",
         "empty": "without text: context, not trained on",
         "after": "after a chat's last answer: left out",
     }
-    kinds = {"after": "turn"}
+    kinds = {"after": "turn", "untrained": "answer"}
+    unused = {name: count for name, count in turns.items() if name.startswith("unused key")}
     return [
-        f"{counted(turns[name], kinds.get(name, 'assistant turn'))} {what}"
-        for name, what in left_out.items()
-        if turns.get(name)
+        *(
+            f"{counted(turns[name], kinds.get(name, 'assistant turn'))} {what}"
+            for name, what in left_out.items()
+            if turns.get(name)
+        ),
+        *(f"{name} in {counted(count, 'turn')}: not part of the text" for name, count in unused.items()),
     ]
 
 

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import load_dataset_card
-from instruct.data.chats import ChatTemplate, TrainOn
+from instruct.data.chats import TrainOn
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
+from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.data.tokens import TRAINED, encoded_features, row_encoder
@@ -57,20 +59,21 @@ class RowStream:
         self._options, self._tokenizer, self._rendering = options, tokenizer, rendering
         self._max_length, self._train_on = max_length, train_on
         self._counts: list[Counter[str]] = [Counter() for _ in options.parts]
+        choice: OnBadRow = "stop" if options.on_bad_row == "stop" else "skip"
+        self._bad = [BadRows(choice, most=1) for _ in options.parts]
 
     def dataset(self, seed: int) -> IterableDataset:
         """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`."""
         from datasets import IterableDataset, interleave_datasets
 
         parts = []
-        for source, counts in zip(self._options.parts, self._counts, strict=True):
+        template = ChatTemplate(self._tokenizer, self._rendering)
+        for source, counts, bad in zip(self._options.parts, self._counts, self._bad, strict=True):
             rows = IterableDataset.from_generator(
                 _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
             encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                row_encoder(
-                    ChatTemplate(self._tokenizer, self._rendering), self._max_length, self._train_on, counts, TRAINED
-                ),
+                row_encoder(template, self._max_length, self._train_on, counts, bad, TRAINED),
                 batched=True,
                 batch_size=_BATCH,
                 remove_columns=rows.column_names,
@@ -85,13 +88,17 @@ class RowStream:
 
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
-        for counts in self._counts:
+        for counts, bad in zip(self._counts, self._bad, strict=True):
             counts.clear()
+            bad.rejected = 0
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of rows read, and of those encoded by status, since the last restart."""
-        return {name: sum(counts[name] for counts in self._counts) for name in _COUNTED}
+        rejected = sum(bad.rejected for bad in self._bad)
+        return {name: sum(counts[name] for counts in self._counts) for name in _COUNTED} | (
+            {"rejected": rejected} if rejected else {}
+        )
 
     @property
     def tokens(self) -> int:
@@ -118,6 +125,9 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     A file is identified by its size, its beginning and its end, because reading all of it takes too long.
     """
     made_from = options.model_dump(mode="json", exclude={"eval_files", "eval_limit", "eval_fraction", "eval_samples"})
+    made_from.pop("on_bad_row")
+    if options.empty_thinking is None:  # earlier versions did not have it
+        made_from.pop("empty_thinking")
     files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
     identity = [made_from, [rows.sha256 for rows in samples], files]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

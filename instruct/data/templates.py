@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
+
+# What other tools call an answer's thinking. Here it is `reasoning_content`, as servers return it.
+REASONING = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
+_PROBE = "probe"
 
 
 @dataclass(frozen=True)
@@ -16,11 +23,13 @@ class Rendering:
     Attributes:
         chat_template: the template's text, instead of the tokenizer's own.
         arguments: of the template, such as `{"enable_thinking": False}`.
+        empty_thinking: train an answer without thinking after a prompt that asks for thinking.
         remedy: what to do if the template cannot be used, for error messages.
     """
 
     chat_template: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    empty_thinking: bool = False
     remedy: str = "set template: alpaca"
 
     def render(self, tokenizer: Any, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
@@ -33,20 +42,126 @@ class Rendering:
         Raises:
             InputError: there is no chat template, or it rejects the chat.
         """
-        import jinja2
-
         template = self.chat_template or tokenizer.chat_template
         if template is None:
             raise InputError(f"the tokenizer has no chat template; {self.remedy}")
-        more = {"chat_template": self.chat_template, **self.arguments, **more}
+        more = {"chat_template": self.chat_template, **self.arguments, **more, "add_generation_prompt": prompt}
+        form = _form_of(tokenizer, template)
+        own = [_as_read(message, form, template) for message in messages]
         try:
-            text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=prompt, tokenize=False, **more)
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+            return _applied(tokenizer, own, more)
+        except InputError as error:
+            as_text = [_with_arguments(message, json.dumps) for message in own]
+            if as_text != own:  # a few templates write a call's arguments as they are, which then have to be text
+                try:
+                    return _applied(tokenizer, as_text, more)
+                except InputError:
+                    pass
             raise InputError(
-                f"the tokenizer's chat template rejects this chat ({one_line(error, 120)}); "
-                f"fix the row or {self.remedy}"
+                f"the tokenizer's chat template rejects this chat ({error}); fix the row or {self.remedy}"
             ) from None
-        return str(text)
+
+
+def _applied(tokenizer: Any, messages: list[dict[str, Any]], more: Mapping[str, Any]) -> str:
+    import jinja2
+
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, **more))
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        raise InputError(one_line(error, 120)) from None
+
+
+_takes_parts: dict[str, bool] = {}
+
+
+def _form_of(tokenizer: Any, template: str | Mapping[str, str]) -> Literal["as it is", "parts", "text"]:
+    """How a template reads a message's content: a processor's as it is, others as text or as a list of parts."""
+    if hasattr(tokenizer, "tokenizer"):
+        return "as it is"
+    if not isinstance(template, str):
+        return "text"
+    if template not in _takes_parts:
+        chats = [[{"role": "user", "content": content}] for content in (_PROBE, [{"type": "text", "text": _PROBE}])]
+        rendered = []
+        for chat in chats:
+            try:
+                rendered.append(_PROBE in _applied(tokenizer, chat, {"chat_template": template}))
+            except InputError:
+                rendered.append(False)
+        _takes_parts[template] = rendered == [False, True]
+    return "parts" if _takes_parts[template] else "text"
+
+
+def _as_read(message: Mapping[str, Any], form: str, template: str | Mapping[str, str]) -> dict[str, Any]:
+    """The message as the template reads it: its content as text or parts, its thinking under the template's name."""
+    own = {key: value for key, value in message.items() if key not in (*REASONING, "train")}
+    content = own.get("content")
+    if form == "parts" and isinstance(content, str):
+        own["content"] = [{"type": "text", "text": content}]
+    thinking, text = thinking_of(message, template)
+    if thinking:
+        own[_key_of(template) or REASONING[0]] = thinking
+    if form == "text" and text != own.get("content") and is_text(content):
+        own["content"] = text
+    return _with_arguments(own, lambda arguments: arguments)
+
+
+def thinking_of(message: Mapping[str, Any], template: str | Mapping[str, str]) -> tuple[str, str]:
+    """An assistant turn's thinking, which may stand in its text as `<think>…</think>`, and its text without it.
+
+    A template that knows no thinking writes such a text as it is.
+    """
+    thinking, text = str(message.get(REASONING[0]) or ""), text_of(message)
+    if (
+        thinking
+        or message.get("role") != "assistant"
+        or not (_key_of(template) or "'</think>' in content" in str(template))
+    ):
+        return thinking, text
+    inside = _THOUGHT.fullmatch(text)
+    return (inside[1].strip("\n"), inside[2].lstrip("\n")) if inside else ("", text)
+
+
+def _key_of(template: str | Mapping[str, str]) -> str | None:
+    """The key under which a template reads thinking, if it does."""
+    return next((key for key in REASONING if re.search(rf"(\.|['\"]){key}\b", str(template))), None)
+
+
+def _with_arguments(message: dict[str, Any], write: Callable[[Any], Any]) -> dict[str, Any]:
+    """The message with the arguments of its tool calls as `write` returns them; JSON text is parsed."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        own = call.get("function") if isinstance(call.get("function"), dict) else call
+        arguments = own.get("arguments")
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except ValueError:
+                calls.append(call)
+                continue
+        own = {**own, "arguments": write(arguments)} if "arguments" in own else own
+        calls.append({**call, "function": own} if isinstance(call.get("function"), dict) else own)
+    return {**message, "tool_calls": calls}
+
+
+def is_text(content: Any) -> bool:
+    """Whether a message's content is text, or a list of parts that are all text."""
+    if isinstance(content, list):
+        return bool(content) and all(
+            isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+            for part in content
+        )
+    return isinstance(content, str)
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message; its parts are joined as servers join them."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict) and "text" in part)
+    return content if isinstance(content, str) else ""
 
 
 DEFAULT = Rendering()

@@ -1,7 +1,7 @@
 """Token ids with a loss mask. Training and generation both tokenize their prompts here.
 
 A prompt has the same tokens in training and in generation. Only answers and their end tokens are trained on: the
-completion of a plain prompt, and the answers of a chat that `chats.py` finds. Of a plain text, which has no prompt,
+completion of a plain prompt, and the answers of a chat that `replies.py` finds. Of a plain text, which has no prompt,
 every token is.
 """
 
@@ -11,13 +11,15 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
 from instruct.data.arrow import RowFolder, numbers, select
-from instruct.data.chats import ChatTemplate, TrainOn, has_answer
+from instruct.data.bad_rows import BadRows, OnBadRow
+from instruct.data.chats import TrainOn, has_answer
 from instruct.data.formats import Prompt
+from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet
 from instruct.data.templates import DEFAULT, Rendering
 
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Status = Literal["kept", "truncated", "empty", "fully_masked"]
-_LISTS, _NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "tokens", "loss_tokens")
+_LISTS, _NUMBERS = ("input_ids", "labels"), ("length", "completion_length", "tokens", "loss_tokens", "chat")
+_FACTS = ("ends", "cut", "chats", "rows", "repeated")
+# A warning says so if a larger share of the answers loses its end token.
+MOST_CUT = 0.01
 PERCENTILES = (50, 90, 95, 99, 100)
 TRAINED: tuple[Status, ...] = ("kept", "truncated")
 
@@ -40,6 +45,8 @@ class EncodedRow:
         length: its tokens before truncation.
         trained: where the parts that are trained on begin and end, before truncation, in order: answers with their end
             tokens, or everything.
+        chat: the number of the row that it was made of, which becomes several if a template renders its past
+            differently for each answer.
         status: `kept`: complete; `truncated`: an answer lost its end token and possibly more; `fully_masked`: no token
             to train on is left; `empty`: there was no response.
     """
@@ -48,6 +55,12 @@ class EncodedRow:
     length: int
     trained: tuple[tuple[int, int], ...]
     status: Status
+    chat: int = 0
+
+    @property
+    def cut_answers(self) -> int:
+        """The answers that lost their end token to truncation."""
+        return sum(end > len(self.input_ids) for _, end in self.trained)
 
     @property
     def completion_length(self) -> int:
@@ -84,18 +97,54 @@ class EncodedRows:
     """All rows of a RowSet, encoded.
 
     Attributes:
-        encoded: on disk, a row for each row of the RowSet, in its order, including those that are not trained on: its
-            `place` and EncodedRow's attributes but `trained`.
+        encoded: on disk, one or several rows for each row of the RowSet, in its order, including those that are not
+            trained on, but not those that the template rejects: its `place` and EncodedRow's attributes but `trained`.
         trainable: those with a response token, in order; of a mixture, those of an epoch, some of which may repeat.
-        counts: the number of rows by status; `empty` includes those that the RowSet left out. Only `kept` and
-            `truncated` rows are trained on.
+        counts: the number of rows of the RowSet by status, and of those `rejected`; `empty` includes those that the
+            RowSet left out. Only `kept` and `truncated` rows are trained on.
         folder: that holds the data set's files.
+        facts: counts of answers, see `ChatTemplate.facts`; of all answers' `ends`, and of those `cut` off; of `chats`
+            that became several rows, these `rows`, and their `repeated` tokens.
+        bad: rows that were left out, with what is wrong, as far as they are listed.
     """
 
     encoded: Dataset
     trainable: Dataset
     counts: dict[str, int]
     folder: RowFolder
+    facts: dict[str, int] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user has to know about the text that is trained on, one line each."""
+        facts = Counter(self.facts)
+        notes = []
+        if facts["thinking"] or facts["without"]:
+            how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
+            notes.append(f"{counted(facts['thinking'], 'answer')} with thinking, {facts['without']:,} without, {how}")
+        if facts["empty"]:
+            notes.append(
+                f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
+                "(data.empty_thinking: train)"
+            )
+        if facts["beside"]:
+            notes.append(
+                f"{counted(facts['beside'], 'answer')} with text beside a tool call: the chat template drops the text"
+            )
+        if facts["chats"]:
+            notes.append(
+                f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "
+                f"the past differently for each answer: {facts['repeated']:,} tokens more; epochs and max_steps count "
+                "rows"
+            )
+        if facts["cut"] > MOST_CUT * facts["ends"]:
+            notes.append(
+                f"warning: {facts['cut']:,} of {counted(facts['ends'], 'answer')} lost the end token to "
+                f"max_length ({facts['cut'] / facts['ends']:.1%}), so the model learns less when to stop; raise "
+                "train.max_length"
+            )
+        return [*notes, *(f"left out: {problem}" for problem in self.bad)]
 
     def dataset(self) -> Dataset:
         """`trainable` with the columns `input_ids` and `labels` alone, lists of integers."""
@@ -129,7 +178,10 @@ def encode_row(
         InputError: a tokenizer without a chat template or an end token, or a template that does not reproduce the
             prompt and the answers.
     """
-    return next(_encode(ChatTemplate(tokenizer, rendering), [row], [None], max_length, train_on))
+    rows = next(_encode(ChatTemplate(tokenizer, rendering), [row], [None], max_length, train_on))
+    if len(rows) > 1:
+        raise InputError(f"the chat template needs {len(rows)} rows for this chat; encode its answers one by one")
+    return rows[0]
 
 
 def encode_rows(
@@ -138,19 +190,27 @@ def encode_rows(
     max_length: int | None,
     train_on: TrainOn = "assistant_turns",
     rendering: Rendering = DEFAULT,
+    on_bad_row: OnBadRow | None = "stop",
 ) -> EncodedRows:
     """Every row's token ids, truncated to the first `max_length` tokens (None: not truncated).
+
+    Args:
+        on_bad_row: what a row does that the template rejects, see `BadRows`.
 
     Raises:
         InputError: as `encode_row`, with the row's place; or a plain text is longer than `max_length`.
     """
     counts: Counter[str] = Counter(empty=rowset.counts["empty"])
-    encode = row_encoder(ChatTemplate(tokenizer, rendering), max_length, train_on, counts)
+    bad, template = BadRows(on_bad_row), ChatTemplate(tokenizer, rendering)
+    encode = row_encoder(template, max_length, train_on, counts, bad)
     encoded = rowset.folder.map(rowset.dataset, encode, encoded_features())
+    bad.check(len(rowset.dataset))
     trainable = encoded
-    if sum(counts[status] for status in TRAINED) < len(encoded):
+    if any(status not in TRAINED for status in encoded.unique("status")):
         trainable = select(encoded, [index for index, status in enumerate(encoded["status"]) if status in TRAINED])
-    return EncodedRows(encoded, trainable, {status: counts[status] for status in get_args(Status)}, rowset.folder)
+    by_status = {status: counts[status] for status in get_args(Status)} | bad.counts
+    facts = template.facts + Counter({name: counts[name] for name in _FACTS})
+    return EncodedRows(encoded, trainable, by_status, rowset.folder, dict(facts), bad.listed)
 
 
 def encoded_features() -> Features:
@@ -166,12 +226,15 @@ def row_encoder(
     max_length: int | None,
     train_on: TrainOn,
     counts: Counter[str],
+    bad: BadRows,
     statuses: Sequence[Status] = get_args(Status),
 ) -> Callable[[dict[str, list[str]]], dict[str, list[Any]]]:
     """A function of a batch of a RowSet's data set, for `datasets.map`.
 
     Args:
-        counts: counts the rows by status, those `read`, and the `tokens` of those that are trained on.
+        counts: counts the rows by status, those `read`, the `tokens` of those that are trained on, and what
+            `EncodedRows.facts` says of truncation and of chats that become several rows.
+        bad: takes the rows that the template rejects.
         statuses: the rows to return.
     """
 
@@ -179,18 +242,30 @@ def row_encoder(
     def encode(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         filled = [(json.loads(row), place) for row, place in zip(batch["row"], batch["place"], strict=True) if row]
         rows, places = [row for row, _ in filled], [place for _, place in filled]
-        encoded = list(_encode(template, rows, places, max_length, train_on))
-        counts.update(row.status for row in encoded)
-        counts.update(
-            read=len(batch["row"]),
-            empty=len(batch["row"]) - len(rows),
-            tokens=sum(row.tokens for row in encoded if row.status in TRAINED),
-        )
-        chosen = [(row, place) for row, place in zip(encoded, places, strict=True) if row.status in statuses]
+        chosen: list[tuple[EncodedRow, str]] = []
+        chats = _encode(template, rows, places, max_length, train_on, bad)
+        for number, (parts, place) in enumerate(zip(chats, places, strict=True), start=counts["chat"]):
+            if parts:
+                counts[_status(parts)] += 1
+            counts["ends"] += sum(len(part.trained) for part in parts)
+            counts["cut"] += sum(part.cut_answers for part in parts)
+            if len(parts) > 1:
+                longest = max(part.length for part in parts)
+                repeated = sum(part.length for part in parts) - longest
+                counts.update(chats=1, rows=len(parts), repeated=repeated)
+            counts["tokens"] += sum(part.tokens for part in parts if part.status in TRAINED)
+            chosen += [(replace(part, chat=number), place) for part in parts if part.status in statuses]
+        counts.update(read=len(batch["row"]), empty=len(batch["row"]) - len(rows), chat=len(rows))
         columns = {name: [getattr(row, name) for row, _ in chosen] for name in (*_LISTS, *_NUMBERS, "status")}
         return {**columns, "place": [place for _, place in chosen]}
 
     return encode
+
+
+def _status(parts: Sequence[EncodedRow]) -> Status:
+    """What became of a chat, from the rows that it was made into."""
+    statuses = {part.status for part in parts}
+    return statuses.pop() if len(statuses) == 1 else "truncated"
 
 
 def length_percentiles(encoded: EncodedRows) -> dict[str, dict[int, int]]:
@@ -218,26 +293,32 @@ def _encode(
     places: Sequence[str | None],
     max_length: int | None,
     train_on: TrainOn,
-) -> Iterator[EncodedRow]:
+    bad: BadRows | None = None,
+) -> Iterator[list[EncodedRow]]:
+    """Of each row the rows to train on: none if it is bad, several if the template needs them."""
     if max_length is not None and max_length < 1:
         raise InputError(f"max_length {max_length}: must be at least 1; raise train.max_length")
     tokenizer = template.tokenizer
     if rows and "text" in rows[0]:
-        yield from _encode_texts(tokenizer, [row["text"] for row in rows], places, max_length)
+        yield from ([row] for row in _encode_texts(tokenizer, [row["text"] for row in rows], places, max_length))
         return
     # A file may have rows of both kinds; each kind is one call of the tokenizer.
-    chats = [i for i, row in enumerate(rows) if _is_chat(row)]
     plain = [i for i, row in enumerate(rows) if not _is_chat(row)]
-    pieces = dict(zip(plain, _plain_pieces(tokenizer, [rows[i] for i in plain]), strict=True))
-    texts = []
-    for i in chats:
+    pieces = {i: [own] for i, own in zip(plain, _plain_pieces(tokenizer, [rows[i] for i in plain]), strict=True)}
+    texts: list[tuple[int, list[str]]] = []
+    for i in (i for i, row in enumerate(rows) if _is_chat(row)):
+        pieces[i] = []
         try:
-            texts.append(template.pieces(rows[i]) if has_answer(rows[i]) else [])
+            texts += [(i, own) for own in (template.rows(rows[i]) if has_answer(rows[i]) else [[]])]
         except InputError as error:
-            raise InputError(f"{places[i]}: {error}" if places[i] else str(error)) from None
-    pieces |= zip(chats, chat_token_ids(tokenizer, texts), strict=True)
+            error = InputError(f"{places[i]}: {error}" if places[i] else str(error))
+            if bad is None:
+                raise error from None
+            bad.add(error)
+    for (i, _), ids in zip(texts, chat_token_ids(tokenizer, [own for _, own in texts]), strict=True):
+        pieces[i].append(ids)
     for i in range(len(rows)):
-        yield join_pieces(pieces[i], max_length, train_on)
+        yield [join_pieces(own, max_length, train_on) for own in pieces[i]]
 
 
 def _encode_texts(
@@ -291,7 +372,7 @@ def _plain_pieces(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Mapping[str
 
 
 def chat_token_ids(tokenizer: PreTrainedTokenizerBase, chats: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-    """The token ids of every piece of chats (see `ChatTemplate.pieces`).
+    """The token ids of every piece of chats (see `ChatTemplate.rows`).
 
     The tokens before an answer are those of the prompt that generation would use, so that the model answers from what
     it has seen. Each prompt and each answer has to be a prefix of the whole chat in tokens, too; where one is not,

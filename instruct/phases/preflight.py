@@ -122,7 +122,7 @@ def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, argumen
         say(f"  {part['data']}: {part_line(part)}")
     if data.eval_rows:
         say(f"evaluate  {evaluated(data)}; {_steps(arguments)}")
-    for note in data.rows.notes:
+    for note in data.notes:
         say(f"note      {note}")
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_multimodal_messages
 
 from instruct.base.errors import InputError
-from instruct.data.chats import ChatTemplate, TrainOn, chat_row, has_answer
+from instruct.data.bad_rows import BadRows
+from instruct.data.chats import TrainOn, chat_row, has_answer, more_of, unused_keys
+from instruct.data.replies import ChatTemplate
 from instruct.data.templates import Rendering
 from instruct.data.tokens import chat_token_ids, join_pieces
 
@@ -44,35 +46,71 @@ def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> An
         batched=True,
         with_indices=True,
         remove_columns=list(next(iter(dataset))),
-        fn_kwargs={"processing_class": processing_class, "train_on": args.train_on, "name": name},
+        fn_kwargs={"processing_class": processing_class, "args": args, "name": name},
         **more,
     )
-    if sized and len(labeled) < len(dataset):
+    if not sized:
+        return labeled.filter(lambda problem: not problem, input_columns="problem").remove_columns(["chat", "problem"])
+    bad = BadRows(getattr(args, "on_bad_row", None))
+    for problem in filter(None, labeled["problem"]):
+        bad.add(InputError(problem))
+    bad.check(len(dataset))
+    chats = len(labeled.unique("chat"))
+    if chats < len(dataset):
         logger.warning(
-            f"{name} dataset: {len(dataset) - len(labeled)} of {len(dataset)} chats have no answer to train on and are "
-            "left out"
+            f"{name} dataset: {len(dataset) - chats} of {len(dataset)} chats have no answer to train on and are left "
+            "out"
         )
-    return labeled
+    if bad.rejected:
+        labeled = labeled.filter(lambda problem: not problem, input_columns="problem")
+        logger.warning(
+            f"{name} dataset: {bad.rejected} of {len(dataset)} chats are left out, because the chat template rejects "
+            f"them; {bad.listed[0]}"
+        )
+    if len(labeled) > chats - bad.rejected:
+        logger.warning(
+            f"{name} dataset: {chats - bad.rejected} chats are {len(labeled)} rows, because the chat template renders "
+            "their past differently for each answer; epochs and max_steps count rows"
+        )
+    return labeled.remove_columns(["chat", "problem"])
 
 
 def _label(
-    batch: dict[str, list[Any]], indices: list[int], processing_class: Any, train_on: TrainOn, name: str
-) -> dict[str, list[list[int]]]:
-    template = ChatTemplate(processing_class, Rendering(remedy="use TRL's own mask, assistant_only_loss=True"))
+    batch: dict[str, list[Any]], indices: list[int], processing_class: Any, args: Any, name: str
+) -> dict[str, list[Any]]:
+    rendering = Rendering(
+        empty_thinking=getattr(args, "empty_thinking", None) == "train",
+        remedy="use TRL's own mask, assistant_only_loss=True",
+    )
+    template = ChatTemplate(processing_class, rendering)
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
     parts = tokenizer is not processing_class  # a processor's template takes a message's content as a list of parts
-    texts = []
+    texts: list[list[str]] = []
+    chats: list[int] = []
+    problems: list[str] = []
     for index, values in zip(indices, zip(*batch.values(), strict=True), strict=True):
         example = maybe_convert_to_chatml(dict(zip(batch, values, strict=True)))
-        row = _row(example, train_on, parts)
-        if row is None:
-            continue
+        problem = ""
+        own: list[list[str]] = [[]]
         try:
-            texts.append(template.pieces(row, **(example.get("chat_template_kwargs") or {})))
+            row = _row(example, args.train_on, parts)
+            if row is None:
+                continue
+            own = template.rows(row, **(example.get("chat_template_kwargs") or {}))
         except InputError as error:
-            raise InputError(f"{name} dataset, row {index}: {error}") from None
-    rows = [join_pieces(pieces, None, train_on) for pieces in chat_token_ids(tokenizer, texts)]
-    return {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
+            problem = f"{name} dataset, row {index}: {error}"
+            if getattr(args, "on_bad_row", None) == "stop" or not hasattr(args, "on_bad_row"):
+                raise InputError(problem) from None
+        texts += own
+        chats += [index] * len(own)
+        problems += [problem] * len(own)
+    rows = [join_pieces(pieces, None, args.train_on) for pieces in chat_token_ids(tokenizer, texts)]
+    return {
+        "input_ids": [row.input_ids for row in rows],
+        "labels": [row.labels for row in rows],
+        "chat": chats,
+        "problem": problems,
+    }
 
 
 def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, Any] | None:
@@ -81,10 +119,15 @@ def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, A
 
     def messages(key: str) -> list[dict[str, Any]]:
         # Arrow gives every message the keys of all of them; a template may ask whether there is a key.
-        own = [
-            {name: value for name, value in turn.items() if value is not None or name == "content"}
-            for turn in example[key]
-        ]
+        own = []
+        for number, turn in enumerate(example[key]):
+            others = {name: turn[name] for name in unused_keys(turn, turn["role"], ("role", "content"))}
+            try:
+                more = more_of(turn, turn["role"])
+            except InputError as error:
+                raise InputError(f"{key}[{number}].{error}") from None
+            content = "" if turn.get("content") is None else turn["content"]
+            own.append({"role": turn["role"], "content": content, **others, **more})
         return prepare_multimodal_messages(own) if parts else own
 
     if "messages" in example:

@@ -11,6 +11,7 @@ import torch
 from trl import SFTConfig
 
 from instruct.base.machine import check_gpu_is_usable
+from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
@@ -34,9 +35,15 @@ class EMOConfig(SFTConfig):
 
             - `"assistant_turns"`: every assistant turn (of a completion: those in it) with its end token, nothing else.
               The turns are found by rendering the chat template turn by turn, so that it needs no `{% generation %}`
-              markers; a template with which this is impossible is refused.
+              markers; a template that renders the past differently for each answer gets several rows of a chat.
             - `"last_turn"`: the last assistant turn with its end token.
             - `"all_tokens"`: everything, system and user turns included; of prompt-completion rows, too.
+        on_bad_row (`str`, *optional*):
+            What a chat does that the template rejects: `"stop"` or `"skip"`. Without a choice it is left out with a
+            warning, unless more than a tenth of the chats are rejected.
+        empty_thinking (`str`, *optional*):
+            `"train"`: train answers without thinking after the prompt that asks for thinking, instead of turning it
+            off.
         assistant_only_loss (`bool`, *optional*):
             TRL's own mask for chats, instead of `train_on`. `True`: the part that the template's `{% generation %}`
             markers name. `False`: all tokens.
@@ -89,6 +96,8 @@ class EMOConfig(SFTConfig):
     """
 
     train_on: str = field(default="assistant_turns", metadata={"help": ", ".join(TRAIN_ON)})
+    on_bad_row: str | None = field(default=None, metadata={"help": ", ".join(ON_BAD_ROW)})
+    empty_thinking: str | None = field(default=None, metadata={"help": "train"})
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
@@ -127,6 +136,10 @@ class EMOConfig(SFTConfig):
     def _check_mask(self) -> None:
         if self.train_on not in TRAIN_ON:
             raise ValueError(f"unknown train_on {self.train_on!r}; use {', '.join(TRAIN_ON)}")
+        if self.on_bad_row not in (None, *ON_BAD_ROW):
+            raise ValueError(f"unknown on_bad_row {self.on_bad_row!r}; use {', '.join(ON_BAD_ROW)}")
+        if self.empty_thinking not in (None, "train"):
+            raise ValueError(f"unknown empty_thinking {self.empty_thinking!r}; use train, or leave it out")
         for name in ("assistant_only_loss", "completion_only_loss"):
             if self.train_on == "all_tokens" and getattr(self, name):
                 raise ValueError(f"{name}=True contradicts train_on='all_tokens'; drop one of them")

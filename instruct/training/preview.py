@@ -110,7 +110,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
         step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
         console.print(step.words(), highlight=False)
-    return Preview(data.counts, lengths, list(rows.notes), overlap, printed, memory, step)
+    return Preview(data.counts, lengths, data.notes, overlap, printed, memory, step)
 
 
 def _print_data(
@@ -137,7 +137,7 @@ def _print_data(
     lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
     if data.eval_rows and data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
-    lines += [f"note: {note}" for note in rows.notes]
+    lines += [f"note: {note}" for note in data.notes]
     if overlap:
         lines.append(f"overlap: {overlap_text(overlap)}")
     for line in lines:

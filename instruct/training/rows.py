@@ -16,6 +16,7 @@ from instruct.data.options import DataOptions, SourceOptions, template_of
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
+from instruct.data.templates import Rendering
 from instruct.data.texts import is_text_file
 from instruct.data.tokens import EncodedRows, encode_rows
 from instruct.training.options import TrainingOptions
@@ -66,8 +67,15 @@ class TrainingRows:
         """What became of the rows that were read; of a stream, of those in `rows`."""
         return {**self.rows.counts, **self.encoded.counts}
 
+    @property
+    def notes(self) -> list[str]:
+        """What the user has to know about the rows and their text, one line each."""
+        first = f"in the first {SAMPLE:,} rows: " if self.stream else ""
+        return [*self.rows.notes, *(first + note for note in self.encoded.notes)]
+
     def made_of(self) -> dict[str, Any]:
-        """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`."""
+        """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
+        of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens."""
         if self.stream:
             rows, parts, turns = self.stream.counts, self.stream.parts, {}
         else:
@@ -75,7 +83,10 @@ class TrainingRows:
             turns = self.rows.turns
         if self.rows.plain_text:
             rows["tokens"] = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
-        return {"rows": rows, **({"turns": turns} if turns else {}), **({"mixture": parts} if parts else {})}
+        made = {"rows": rows, "turns": turns, "mixture": parts}
+        if not self.stream and set(self.encoded.facts) - {"answers", "ends"}:
+            made["answers"] = self.encoded.facts
+        return {name: value for name, value in made.items() if value or name == "rows"}
 
 
 def load_training_rows(config: TrainingOptions, run: Path | None = None) -> TrainingRows:
@@ -92,6 +103,9 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     train_on = config.train.get("train_on", "assistant_turns")
     if train_on not in TRAIN_ON:
         raise InputError(f"train.train_on: unknown value {one_line(train_on, 40)!r}; use {', '.join(TRAIN_ON)}")
+    for key in ("on_bad_row", "empty_thinking"):
+        if config.train.get(key) is not None:
+            raise InputError(f"train.{key}: is about rows that are given to EMOTrainer in Python; set data.{key}")
     tokenizer = load_tokenizer(config)
     if config.data.streaming:
         _check_streaming(config)
@@ -110,9 +124,10 @@ def _rows_in(folder: RowFolder, config: TrainingOptions, tokenizer: Any, train_o
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
     cut = None if splits else max_length
-    encodings = [encode_rows(tokenizer, rows, cut, train_on) for rows in sets]
+    rendering = Rendering(empty_thinking=data.empty_thinking == "train")
+    encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in sets]
     rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
-    eval_encodings = [encode_rows(tokenizer, rows, cut, train_on) for rows in held_out]
+    eval_encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in held_out]
     eval_rows, eval_encoded = _evaluation(data, held_out, eval_encodings)
     for key, part in (("data", encoded), ("data.eval_files", eval_encoded)):
         if part and not len(part.trainable):
@@ -122,7 +137,7 @@ def _rows_in(folder: RowFolder, config: TrainingOptions, tokenizer: Any, train_o
             )
     stream = None
     if data.streaming:
-        stream = RowStream(data, tokenizer, cut, train_on)
+        stream = RowStream(data, tokenizer, cut, train_on, rendering)
         notes = [f"in the first {SAMPLE:,} rows: {note}" for note in rows.notes]
         rows = replace(rows, sha256=stream_sha256(data, sets), notes=notes, parts=[])
     templates = [template_of(source) for source, own in zip(data.parts, sets, strict=True) if not own.plain_text]
@@ -186,7 +201,14 @@ def _read_sets(data: DataOptions, train_on: TrainOn, folder: RowFolder) -> tuple
     """Each data set's rows to train on, of a stream the first ones; and those to evaluate on, if there are any."""
 
     def read(source: SourceOptions, limit: int | None, format: Format | None = None) -> RowSet:
-        return load_rows(**source.reading(), limit=limit, train_on=train_on, format=format, folder=folder)
+        return load_rows(
+            **source.reading(),
+            limit=limit,
+            train_on=train_on,
+            format=format,
+            folder=folder,
+            on_bad_row=data.on_bad_row,
+        )
 
     if data.streaming:
         sets = [read(source, min(source.limit or SAMPLE, SAMPLE)) for source in data.parts]

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import CHATML, small_tokenizer, text_of
 
-from instruct.base.errors import InputError
 from instruct.data.chats import chat_row
 from instruct.data.rows import load_rows
 from instruct.data.tokens import chat_token_ids, encode_row, encode_rows, prompt_token_ids
@@ -259,34 +258,25 @@ MOVES = (
 
 
 @pytest.mark.parametrize(
-    ("template", "contents", "message"),
-    [
-        (
-            FORGETS,
-            ("One?", "<think>hm</think>1", "Two?", "2"),
-            "changes answer 1 once the chat continues (it drops its",
-        ),
-        (
-            MOVES,
-            ("One?", "1", "Two?", "2"),
-            "renders the turns before answer 1 differently once the chat continues, so",
-        ),
-    ],
+    ("template", "contents"),
+    [(FORGETS, ("One?", "<think>hm</think>1", "Two?", "2")), (MOVES, ("One?", "1", "Two?", "2"))],
     ids=["drops-thinking", "moves-the-system-prompt"],
 )
-def test_a_template_that_rewrites_the_past_is_refused_for_several_turns(
-    template: str, contents: tuple[str, ...], message: str, write: Any
+def test_a_template_that_rewrites_the_past_gets_a_row_for_each_answer(
+    template: str, contents: tuple[str, ...], write: Any
 ) -> None:
     tokenizer = small_tokenizer(template)
-    file = write("chats.jsonl", [{"messages": chat(*contents)}])
-    with pytest.raises(InputError) as error:
-        encode_rows(tokenizer, load_rows(None, files=[file]), None)
-    assert str(error.value).startswith(f"{file}:1: the tokenizer's chat template {message}")
-    assert str(error.value).endswith(
-        "so one row cannot train every answer; set train_on: last_turn, or fix its chat_template"
-    )
-    last = encode_rows(tokenizer, load_rows(None, files=[file], train_on="last_turn"), None).encoded[0]
-    assert text_of(tokenizer, [label for label in last["labels"] if label != -100]) == "2<|im_end|>"
+    rows = load_rows(None, files=[write("chats.jsonl", [{"messages": chat(*contents)}] * 2)])
+    found = encode_rows(tokenizer, rows, None)
+    assert found.counts == {"kept": 2, "truncated": 0, "empty": 0, "fully_masked": 0}
+    assert (found.facts["chats"], found.facts["rows"]) == (2, 4)
+    assert list(found.encoded["chat"]) == [0, 0, 1, 1]
+    for row, index in zip(found.encoded, [1, 3] * 2, strict=True):
+        prompt = prompt_token_ids(tokenizer, chat(*contents)[:index])
+        assert row["input_ids"][: len(prompt)] == prompt
+        trained = [label for label in row["labels"] if label != -100]
+        assert row["input_ids"] == prompt + trained
+        assert text_of(tokenizer, trained) == contents[index] + "<|im_end|>"
 
 
 def sentencepiece_like(template: str) -> Any:

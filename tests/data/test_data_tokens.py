@@ -17,6 +17,7 @@ from instruct.data.evaluation import eval_prompt
 from instruct.data.formats import to_row
 from instruct.data.rows import load_rows
 from instruct.data.sources import RawRow
+from instruct.data.templates import Rendering
 from instruct.data.tokens import encode_row, encode_rows, length_percentiles, prompt_token_ids
 
 Write = Callable[[str, Any], str]
@@ -140,7 +141,7 @@ THINKS = CHATML.replace(
         (CHATML, "  hello there\n<|im_end|>"),
         (TRIMS, "hello there<|im_end|>"),
         (SPACE, "   hello there\n</s>"),
-        (THINKS, "  hello there\n<|im_end|>"),
+        (CHATML.replace("<|im_end|>", ""), "  hello there\n</s>"),
     ],
 )
 def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expected: str) -> None:
@@ -149,6 +150,16 @@ def test_the_answer_is_trained_on_as_the_template_renders_it(template: str, expe
     assert responses(tokenizer, row) == expected
     encoded = encode_row(tokenizer, row, None)
     assert encoded.input_ids[: -encoded.completion_length] == prompt_token_ids(tokenizer, USER)
+
+
+def test_an_empty_thought_is_trained_on_only_if_asked_for() -> None:
+    """The template cannot turn thinking off, so an answer without it would teach the model not to think."""
+    tokenizer = small_tokenizer(THINKS)
+    with pytest.raises(InputError, match="empty_thinking: train"):
+        encode_row(tokenizer, HELLO, None)
+    row = encode_row(tokenizer, HELLO, None, rendering=Rendering(empty_thinking=True))
+    assert row.input_ids[: -row.completion_length] == prompt_token_ids(tokenizer, USER)
+    assert text_of(tokenizer, row.input_ids).endswith("assistant\n<think>\n\n</think>\n\nhello there<|im_end|>")
 
 
 REFUSED = [
@@ -162,7 +173,7 @@ REFUSED = [
         "the tokenizer's chat template changes the prompt when an answer follows; fix its chat_template or set",
     ),
     (
-        CHATML.replace("<|im_end|>", ""),
+        CHATML.replace("<|im_end|>", "END"),
         "the tokenizer's chat template ends an answer without a special token, so the model could not learn to stop",
     ),
     (

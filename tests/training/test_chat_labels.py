@@ -10,7 +10,6 @@ from tiny import chat_tokenizer, conversations, make_trainer, tiny_model
 from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig, EMOTrainer
-from instruct.base.errors import InputError
 
 MARKED = "{% generation %}"
 
@@ -93,18 +92,19 @@ def test_chats_without_an_answer_are_left_out_and_counted(tmp_path, caplog):
     assert "train dataset: 2 of 10 chats have no answer to train on and are left out" in caplog.text
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused_with_the_row(tmp_path):
+def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_path, caplog):
     tokenizer = unmarked(chat_tokenizer())
     tokenizer.chat_template = (
         "{% for m in messages %}{% if m.role == 'assistant' and not loop.last %}w9</s>"
         "{% else %}{{ m.role == 'user' and 'w1 ' or '' }}{{ m.content }} {{ m.role == 'assistant' and '</s>' or '' }}"
         "{% endif %}{% endfor %}"
     )
-    with pytest.raises(InputError) as error:
-        make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer)
-    assert str(error.value).startswith("train dataset, row 1: the tokenizer's chat template changes answer 1 once the")
-    assert "set train_on: last_turn" in str(error.value)
-    make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer, train_on="last_turn")
+    answers = sum(turn["role"] == "assistant" for row in conversations() for turn in row["messages"])
+    with caplog.at_level(logging.WARNING):
+        trainer = make_trainer(tmp_path, rows=conversations(), tokenizer=tokenizer)
+    assert len(trainer.train_dataset) == answers > len(conversations())
+    assert all(text.count("</s>") == 1 for text in trained_rows(trainer))
+    assert f"train dataset: {len(conversations())} chats are {answers} rows" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""Rows that cannot be trained on: whether one stops the training or is left out, and which they are."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from instruct.base.errors import InputError, Problems, counted
+
+OnBadRow = Literal["stop", "skip"]
+ON_BAD_ROW: tuple[OnBadRow, ...] = get_args(OnBadRow)
+# Of the bad rows, as many are named.
+LISTED = 20
+# Without a choice, a template may reject this share of the rows. If it rejects more, the template is wrong.
+MOST_REJECTED = 0.1
+
+
+class BadRows:
+    """The bad rows of a data set, as they are found.
+
+    Args:
+        choice: `stop` refuses all bad rows together, `skip` leaves them out. Without one, a malformed row stops, and a
+            row that the chat template rejects is left out, unless it rejects more than MOST_REJECTED of them.
+        most: a refusal names this many.
+    """
+
+    def __init__(self, choice: OnBadRow | None = "stop", most: int = LISTED) -> None:
+        self.choice, self.most = choice, most
+        self.malformed = self.rejected = 0
+        self.listed: list[str] = []
+
+    def add(self, error: InputError, *, malformed: bool = False) -> None:
+        """Count a row and keep what is wrong with it.
+
+        Raises:
+            InputErrors: one bad row stops, and enough are found to be listed.
+        """
+        self.malformed += malformed
+        self.rejected += not malformed
+        if len(self.listed) < self.most:
+            self.listed.append(str(error))
+        if len(self.listed) == self.most and (self.choice == "stop" or (malformed and self.choice is None)):
+            self.refuse()
+
+    def check(self, rows: int) -> None:
+        """Refuse what does not leave rows out; `rows`: how many were read.
+
+        Raises:
+            InputErrors: a row stops, or all are bad, or too many.
+        """
+        if self.choice == "stop" or (self.choice is None and self.malformed):
+            self.refuse()
+        most = rows * MOST_REJECTED if self.choice is None else rows - 1
+        if rows and self.rejected > most:
+            if self.rejected < rows:
+                self.listed.append(
+                    f"the chat template rejects {self.rejected:,} of {counted(rows, 'row')}; fix them, or set "
+                    "data.on_bad_row: skip to train without them"
+                )
+            self.refuse()
+
+    def refuse(self) -> None:
+        """Raise what was found, if anything."""
+        problems = Problems()
+        problems.found += self.listed
+        problems.refuse()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows were left out, by what was wrong; a reason without rows is absent."""
+        return {name: count for name, count in (("malformed", self.malformed), ("rejected", self.rejected)) if count}

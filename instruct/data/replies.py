@@ -1,0 +1,264 @@
+"""What a model is asked and what it should reply, for each answer of a chat, as the chat template has it.
+
+The template is asked, never parsed. Rendered up to an answer, it gives the prompt that a server will send; rendered
+with the answer, it gives the prompt and the reply with its end. So templates need no `{% generation %}` markers. An
+answer is not trained if its text, its thinking, its tool calls or the tools did not reach the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from instruct.base.errors import InputError
+from instruct.data.chats import is_answer
+from instruct.data.templates import DEFAULT, Rendering, is_text, text_of, thinking_of
+
+_PROBE = "probe"
+_MODES = ("enable_thinking", "thinking")
+_EMPTY_THOUGHT = re.compile(r"\s*(<think>)?\s*</think>|<think>\s*</think>|<\|channel>thought\s*<channel\|>")
+_CALL = {"name": _PROBE, "arguments": {_PROBE: _PROBE}}
+
+
+@dataclass(frozen=True)
+class _AnswerEnd:
+    """What a chat template puts around an answer.
+
+    Attributes:
+        before: text between the prompt and the answer, which the model has to write.
+        after: text after the answer.
+        learned: the part of `after` up to and including the end token.
+    """
+
+    before: str
+    after: str
+    learned: str
+
+
+@dataclass
+class ChatTemplate:
+    """A tokenizer's (or processor's) chat template, and how it ends an answer.
+
+    Attributes:
+        rendering: how chats become text.
+        facts: counts, for people, what the chats that were read have: `answers`, those with `thinking` and `without`
+            it if the template knows thinking, `empty` thoughts that are trained on, text `beside` a tool call that the
+            template drops.
+    """
+
+    tokenizer: Any
+    rendering: Rendering = DEFAULT
+    facts: Counter[str] = field(default_factory=Counter)
+
+    def render(self, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
+        """The chat as text, see `Rendering.render`."""
+        return self.rendering.render(self.tokenizer, messages, prompt=prompt, **more)
+
+    def rows(self, row: Mapping[str, Any], **more: Any) -> list[list[str]]:
+        """A chat as the fewest texts in which each answer follows exactly the prompt that the model is asked with.
+
+        Args:
+            row: as `chat_row` returns it.
+            more: further arguments of the template.
+
+        Returns:
+            Of each text its pieces, alternately context and an answer with its end token; the last is an answer.
+
+        Raises:
+            InputError: the template does not reproduce a prompt or an answer.
+        """
+        if row.get("tools"):
+            more["tools"] = row["tools"]
+        messages = [*row["messages"]] if "messages" in row else [*row["prompt"], *row["completion"]]
+        first = 1 if "messages" in row else len(row["prompt"])
+        answers = [index for index in range(first, len(messages)) if is_answer(messages, index)]
+        facts: Counter[str] = Counter()
+        replies = [self._reply(messages[: index + 1], more, facts) for index in answers]
+        self._check_prompt(messages[: answers[-1]], replies[-1][0], more | self._mode(messages[answers[-1]], more))
+        self.facts += facts
+        texts: list[tuple[str, list[str]]] = []
+        for prompt, reply in replies:
+            # Those that the prompt goes on with are prefixes of each other, and fewer prompts go on with the longest.
+            open_texts = [text for text in texts if prompt.startswith(text[0])]
+            begun = max(open_texts, key=lambda text: len(text[0]), default=("", []))
+            texts = [text for text in texts if text is not begun]
+            texts.append((prompt + reply, [*begun[1], prompt[len(begun[0]) :], reply]))
+        return [pieces for _, pieces in texts]
+
+    def check(self) -> None:
+        """Raise what is wrong with the template itself, whatever the row."""
+        self._end(True)
+
+    def _reply(self, messages: list[Any], more: dict[str, Any], facts: Counter[str]) -> tuple[str, str]:
+        """The prompt of the last of `messages` and the reply that is trained on after it."""
+        message = messages[-1]
+        thinking, text = self._thinking(message)
+        more = more | self._mode(message, more)
+        end = self._end(bool(thinking) or self.rendering.empty_thinking)
+        prompt = self.render(messages[:-1], prompt=True, **more)
+        whole = self.render(messages, **more)
+        if whole.startswith(prompt):
+            rest = whole[len(prompt) :]
+        else:
+            rest = _after_opened_thought(prompt, whole, thinking) or ""
+        if not rest:
+            raise self._unusable("changes the prompt of this row", row=True)
+        plain = not thinking and not message.get("tool_calls") and is_text(message.get("content"))
+        if plain:
+            before = next(
+                (rest[: -len(t + end.after) or None] for t in _forms(text) if rest.endswith(t + end.after)), None
+            )
+            if before is None or not (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
+                raise self._unusable("changes the answer of this row", row=True)
+        elif not message.get("tool_calls") and text.strip() not in rest:
+            raise self._unusable("does not render the text of an answer", row=True)
+        reply = self._ended(rest, end)
+        self._check_thinking(messages, whole, reply, more)
+        self._check_calls(messages, whole, more)
+        opened = _EMPTY_THOUGHT.match(reply)
+        if not thinking and opened and not self.rendering.empty_thinking:
+            raise InputError(
+                "an answer without thinking would be trained after a prompt that asks for thinking, which teaches the "
+                "model not to think, and the chat template cannot turn thinking off; remove the row, give it "
+                "reasoning_content, or set data.empty_thinking: train"
+            )
+        facts.update(
+            answers=1,
+            thinking=bool(thinking),
+            without=not thinking and self._thinks,
+            empty=not thinking and bool(opened),
+            beside=bool(message.get("tool_calls") and text.strip() and text.strip() not in rest),
+        )
+        return prompt, reply
+
+    def _thinking(self, message: Mapping[str, Any]) -> tuple[str, str]:
+        return thinking_of(message, self.rendering.chat_template or self.tokenizer.chat_template or "")
+
+    def _mode(self, message: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool]:
+        """The template's switch: on for an answer with thinking, else off; what the user set wins."""
+        if any(name in {**self.rendering.arguments, **more} for name in _MODES):
+            return {}
+        return dict.fromkeys(_MODES, bool(self._thinking(message)[0]) or self.rendering.empty_thinking)
+
+    def _check_thinking(self, messages: list[Any], whole: str, reply: str, more: dict[str, Any]) -> None:
+        """Refuse an answer whose thinking did not reach the text."""
+        thinking, _ = self._thinking(messages[-1])
+        if thinking and thinking.strip() not in reply:
+            raise self._unusable("does not render the thinking of an answer (reasoning_content)", row=True)
+
+    def _check_calls(self, messages: list[Any], whole: str, more: dict[str, Any]) -> None:
+        """Refuse a last message whose tool calls, or one of them, did not reach the text."""
+        calls = messages[-1].get("tool_calls") or []
+        for number, call in enumerate(calls):
+            changed = {**call, "function": _CALL} if "function" in call else {**call, **_CALL}
+            other = {**messages[-1], "tool_calls": [*calls[:number], changed, *calls[number + 1 :]]}
+            if self.render([*messages[:-1], other], **more) == whole:
+                raise self._unusable(f"does not render tool call {number + 1} of an answer", row=True)
+
+    def _check_prompt(self, messages: list[Any], prompt: str, more: dict[str, Any]) -> None:
+        """Refuse a chat of which a turn, a call or the tools did not reach the prompt."""
+        if more.get("tools") and self.render(messages, prompt=True, **{**more, "tools": None}) == prompt:
+            raise self._unusable("does not render the row's tools", row=True)
+        for index, message in enumerate(messages):
+            text = text_of(message).strip()
+            if message["role"] != "assistant" and text and text not in prompt:
+                changed = [*messages[:index], {**message, "content": _PROBE}, *messages[index + 1 :]]
+                if self.render(changed, prompt=True, **more) == prompt:
+                    raise self._unusable(f"does not render a {message['role']} turn of this row", row=True)
+            if message.get("tool_calls"):
+                self._check_calls(messages[: index + 1], self.render(messages[: index + 1], **more), more)
+
+    def _ended(self, rest: str, end: _AnswerEnd) -> str:
+        """A reply up to its end token."""
+        if end.learned and rest.endswith(end.after):
+            return rest.removesuffix(end.after) + end.learned
+        text = rest.rstrip()
+        if text.endswith(tuple(self._special)):  # a tool call may have another end token than an answer
+            return text
+        if end.learned:
+            raise self._unusable("ends a tool call without a special token", row=True)
+        # The template has no end token. Generation stops at the tokenizer's.
+        return rest.removesuffix(end.after) + str(self._own.eos_token)
+
+    def _unusable(self, what: str, row: bool = False) -> InputError:
+        fix = "fix its chat_template or the row, or" if row else "fix its chat_template or"
+        return InputError(f"the tokenizer's chat template {what}; {fix} {self.rendering.remedy}")
+
+    @property
+    def _own(self) -> Any:
+        """The tokenizer, also of a processor."""
+        return getattr(self.tokenizer, "tokenizer", self.tokenizer)
+
+    @cached_property
+    def _special(self) -> list[str]:
+        added = [token.content for token in self._own.added_tokens_decoder.values() if token.special]
+        return [token for token in dict.fromkeys([*map(str, self._own.all_special_tokens), *added]) if token]
+
+    @cached_property
+    def _thinks(self) -> bool:
+        """Whether the template knows thinking: it has a switch, or opens a thought."""
+        asked = [{"role": "user", "content": "Hello"}]
+        on, off = (self.render(asked, prompt=True, **dict.fromkeys(_MODES, mode)) for mode in (True, False))
+        return on != off or on.rstrip().endswith("<think>")
+
+    @cached_property
+    def _ends(self) -> dict[bool, _AnswerEnd]:
+        return {}
+
+    def _end(self, thinks: bool) -> _AnswerEnd:
+        """The text around an answer, found with a chat of one turn."""
+        if thinks not in self._ends:
+            self._ends[thinks] = self._find_end(thinks)
+        return self._ends[thinks]
+
+    def _find_end(self, thinks: bool) -> _AnswerEnd:
+        mode = {} if any(name in self.rendering.arguments for name in _MODES) else dict.fromkeys(_MODES, thinks)
+        asked = [{"role": "user", "content": "Hello"}]
+        prompt = self.render(asked, prompt=True, **mode)
+        answered = [*asked, {"role": "assistant", "content": _PROBE}]
+        whole = self.render(answered, **mode)
+        before, probe, after = whole.rpartition(_PROBE)
+        if not probe:
+            raise self._unusable("does not render the answer")
+        if not whole.startswith(prompt) and not _after_opened_thought(prompt, whole, ""):
+            raise self._unusable("changes the prompt when an answer follows")
+        before = before[len(prompt) :] if before.startswith(prompt) else ""
+        ends = [(after.index(token), -len(token), token) for token in self._special if token in after]
+        if not ends:
+            if after.strip() or not self._own.eos_token:
+                raise self._unusable("ends an answer without a special token, so the model could not learn to stop")
+            return _AnswerEnd(before, after, "")
+        begin, _, token = min(ends)
+        learned = after[:begin] + token
+        # Some templates end an answer with two tokens, of which the second one stops generation. Others close the chat
+        # with another token, which no earlier answer has.
+        twice = self.render([*answered, *asked], prompt=True, **mode)
+        while following := next((t for t in self._special if after.startswith(learned + t)), None):
+            if _PROBE + learned + following not in twice:
+                break
+            learned += following
+        return _AnswerEnd(before, after, learned)
+
+
+def _after_opened_thought(prompt: str, whole: str, thinking: str) -> str | None:
+    """The reply to a prompt that opens a thought which the template leaves out of the chat, as DeepSeek-R1's does.
+
+    Models of these families write their thinking, `</think>` and their answer; servers' parsers read that form.
+    """
+    opened = prompt.rstrip()
+    base = opened.removesuffix("<think>")
+    if base == opened or not whole.startswith(base):
+        return None
+    rest = whole[len(base) :]
+    if rest.startswith("<think>"):
+        return rest.removeprefix("<think>").lstrip("\n")
+    return f"{thinking}\n</think>\n\n{rest}"
+
+
+def _forms(text: str) -> list[str]:
+    """A text as a template may render it: as it is, or without white space at its ends."""
+    return list(dict.fromkeys((text, text.lstrip("\n"), text.rstrip(), text.lstrip(), text.strip())))
