@@ -13,7 +13,7 @@ from instruct.base.errors import InputError, InstructError, one_line
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write a file completely or not at all; `content` may come in pieces.
+    """Write a file completely or not at all, even if the power is cut; `content` may come in pieces.
 
     Raises:
         InputError: it cannot be written there.
@@ -27,7 +27,9 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
         try:
             with temporary.open("wb") as file:
                 file.writelines([content] if isinstance(content, bytes) else content)
+            sync(temporary)
             os.replace(temporary, path)
+            sync(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -103,6 +105,9 @@ def sync(*paths: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system that cannot sync a folder
+                raise
         finally:
             os.close(descriptor)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from instruct.base.errors import InputError
+from instruct.base.files import sync
 from instruct.base.options import Options
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
@@ -133,7 +134,9 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     try:
         yield making
         making.chmod(0o755)
+        sync(*(path for path in making.rglob("*") if path.is_file()))
         os.replace(making, folder)
+        sync(folder.parent)
     except OSError:
         if not (folder / "config.json").is_file():  # otherwise another process finished first
             raise

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
-from instruct.base.files import replace_folder
+import pytest
+
+from instruct.base.errors import InstructError
+from instruct.base.files import replace_folder, write_atomically
+from instruct.base.models import whole_folder
 
 
 def test_a_folder_is_replaced_after_its_files_reached_the_disk(tmp_path, monkeypatch):
@@ -19,3 +23,43 @@ def test_a_folder_is_replaced_after_its_files_reached_the_disk(tmp_path, monkeyp
     assert order == [str(tmp_path / "made" / "weights"), "replaced", str(tmp_path / "old"), str(tmp_path)]
     assert (tmp_path / "old" / "weights").read_text() == "new"
     assert not (tmp_path / "made").exists()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is synced and renamed, in order, each by the name that it has at that time."""
+    made: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def name(descriptor: int) -> str:
+        return os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr("os.fsync", lambda descriptor: (made.append(("sync", name(descriptor))), fsync(descriptor)))
+    monkeypatch.setattr("os.replace", lambda old, new: (made.append(("rename", new.name)), replace(old, new)))
+    return made
+
+
+def test_a_file_is_on_the_disk_before_its_name_is_and_both_when_it_returns(tmp_path, calls):
+    write_atomically(tmp_path / "report.md", "text")
+    assert calls == [("sync", f".report.md.{os.getpid()}"), ("rename", "report.md"), ("sync", tmp_path.name)]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_a_folder_in_the_cache_is_on_the_disk_before_its_name_is(tmp_path, calls):
+    with whole_folder(tmp_path / "model") as making:
+        (making / "config.json").write_text("{}")
+    assert calls == [("sync", "config.json"), ("rename", "model"), ("sync", tmp_path.name)]
+
+
+def test_a_file_that_could_not_be_synced_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "report.md"
+    write_atomically(path, "old")
+
+    def fails(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises(InstructError, match=r"No space left on device.*free disk space"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.md"]
