@@ -133,8 +133,12 @@ def _runs() -> list[Listed]:
 
     found = []
     for manifest in sorted(Path("runs").glob("*/manifest.json")):
-        content = RunDirectory(manifest.parent).manifest()
-        done = [name for name, step in content["steps"].items() if step.get("status") == "done"]
+        try:
+            content = RunDirectory(manifest.parent).manifest()
+        except InputError as error:
+            found.append(Listed(str(manifest.parent), {"updated": None, "done": []}, [str(error)]))
+            continue
+        done = [name for name, step in content["steps"].items() if step["status"] == "done"]
         updated = content.get("updated")  # None in a manifest that something else wrote
         words = [f"updated {updated or 'at an unknown time'}", f"done: {', '.join(done) or 'nothing'}"]
         found.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))

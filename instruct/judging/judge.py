@@ -140,7 +140,7 @@ def judge_tasks(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], m
             try:
                 _do(run, judge, [task], mode)
             except InstructError as error:  # what was finished stays so
-                run.restore(task.step, before)
+                run.record(task.step, before)
                 warn(f"{task.step}: failed requests are not asked again: {error}")
 
 

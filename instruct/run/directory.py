@@ -16,9 +16,14 @@ from typing import Any
 import yaml
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import sync, write_atomically
 from instruct.base.machine import machine, now, versions
 from instruct.base.options import recorded_inputs, same_inputs
+from instruct.run.manifest import read_manifest
+
+# A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
+# The files in it follow the umask, so that nothing else has to be changed to share them.
+_PRIVATE = 0o700
 
 
 class RunDirectory:
@@ -41,7 +46,7 @@ class RunDirectory:
         Raises:
             InputError: the run was started with a different config; the message names the first key that differs.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
         path = self.folder / "config.yaml"
         if path.is_file():
             # An option that is newer than the run is null.
@@ -100,16 +105,12 @@ class RunDirectory:
         return content
 
     def manifest(self) -> dict[str, Any]:
-        """The content of manifest.json; `steps` maps a step's name to its record (see `step`)."""
-        try:
-            content = json.loads(self.manifest_path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"{self.manifest_path}: no such file; {self.folder} is not a run directory") from None
-        except ValueError:
-            raise InputError(f"{self.manifest_path}: is not valid JSON; restore it or delete the run") from None
-        if not isinstance(content, dict) or not isinstance(content.get("steps"), dict):
-            raise InputError(f"{self.manifest_path}: has no steps; restore it or delete the run")
-        return content
+        """The content of manifest.json; `steps` maps a step's name to its record (see `step`).
+
+        Raises:
+            InputError: there is none, or it is not the content of a manifest.
+        """
+        return read_manifest(self.manifest_path)
 
     def is_done(self, step: str, inputs: dict[str, Any]) -> bool:
         """Whether `step` was finished from exactly these inputs. Its recorded configuration is not compared."""
@@ -138,7 +139,7 @@ class RunDirectory:
         changed = {name: version for name, version in versions().items() if began_with.get(name) != version}
         if changed:
             record["versions"] = changed
-        self._record(name, record)
+        self.record(name, record)
         begun, cpu = time.monotonic(), time.process_time()
         results: dict[str, Any] = {}
         yield results
@@ -148,13 +149,10 @@ class RunDirectory:
             "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
             "results": results,
         }
-        self._record(name, record)
+        self.record(name, record)
 
-    def restore(self, name: str, record: dict[str, Any]) -> None:
-        """Put back an earlier record of a step, after an attempt at it that changed nothing."""
-        self._record(name, record)
-
-    def _record(self, name: str, record: dict[str, Any]) -> None:
+    def record(self, name: str, record: dict[str, Any]) -> None:
+        """Write the record of a step, or put back an earlier one after an attempt that changed nothing."""
         with (self.folder / ".manifest.lock").open("w") as lock:  # another process may record another step
             fcntl.flock(lock, fcntl.LOCK_EX)
             manifest = self.manifest()
@@ -188,7 +186,7 @@ def whole_run(folder: str | Path, config: dict[str, Any]) -> Iterator[RunDirecto
         try:
             if place.exists() and not place.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "is a file")
-            temporary.mkdir(parents=True)
+            temporary.mkdir(_PRIVATE, parents=True)
             run = RunDirectory(temporary)
             run.start(config)
         except OSError as error:
@@ -196,6 +194,7 @@ def whole_run(folder: str | Path, config: dict[str, Any]) -> Iterator[RunDirecto
         yield run
         try:
             os.rename(temporary, place)
+            sync(place.parent)
         except OSError as error:
             raise _not_created(folder, error) from None
     except BaseException:

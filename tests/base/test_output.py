@@ -133,12 +133,15 @@ def test_quiet_lists_names(instruct, tmp_path, monkeypatch):
     assert "autoj" in instruct("list", "judges", "--quiet")[1].splitlines()
 
 
-def test_a_run_whose_manifest_lacks_its_times_is_listed(instruct, tmp_path, monkeypatch):
+def test_a_run_whose_manifest_lacks_its_times_or_cannot_be_read_is_listed(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "theirs"
-    folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text('{"steps": {"train/emo": {}}}', encoding="utf-8")
-    assert "updated at an unknown time · done: nothing" in instruct("list", "runs")[1]
+    whole = {"created": "2026-01-01T00:00:00+00:00", "versions": {}, "machine": {}, "steps": {}}
+    for name, content in {"theirs": whole, "damaged": {**whole, "steps": {"train/emo": {}}}}.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+    text = instruct("list", "runs")[1]
+    assert "updated at an unknown time · done: nothing" in text
+    assert "manifest.json: steps.train/emo.status: Field required; restore it or delete the run" in text
 
 
 def test_an_empty_list_says_how_to_fill_it(instruct, tmp_path, monkeypatch):

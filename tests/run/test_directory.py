@@ -10,7 +10,7 @@ import pytest
 
 from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
-from instruct.run.directory import RunDirectory, newest_run
+from instruct.run.directory import RunDirectory, newest_run, whole_run
 
 
 @pytest.fixture
@@ -116,8 +116,54 @@ def test_a_damaged_config_is_refused_in_one_line(run, text):
             read()
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"steps": []}', "3"])
-def test_a_manifest_without_steps_is_refused_in_one_line(run, text):
-    run.manifest_path.write_text(text)
-    with pytest.raises(InputError, match=r"manifest\.json: has no steps; restore it or delete the run"):
+DONE = {"status": "done", "inputs": {}, "results": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda manifest: [], r"\(top level\): Input should be"),
+        (lambda manifest: 3, r"\(top level\): Input should be"),
+        (lambda manifest: {}, "created: Field required"),
+        (lambda manifest: {**manifest, "created": 3}, "created: Input should be a valid string"),
+        (lambda manifest: {**manifest, "machine": None}, "machine: Input should be a valid dictionary"),
+        (lambda manifest: {**manifest, "versions": {"trl": 1}}, "versions.trl: Input should be a valid string"),
+        (lambda manifest: {name: manifest[name] for name in manifest if name != "steps"}, "steps: Field required"),
+        *[
+            (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
+            for step, place in [
+                (None, r"steps\.answers: Input should be"),
+                ([], r"steps\.answers: Input should be"),
+                ({"inputs": {}}, r"steps\.answers\.status: Field required"),
+                ({"status": "done"}, r"steps\.answers\.inputs: Field required"),
+                ({**DONE, "status": "finished"}, r"steps\.answers\.status: Input should be 'started'"),
+                ({**DONE, "inputs": []}, r"steps\.answers\.inputs: Input should be a valid dictionary"),
+                ({"status": "done", "inputs": {}}, r"steps\.answers: is done, and has no results"),
+                ({**DONE, "attempts": "2"}, r"steps\.answers\.attempts: Input should be a valid integer"),
+                ({**DONE, "comparison": {"judge": "a"}}, r"steps\.answers\.comparison\.candidate: Field required"),
+                ({**DONE, "comparisons": {}}, r"steps\.answers\.comparisons: Input should be a valid list"),
+            ]
+        ],
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused_in_one_line(run, change, place):
+    run.manifest_path.write_text(json.dumps(change(run.manifest())))
+    for read in (run.manifest, lambda: run.is_done("answers", {}), lambda: run.step("answers", {}).__enter__()):
+        with pytest.raises(InputError, match=rf"manifest\.json: {place}.*; restore it or delete the run$"):
+            read()
+
+
+def test_a_manifest_nested_too_deep_is_refused_in_one_line(run):
+    run.manifest_path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"manifest\.json: is not valid JSON; restore it or delete the run"):
         run.manifest()
+
+
+def test_a_new_run_is_its_owners_alone_and_stays_as_it_was_opened(run, tmp_path):
+    assert run.folder.stat().st_mode & 0o777 == 0o700
+    run.folder.chmod(0o755)
+    run.start(run.config())
+    assert run.folder.stat().st_mode & 0o777 == 0o755
+    with whole_run(tmp_path / "made", {}):
+        pass
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o700
