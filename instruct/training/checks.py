@@ -9,13 +9,15 @@ from peft.utils.other import TrainableTokensWrapper
 from torch import nn
 from trl import SFTConfig
 
+from instruct.base.errors import InputError
+
 
 def check_arguments(args: SFTConfig) -> None:
     """Refuse arguments with which the objective would be ignored or wrong.
 
     Raises:
-        ValueError: label smoothing, another `loss_type`, Liger's fused loss, a parallelism that splits a row or the
-            head, activation offloading without a GPU, Apple's GPU, or averaging of tokens per process.
+        ValueError: label smoothing, another `loss_type`, Liger's fused loss, activation offloading without a GPU,
+            Apple's GPU, or averaging of tokens per process.
     """
     if args.label_smoothing_factor > 0:
         raise ValueError("label_smoothing_factor cannot be combined with a token-level objective; set it to 0")
@@ -34,7 +36,28 @@ def check_arguments(args: SFTConfig) -> None:
         raise ValueError("average_tokens_across_devices=False would weight tokens differently on each process; drop it")
     if args.device.type == "mps":
         raise ValueError("Apple's GPU (mps) has no float64, in which the statistics are summed; set use_cpu=True")
-    check_parallelism(args.parallelism_config)
+
+
+def check_columns(dataset: Any, text: str, name: str) -> None:
+    """Refuse a data set without the columns that are trained on; TRL would end in a KeyError.
+
+    Args:
+        text: the column of plain texts (`dataset_text_field`).
+        name: of the data set, for the error.
+
+    Raises:
+        InputError: none of the columns that SFTTrainer reads, or prompts without completions.
+    """
+    columns = list(dataset.column_names or next(iter(dataset), {}))
+    if "input_ids" in columns or {"prompt", "completion"} <= set(columns):
+        return
+    if "prompt" in columns:
+        needed = "completion"
+    elif {"messages", "conversations", text}.isdisjoint(columns):
+        needed = f"messages, prompt and completion, or {text} (dataset_text_field)"
+    else:
+        return
+    raise InputError(f"{name} dataset: its columns are {', '.join(columns)}; rename or add {needed}")
 
 
 def check_head(head: nn.Module, sharded: bool) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, Self
 
 import torch
+from accelerate.parallelism_config import ParallelismConfig
 from trl import SFTConfig
 
+from instruct.base.cards import nearest
+from instruct.base.errors import one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
+from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES
 
 COSTS = ("fixed", "adaptive", "numeric")
@@ -113,7 +118,23 @@ class EMOConfig(SFTConfig):
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Raises:
+        TypeError: an unknown argument; the message has the nearest ones.
+        """
+        known = {field.name for field in fields(cls) if field.init}
+        for name in named.keys() - known:
+            raise TypeError(f"{cls.__name__} has no argument {name}{nearest(name, known)}")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
+        sizes: Any = self.parallelism_config  # type: ignore[has-type]
+        if isinstance(sizes, dict):
+            try:
+                self.parallelism_config = ParallelismConfig(**sizes)
+            except TypeError as error:
+                raise ValueError(f"parallelism_config: {one_line(error)}") from None
+        check_parallelism(self.parallelism_config)
         named = "ACCELERATE_TORCH_DEVICE" in os.environ
         if not (self.use_cpu or named or torch.accelerator.is_available()):  # type: ignore[has-type]
             check_gpu_is_usable()

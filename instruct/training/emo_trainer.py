@@ -17,7 +17,7 @@ from trl import SFTConfig, SFTTrainer
 
 from instruct.objectives import Energy, ObjectiveStatistics
 from instruct.training.chat_labels import has_chats, label_chats, mask_pictures
-from instruct.training.checks import check_arguments, check_head, check_parallelism
+from instruct.training.checks import check_arguments, check_columns, check_head, check_parallelism
 from instruct.training.collator import GoldfishCollator, HostLabelsCollator
 from instruct.training.cost import TableRecord, make_cost
 from instruct.training.devices import use_one_device
@@ -134,6 +134,8 @@ class EMOTrainer(SFTTrainer):
     def _prepare_dataset(
         self, dataset: Any, processing_class: Any, args: Any, packing: bool, formatting_func: Any, dataset_name: str
     ) -> Any:
+        if formatting_func is None:
+            check_columns(dataset, args.dataset_text_field, dataset_name)
         if formatting_func is None and has_chats(dataset, args):
             dataset = label_chats(dataset, processing_class, args, dataset_name)
         return super()._prepare_dataset(dataset, processing_class, args, packing, formatting_func, dataset_name)

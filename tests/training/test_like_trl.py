@@ -18,6 +18,7 @@ from tiny import (
     tiny_rows,
     tiny_tokenizer,
 )
+from trl import SFTTrainer
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,21 @@ def test_assistant_only_loss_on_chats_of_several_turns(tmp_path):
     assert trained == "w11 w21 w5 </s> w13 w23 w5 w5 w5 </s> w15 w25 w5 w5 w5 w5 w5 </s>"
     assert_like_trl(tmp_path, **arguments)
     assert_like_trl(tmp_path, **arguments, packing=True, max_length=64, per_device_train_batch_size=1)
+
+
+def test_the_token_after_the_end_token_is_the_difference_to_trl(tmp_path):
+    """As docs/training.md has it under "From TRL": on the same token ids and labels nothing differs."""
+    rows, tokenizer = conversations().select([0, 3, 6]), chat_tokenizer()
+    tokenizer.chat_template = tokenizer.chat_template.replace("{% endgeneration %}", "{% endgeneration %}w9")
+    chats = rows.map(lambda row: {"prompt": row["messages"][:1], "completion": row["messages"][1:]})
+    arguments = {"rows": chats.remove_columns("messages"), "tokenizer": tokenizer}
+    theirs = make_trainer(tmp_path / "theirs", cls=SFTTrainer, **arguments).train_dataset
+    ours = make_trainer(tmp_path / "ours", **arguments).train_dataset
+    for their_row, our_row in zip(theirs, ours, strict=True):
+        assert our_row["input_ids"] == their_row["input_ids"][:-1]
+        assert our_row["labels"] == their_row["labels"][:-1]
+        assert tokenizer.decode(their_row["labels"][-2:]) == "</s> w9"
+    assert_like_trl(tmp_path, rows=theirs, tokenizer=tokenizer)
 
 
 def test_bf16_autocast_over_float32_weights(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from accelerate.parallelism_config import ParallelismConfig
+from datasets import Dataset
 from peft import IA3Config, LoraConfig
 from tiny import CONFIGS, make_trainer, tiny_model
 from transformers import LlamaModel, T5Config, T5ForConditionalGeneration
@@ -45,6 +48,7 @@ def test_activation_offloading_without_a_gpu_is_refused(tmp_path):
         make_trainer(tmp_path, activation_offloading=True)
 
 
+@pytest.mark.parametrize("kind", [dict, ParallelismConfig])
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
@@ -53,9 +57,39 @@ def test_activation_offloading_without_a_gpu_is_refused(tmp_path):
         ({"tp_size": 2}, "tensor parallelism .* set tp_size to 1"),
     ],
 )
-def test_parallelism_that_splits_rows_or_the_head_is_refused(tmp_path, sizes, message):
+def test_parallelism_that_splits_rows_or_the_head_is_refused(tmp_path, sizes, message, kind):
     with pytest.raises(ValueError, match=message):
-        make_trainer(tmp_path, parallelism_config=ParallelismConfig(**sizes))
+        make_trainer(tmp_path, parallelism_config=kind(**sizes))
+
+
+def test_an_unknown_kind_of_parallelism_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"parallelism_config: .*cpsize"):
+        make_trainer(tmp_path, parallelism_config={"cpsize": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("variant", "emo_variant"), ("emphasis", "emo_emphasis"), ("learning_rat", "learning_rate")],
+)
+def test_an_unknown_argument_names_the_nearest_ones(name, nearest):
+    with pytest.raises(TypeError, match=rf"EMOConfig has no argument {name} \(nearest: .*{nearest}"):
+        EMOConfig("out", **{name: "paper"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "needed"),
+    [
+        (["instruction", "output"], "messages, prompt and completion, or text (dataset_text_field)"),
+        (["prompt", "answer"], "completion"),
+        (["prompt", "text"], "completion"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_rows_without_the_columns_of_sft_are_refused(tmp_path, columns, needed, streamed):
+    rows = Dataset.from_list([dict.fromkeys(columns, "w1")])
+    message = f"train dataset: its columns are {', '.join(columns)}; rename or add {needed}"
+    with pytest.raises(InputError, match=re.escape(message)):
+        make_trainer(tmp_path, rows=rows.to_iterable_dataset() if streamed else rows)
 
 
 def test_data_parallelism_is_accepted():

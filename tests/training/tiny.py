@@ -150,10 +150,15 @@ def assert_same_gradients(found: dict[str, torch.Tensor], expected: dict[str, to
 
 
 def assert_like_trl(folder: Path, make=tiny_model, tolerance: float = 1e-5, **arguments: Any) -> None:
-    """EMOTrainer with cross-entropy gives what SFTTrainer gives: gradients, loss and the number of tokens seen."""
+    """EMOTrainer with cross-entropy gives what SFTTrainer gives: gradients, loss and the number of tokens seen.
+
+    Args:
+        tolerance: of the gradients; of the loss, too, if it is wider than float32's.
+    """
     theirs = make_trainer(folder / "trl", make(), SFTTrainer, **arguments)
     expected = captured_gradients(theirs)
     ours = make_trainer(folder / "ours", make(), objective="mle", **arguments)
     assert_same_gradients(captured_gradients(ours), expected, tolerance)
     for name in ("loss", "num_tokens"):
-        assert ours.state.log_history[0][name] == pytest.approx(theirs.state.log_history[0][name], rel=tolerance)
+        rel = tolerance if tolerance > 1e-5 else 1e-6
+        assert ours.state.log_history[0][name] == pytest.approx(theirs.state.log_history[0][name], rel=rel)
