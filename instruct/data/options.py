@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from instruct.base.errors import one_line
 from instruct.base.options import Affects, Options, Texts
 from instruct.data.bad_rows import OnBadRow
 from instruct.data.cards import Documents, Template, load_dataset_card
+from instruct.data.templates import Rendering
 
+# What a rendering sets itself.
+_NOT_ARGUMENTS = {"messages", "tools", "documents", "tokenize", "chat_template", "add_generation_prompt"}
+_NOT_ARGUMENTS |= {"continue_final_message", "strftime_now"}
 Stopping = Literal["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
 
 
@@ -94,6 +100,20 @@ class DataOptions(SourceOptions):
     """Read the rows while training, for data sets that do not fit into memory."""
     shuffle_buffer: int | None = Field(default=None, ge=1)
     """How many rows of each streamed data set are shuffled among themselves (default: 10,000)."""
+    chat_template: Annotated[str | None, Affects("train", "answers")] = None
+    """The chat template: a .jinja file, a model, or the name of one in TRL, such as qwen3 (default: the model's)."""
+    chat_template_kwargs: Annotated[dict[str, Any] | None, Affects("train", "answers")] = None
+    """Arguments of the chat template, in training and in answers, such as {enable_thinking: false}."""
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _are_arguments(cls, arguments: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name, value in (arguments or {}).items():
+            if not name.isidentifier() or name in _NOT_ARGUMENTS:
+                raise ValueError(f"{one_line(name, 60)} is not an argument of a template; remove it")
+            if value is None:
+                raise ValueError(f"{name}: is null; remove it")
+        return arguments or None
 
     @model_validator(mode="after")
     def _is_one_or_several(self) -> DataOptions:
@@ -142,6 +162,10 @@ class DataOptions(SourceOptions):
         if self.mixture and self.mixture[0].weight is None:
             raise ValueError("streaming mixes by weight, because sizes are unknown; give every data set a weight")
         return self
+
+    def rendering(self, day: date | None = None) -> Rendering:
+        """How chats become text; a template that writes the date writes `day`."""
+        return Rendering(self.chat_template, self.chat_template_kwargs or {}, self.empty_thinking == "train", day)
 
     @property
     def evaluates(self) -> bool:

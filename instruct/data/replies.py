@@ -136,7 +136,7 @@ class ChatTemplate:
         return prompt, reply
 
     def _thinking(self, message: Mapping[str, Any]) -> tuple[str, str]:
-        return thinking_of(message, self.rendering.chat_template or self.tokenizer.chat_template or "")
+        return thinking_of(message, self.tokenizer.chat_template or "")
 
     def _mode(self, message: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool]:
         """The template's switch: on for an answer with thinking, else off; what the user set wins."""

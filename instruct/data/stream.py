@@ -125,7 +125,8 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     A file is identified by its size, its beginning and its end, because reading all of it takes too long.
     """
     made_from = options.model_dump(mode="json", exclude={"eval_files", "eval_limit", "eval_fraction", "eval_samples"})
-    made_from.pop("on_bad_row")
+    for key in ("on_bad_row", "chat_template", "chat_template_kwargs"):  # the templates are inputs of their own
+        made_from.pop(key)
     if options.empty_thinking is None:  # earlier versions did not have it
         made_from.pop("empty_thinking")
     files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
 from typing import Any, Literal
 
+from instruct.base.cards import nearest
 from instruct.base.errors import InputError, one_line
 
 # What other tools call an answer's thinking. Here it is `reasoning_content`, as servers return it.
@@ -18,34 +23,82 @@ _PROBE = "probe"
 
 @dataclass(frozen=True)
 class Rendering:
-    """What a chat's text depends on besides the chat and the tokenizer.
+    """What a chat's text depends on besides the chat and the model's tokenizer.
 
     Attributes:
-        chat_template: the template's text, instead of the tokenizer's own.
+        chat_template: instead of the tokenizer's own: a file, a model's folder or hub id, or the name of a template in
+            TRL.
         arguments: of the template, such as `{"enable_thinking": False}`.
         empty_thinking: train an answer without thinking after a prompt that asks for thinking.
+        day: the date that a template writes; None: today.
         remedy: what to do if the template cannot be used, for error messages.
     """
 
     chat_template: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     empty_thinking: bool = False
+    day: date | None = None
     remedy: str = "set template: alpaca"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether chats are rendered otherwise than the tokenizer does by itself, whatever the day."""
+        return self.chat_template is not None or bool(self.arguments)
+
+    def identity(self) -> dict[str, Any]:
+        """What a text depends on, for the inputs of a step: empty if that is the tokenizer alone, whatever the day.
+
+        Raises:
+            InputError: there is no such template.
+        """
+        found: dict[str, Any] = {"arguments": dict(self.arguments)} if self.arguments else {}
+        if self.chat_template is not None:
+            found["sha256"] = hashlib.sha256(template_text(self.chat_template).encode()).hexdigest()
+        return found
+
+    def prepare(self, tokenizer: Any) -> None:
+        """Make template and arguments the tokenizer's own, so that they are saved and served with it.
+
+        The arguments become defaults, which a call of the template may override.
+
+        Raises:
+            InputError: there is no such template, or it does not read an argument.
+        """
+        if not self.is_own:
+            return
+        text = template_text(self.chat_template) if self.chat_template is not None else tokenizer.chat_template
+        if isinstance(text, dict):  # variants by name
+            text = text["default"]
+        if text is None:
+            raise InputError("data.chat_template_kwargs: the tokenizer has no chat template; set data.chat_template")
+        for name in self.arguments:
+            if not re.search(rf"\b{name}\b", text):
+                raise InputError(
+                    f"data.chat_template_kwargs.{name}: the chat template does not read it; remove or rename it"
+                )
+        defaults = "".join(
+            f"{{%- if {name} is not defined %}}{{%- set {name} = {json.dumps(value, ensure_ascii=False)} %}}"
+            "{%- endif %}"
+            for name, value in self.arguments.items()
+        )
+        tokenizer.chat_template = defaults + text.removeprefix(defaults)
 
     def render(self, tokenizer: Any, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
         """The chat as text; a `prompt` ends where the answer starts.
 
         Args:
-            tokenizer: or a processor.
+            tokenizer: or a processor; see `prepare`.
             more: further arguments of `apply_chat_template`, such as `tools`; they win over `arguments`.
 
         Raises:
             InputError: there is no chat template, or it rejects the chat.
         """
-        template = self.chat_template or tokenizer.chat_template
+        template = tokenizer.chat_template
         if template is None:
             raise InputError(f"the tokenizer has no chat template; {self.remedy}")
-        more = {"chat_template": self.chat_template, **self.arguments, **more, "add_generation_prompt": prompt}
+        if self.day is not None and writes_the_date(tokenizer):
+            more = {"strftime_now": self.day.strftime, **more}
+        more = {**more, "add_generation_prompt": prompt}
         form = _form_of(tokenizer, template)
         own = [_as_read(message, form, template) for message in messages]
         try:
@@ -166,3 +219,45 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 DEFAULT = Rendering()
 """The tokenizer's own template, without arguments."""
+
+
+def writes_the_date(tokenizer: Any) -> bool:
+    """Whether a tokenizer's chat template writes today's date."""
+    return "strftime_now" in str(tokenizer.chat_template)
+
+
+def template_text(name: str) -> str:
+    """The text of a chat template.
+
+    Args:
+        name: a file; the folder or hub id of a model; or the name of one of TRL's templates, such as `qwen3`.
+
+    Raises:
+        InputError: there is none.
+    """
+    path, shipped = Path(name).expanduser(), _shipped()
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    if (path / "chat_template.jinja").is_file():
+        return (path / "chat_template.jinja").read_text(encoding="utf-8")
+    if name in shipped:
+        return shipped[name].read_text(encoding="utf-8")
+    if "/" in name:
+        from transformers import AutoTokenizer
+
+        try:
+            text = AutoTokenizer.from_pretrained(name, trust_remote_code=False).get_chat_template()
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"data.chat_template: {name} has no chat template ({one_line(error, 120)})") from None
+        return str(text)
+    raise InputError(
+        f"data.chat_template: {one_line(name, 80)} is no file, model or template of TRL{nearest(name, shipped)}; give "
+        "one of them"
+    )
+
+
+def _shipped() -> dict[str, Path]:
+    """The files of TRL's chat templates by name, without importing it."""
+    spec = importlib.util.find_spec("trl")
+    folders = (spec and spec.submodule_search_locations) or ()
+    return {file.stem: file for folder in folders for file in sorted(Path(folder).glob("chat_templates/*.jinja"))}

@@ -12,6 +12,7 @@ from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
 from instruct.data.cards import Template
+from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.generation.batches import System, Work, finished_replies, totals, written
 from instruct.generation.options import GenerationConfig
@@ -46,6 +47,7 @@ def generate_answers(
     config: GenerationConfig,
     folder: Path,
     cluster: ClusterOptions | None = None,
+    rendering: Rendering = DEFAULT,
 ) -> dict[str, AnswerStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
@@ -61,12 +63,14 @@ def generate_answers(
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
-    work = answer_work(prompts, template, config)
+    work = answer_work(prompts, template, config, rendering)
     systems_replies = finished_replies(model, asked, work, config, folder, cluster)
     return {name: _write(kept, work, prompts, folder) for name, kept in systems_replies.items()}
 
 
-def answer_work(prompts: Sequence[EvalPrompt], template: Template, config: GenerationConfig) -> Work:
+def answer_work(
+    prompts: Sequence[EvalPrompt], template: Template, config: GenerationConfig, rendering: Rendering = DEFAULT
+) -> Work:
     """What every system is asked for its answers."""
     from instruct.data.evaluation import eval_prompt
 
@@ -78,11 +82,12 @@ def answer_work(prompts: Sequence[EvalPrompt], template: Template, config: Gener
             for number, prompt in enumerate(prompts, start=1)
         ],
         seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
-        token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template)[0] for prompt in prompts),
+        token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template, rendering)[0] for prompt in prompts),
         server_prompts=lambda: [eval_prompt(prompt.instruction, template) for prompt in prompts],
         identities=[[prompt.dataset, prompt.instruction] for prompt in prompts],
-        identity=[template],
+        identity=[template, *filter(None, [rendering.identity()])],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"}),
+        rendering=rendering,
         max_tokens=config.max_new_tokens,
         top_p=config.top_p,
     )
@@ -93,12 +98,14 @@ def prompt_seed(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big") >> 1
 
 
-def sent_token_ids(tokenizer: Any, prompts: Sequence[EvalPrompt], template: Template) -> list[list[int]]:
+def sent_token_ids(
+    tokenizer: Any, prompts: Sequence[EvalPrompt], template: Template, rendering: Rendering = DEFAULT
+) -> list[list[int]]:
     """What an engine on this machine is sent for each prompt: the tokens that training put before the answer."""
     from instruct.data.evaluation import eval_prompt
     from instruct.data.tokens import prompt_token_ids
 
-    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template)) for prompt in prompts]
+    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template), rendering) for prompt in prompts]
 
 
 def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:

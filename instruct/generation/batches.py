@@ -17,8 +17,10 @@ from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion, Failure
+from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
+from instruct.engines.local import load_tokenizer
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
@@ -56,6 +58,7 @@ class Work:
         min_tokens: before which a reply does not end.
         top_p: the share of probability to sample from.
         to_the_letter: replies continue the text of their prompts, and their white space is kept.
+        rendering: how chats become text.
     """
 
     what: str
@@ -71,6 +74,7 @@ class Work:
     min_tokens: int = 0
     top_p: float = 1.0
     to_the_letter: bool = False
+    rendering: Rendering = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -291,6 +295,7 @@ def _with_weights(
         raise InputError(
             f"model {base}: no tokenizer or configuration ({one_line(error, 200)}); check the folder"
         ) from error
+    work.rendering.prepare(tokenizer)
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
     token_ids = [array("I", ids) for ids in work.token_ids(tokenizer)]
@@ -339,15 +344,41 @@ def local_kind(model: ModelOptions, config: EngineConfig) -> EngineKind:
 def _on_a_server(
     served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
 ) -> tuple[Engine, list[_Asked]]:
-    """The engine for a server, and the prompts as chats or text."""
+    """The engine for a server, and the prompts as chats, text, or token ids where it would render chats otherwise."""
     options = EngineOptions(
         subject=f"model {model.name}",
         model=model.name,
         decoding=_decoding(work),
         context_length=0,  # only the server knows
     )
-    asked = [_Asked(prompt, work.max_tokens) for prompt in work.server_prompts()]
+    prompts = work.server_prompts()
+    if tokenizer := _server_tokenizer(prompts, model, work.rendering):
+        prompts = [tuple(ids) for ids in work.token_ids(tokenizer)]
+    asked = [_Asked(prompt, work.max_tokens) for prompt in prompts]
     return make_engine("server", options, config.base_url, config.batch_size), asked
+
+
+def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering: Rendering) -> Any:
+    """What renders chats here, because a server has another template, other arguments or another date; else None."""
+    if not any(isinstance(prompt, list) for prompt in prompts):
+        return None
+    if not rendering.is_own and (rendering.day is None or not _has_tokenizer(model)):
+        return None
+    tokenizer = load_tokenizer(f"model {model.name}", model_path(model.name), model.revision)
+    rendering.prepare(tokenizer)
+    return tokenizer if rendering.is_own or writes_the_date(tokenizer) else None
+
+
+def _has_tokenizer(model: ModelOptions) -> bool:
+    """Whether the tokenizer of a model, which may be a name that only a server knows, is on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if (Path(model.name).expanduser() / "tokenizer_config.json").is_file():
+        return True
+    try:
+        return isinstance(try_to_load_from_cache(model.name, "tokenizer_config.json", revision=model.revision), str)
+    except ValueError:  # not a hub id
+        return False
 
 
 def _decoding(work: Work) -> Decoding:

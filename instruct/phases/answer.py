@@ -70,6 +70,9 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         "answers": options,
         "template": template,
     }
+    rendering = config.data.rendering(run.day)
+    if chat := rendering.identity():
+        inputs["chat"] = chat
     if config.model.dtype != "bfloat16" or config.model.quantization:
         inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
@@ -100,6 +103,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             options.generation,
             run.outputs,
             config.cluster,
+            rendering,
         )
         for name, path in outputs.items():
             about = vars(stats[name]) | {"sha256": sha256_of(path)}

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,11 @@ class RunDirectory:
                     "that all nodes share"
                 )
             time.sleep(1)
+
+    @property
+    def day(self) -> date:
+        """The day on which the run was started, UTC; today if it is not started yet."""
+        return datetime.fromisoformat(self.manifest()["created"] if self.manifest_path.is_file() else now()).date()
 
     def answers_path(self, name: str) -> Path:
         """The file of a system's answers; a name that ends in .json is already a path."""

@@ -175,6 +175,19 @@ class TrainingOptions(Options):
     }
     """What to train and compare, by name."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_template(cls, content: Any) -> Any:
+        """TRL's `train.chat_template_path` is `data.chat_template`, which answers use, too."""
+        train = content.get("train") if isinstance(content, dict) else None
+        if not isinstance(train, dict) or "chat_template_path" not in train:
+            return content
+        data, path = content.get("data") or {}, train["chat_template_path"]
+        if data.get("chat_template") not in (None, path):
+            raise ValueError("train.chat_template_path and data.chat_template are the same; remove the first")
+        rest = {key: value for key, value in train.items() if key != "chat_template_path"}
+        return {**content, "train": rest, "data": {**data, "chat_template": path}}
+
     @model_validator(mode="after")
     def _scratch_trains_all(self) -> Self:
         if self.from_scratch and (self.lora or self.model.quantization):

@@ -13,12 +13,13 @@ from instruct.data.cards import Format
 from instruct.data.chats import TRAIN_ON, TrainOn
 from instruct.data.mixture import mix
 from instruct.data.options import DataOptions, SourceOptions, template_of
+from instruct.data.replies import ChatTemplate
 from instruct.data.rows import SPLIT_SEED, RowSet, load_rows, split_rows
 from instruct.data.sources import read_file
 from instruct.data.stream import SAMPLE, RowStream, stream_sha256
-from instruct.data.templates import Rendering
 from instruct.data.texts import is_text_file
 from instruct.data.tokens import EncodedRows, encode_rows
+from instruct.run.directory import RunDirectory
 from instruct.training.options import TrainingOptions
 from instruct.training.packing import splits_texts
 
@@ -109,22 +110,23 @@ def load_training_rows(config: TrainingOptions, run: Path | None = None) -> Trai
     tokenizer = load_tokenizer(config)
     if config.data.streaming:
         _check_streaming(config)
+    rendering = config.data.rendering(RunDirectory(run).day if run else None)
     folder = RowFolder(run)
     try:
-        return _rows_in(folder, config, tokenizer, train_on)
+        return _rows_in(folder, config, ChatTemplate(tokenizer, rendering), train_on)
     except BaseException:
         folder.close()
         raise
 
 
-def _rows_in(folder: RowFolder, config: TrainingOptions, tokenizer: Any, train_on: TrainOn) -> TrainingRows:
+def _rows_in(folder: RowFolder, config: TrainingOptions, template: ChatTemplate, train_on: TrainOn) -> TrainingRows:
     """The rows and their tokens, in files of a folder."""
     data = config.data
     sets, held_out = _read_sets(data, train_on, folder)
     max_length = config.train.get("max_length", DEFAULT_MAX_LENGTH)
     splits = splits_texts(config.train) and all(rows.plain_text for rows in sets)
     cut = None if splits else max_length
-    rendering = Rendering(empty_thinking=data.empty_thinking == "train")
+    tokenizer, rendering = template.tokenizer, template.rendering
     encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in sets]
     rows, encoded = mix(data, sets, encodings) if data.mixture else (sets[0], encodings[0])
     eval_encodings = [encode_rows(tokenizer, rows, cut, train_on, rendering, data.on_bad_row) for rows in held_out]
@@ -235,10 +237,10 @@ def _evaluation(
 
 
 def load_tokenizer(config: TrainingOptions) -> Any:
-    """The base model's tokenizer.
+    """The base model's tokenizer, with the chat template of the data's options.
 
     Raises:
-        InputError: it cannot be loaded, or has no end token to train on.
+        InputError: it cannot be loaded, there is no such template, or it has no end token to train on.
     """
     from transformers import AutoTokenizer
 
@@ -254,6 +256,7 @@ def load_tokenizer(config: TrainingOptions) -> Any:
         if end not in tokenizer.get_vocab():
             raise InputError(f"train.eos_token: {end!r} is not a token of {config.model.name}; name one that is")
         tokenizer.eos_token = end
+    config.data.rendering().prepare(tokenizer)
     if tokenizer.eos_token_id is None:
         raise InputError(
             f"model {config.model.name}: its tokenizer has no end token, so the model could not learn to stop; "

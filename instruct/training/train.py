@@ -299,6 +299,8 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
         "train": TrainArguments(**config.train),
         "lora": config.lora,
     }
+    if chat := config.data.rendering().identity():
+        inputs["chat"] = chat
     if config.from_scratch:
         inputs["from_scratch"] = True
     if data.eval_rows:

@@ -134,7 +134,9 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
 
 def prompt_of(body: dict[str, Any]) -> str:
     prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-    return prompt[0] if isinstance(prompt, list) else prompt
+    if isinstance(prompt, list):  # texts, or token ids
+        return prompt[0] if isinstance(prompt[0], str) else " ".join(map(str, prompt))
+    return prompt
 
 
 class Judge:

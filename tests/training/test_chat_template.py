@@ -1,0 +1,92 @@
+"""`data.chat_template`: the text that is trained is the text that is asked, saved and served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from train_configs import tiny_config, train, write_rows
+from transformers import AutoTokenizer
+
+from instruct.base.errors import InputError
+from instruct.config import make_config
+from instruct.phases.answer import answer_prompts
+from instruct.run.directory import RunDirectory
+from instruct.training.rows import load_training_rows
+
+# Its prompts say which arguments they were rendered with, and on which day.
+TEMPLATE = (
+    "{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% if not enable_thinking %}off:{% endif %}{% endif %}"
+)
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    file = tmp_path / "own.jinja"
+    file.write_text(TEMPLATE)
+    return file
+
+
+def config_of(model: Path, rows: str, template: Path, **data):
+    sections = {"data": {"files": [rows], "template": "chat", "chat_template": str(template), **data}}
+    return tiny_config(model, rows, **sections)
+
+
+def test_the_template_its_arguments_and_one_day_are_trained_asked_and_saved(
+    tiny_model_folder: Path, tmp_path: Path, template: Path, fake_server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    config = config_of(
+        tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={"enable_thinking": True}
+    )
+    run = RunDirectory(tmp_path / "run")
+    run.start(config.model_dump(mode="json"))
+    manifest = json.loads(run.manifest_path.read_text())
+    run.manifest_path.write_text(json.dumps({**manifest, "created": "2024-02-29T23:59:59+00:00"}))
+    data = load_training_rows(config, run.folder)
+    text = data.tokenizer.decode(data.encoded.encoded[0]["input_ids"])
+    assert text.startswith("2024-02-29<|user|>Say the number 0.<|end|><|assistant|>The number is 0.")
+    data.close()
+
+    train(run.folder, config)
+    saved = AutoTokenizer.from_pretrained(run.adapters / "emo")
+    asked = [{"role": "user", "content": "Hi"}]
+    assert not saved.apply_chat_template(asked, add_generation_prompt=True, tokenize=False).endswith("off:")
+    assert "strftime_now" in saved.chat_template  # a server writes its own day
+
+    # A server renders chats otherwise: it is sent the prompt's tokens.
+    url, requests = fake_server()
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Hi\n")
+    config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
+    config.answers.generation.base_url = url
+    answer_prompts(config, run)
+    (sent,) = requests()
+    assert sent["path"] == "/v1/completions"
+    assert saved.decode(sent["body"]["prompt"]) == "2024-02-29<|user|>Hi<|end|><|assistant|>"
+
+    # A changed file is another template: answers to its prompts are other answers.
+    template.write_text(TEMPLATE.replace("<|user|>", "<|system|>").replace("{{ m.role }}", "system"))
+    answer_prompts(config, run)
+    assert saved.decode(requests()[-1]["body"]["prompt"]).startswith("2024-02-29<|system|>Hi")
+
+
+def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, template: Path) -> None:
+    content = {"name": "tiny", "model": {"name": str(tiny_model_folder)}, "data": {"files": ["rows.jsonl"]}}
+    config = make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
+    assert config.data.chat_template == str(template)
+    assert "chat_template_path" not in config.train
+    content["data"]["chat_template"] = "qwen3"
+    with pytest.raises(InputError, match=r"train.chat_template_path and data.chat_template are the same; remove"):
+        make_config({**content, "train": {"chat_template_path": str(template)}}, [], "test")
+    with pytest.raises(InputError, match="chat_template_kwargs: tokenize is not an argument of a template; remove it"):
+        make_config(content, ["--data.chat_template_kwargs", "{tokenize: true}"], "test")
+    flagged = make_config(content, ["--data.chat_template_kwargs.enable_thinking", "false"], "test")
+    assert flagged.data.chat_template_kwargs == {"enable_thinking": False}
+    with pytest.raises(InputError, match=r"^data.chat_template_kwargs.enable_thinkin: the chat template does not read"):
+        load_training_rows(
+            config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
+                "enable_thinkin": False})
+        )  # fmt: skip
