@@ -20,7 +20,7 @@ from instruct.measuring.tasks.demonstrations import choose, in_training, vote
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.measuring.tasks.prompts import PromptWriter
 from instruct.measuring.tasks.rows import TaskRow, load_rows
-from instruct.measuring.tasks.scoring import LabelScorer, Scores, label_rows
+from instruct.measuring.tasks.scoring import Scores, label_rows, label_scores
 from instruct.run.measurements import PartResult, numbers
 
 _SEED = 0
@@ -130,7 +130,7 @@ def answer_task(model: ForwardModel, task: Task) -> TaskScores:
     prompts = [prompt_rows(model, task, row, found) for row, found in zip(task.rows, task.demonstrations, strict=True)]
     # What begins in the same way follows each other: the scorer computes only what differs.
     order = sorted(range(len(prompts)), key=lambda place: list(prompts[place][0][0].ids))
-    scored = LabelScorer(model, task.rule).scores([prompts[place][0] for place in order])
+    scored = label_scores(model, [prompts[place][0] for place in order], task.rule)
     by_place = dict(zip(order, scored, strict=True))
     return TaskScores(
         [by_place[place] for place in range(len(prompts))],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from instruct.measuring.tasks.prompts import Prompt
 if TYPE_CHECKING:
     import torch
 
+# ln p of a token, or the sum of several; whether each is the most probable one.
+TokenScore = tuple[float, bool]
 # Logits in float32 at a time, in numbers.
 _CHUNK = 1 << 22
 
@@ -52,60 +55,41 @@ def scores(totals: Sequence[float], rows: Sequence[TextRow], rule: Rule) -> Scor
     return Scores(values, values.index(min(values)))
 
 
-class LabelScorer:
-    """Scores the labels of one prompt after the other.
+class PrefixScorer:
+    """Scores texts that begin in the same way, on one network with one adapter.
 
-    The keys and values of a prompt are kept, and the next prompt computes only what differs from there on: prompts that
-    begin in the same way should follow each other. Models without keys and values (state space models) compute every
-    prompt in full.
+    The keys and values of a prefix are kept, and the next one computes only what differs from there on: prompts that
+    begin in the same way should follow each other. Models without keys and values (state space models) cannot.
     """
 
-    def __init__(self, model: ForwardModel, rule: Rule) -> None:
-        self._model, self._rule = model, rule
+    def __init__(self, network: Any) -> None:
+        self._network = network
         self._ids: list[int] = []  # whose keys and values the cache holds
-        self._logprobs: list[float] = []  # of each of these ids; under `sum`, nan where nobody asked
+        self._known: list[TokenScore] = []  # of each of these ids; nan where nobody asked
         self._cache: Any = None
 
-    def scores(self, prompts: Iterable[Sequence[TextRow]]) -> list[Scores]:
-        """The scores of the labels of each prompt; see `label_rows`.
+    def scores(self, rows: Sequence[TextRow]) -> list[TokenScore]:
+        """Of each row, the sum over its tokens from `start` on, and whether all of them are the most probable ones.
 
-        Raises:
-            InputError: a row that is longer than the model's context.
+        Args:
+            rows: at least two ids each; of several rows, the first id is the same.
         """
+        # Each row keeps at least one token of its own.
+        length = min([shared_length(rows[0].ids, row.ids) for row in rows] + [len(row.ids) - 1 for row in rows])
+        following = self._advance(list(rows[0].ids[:length]), min(row.start for row in rows))
+        best = int(following.argmax())
+        tails = [list(row.ids[length:]) for row in rows]
+        longer = [place for place, tail in enumerate(tails) if len(tail) > 1]
+        rest = dict(zip(longer, self._tails([tails[place] for place in longer]), strict=True)) if longer else {}
         found = []
-        with self._model.engine.adapted(self._model.adapter) as network:
-            stateful = getattr(network, "_is_stateful", False)
-            for rows in prompts:
-                longest = max(len(row.ids) for row in rows)
-                if longest > self._model.context:
-                    raise InputError(
-                        f"{self._model.engine.subject}: a prompt of {longest} tokens exceeds its context of "
-                        f"{self._model.context}; lower shots"
-                    )
-                if stateful:
-                    found.append(full_prompt_scores(self._model, rows, self._rule))
-                else:
-                    found.append(scores(self._totals(network, rows), rows, self._rule))
+        for place, (row, tail) in enumerate(zip(rows, tails, strict=True)):
+            before = self._known[row.start : length] if row.start < length else []
+            first = [(float(following[tail[0]]), tail[0] == best)]
+            own = [*before, *first, *rest.get(place, [])][max(0, row.start - length) :]
+            found.append((sum(value for value, _ in own), all(greedy for _, greedy in own)))
         return found
 
-    def _totals(self, network: Any, rows: Sequence[TextRow]) -> list[float]:
-        # Each label keeps at least one token of its own.
-        length = min([shared_length(rows[0].ids, row.ids) for row in rows] + [len(row.ids) - 1 for row in rows])
-        prefix = list(rows[0].ids[:length])
-        starts = [1 if self._rule == "openicl" else row.start for row in rows]
-        following = self._advance(network, prefix, min(starts) if self._rule == "sum" else length)
-        totals = [sum(self._logprobs[start:length]) for start in starts]
-        tails = [list(row.ids[length:]) for row in rows]
-        for place, tail in enumerate(tails):
-            totals[place] += float(following[tail[0]])
-        longer = [place for place, tail in enumerate(tails) if len(tail) > 1]
-        if longer:
-            rest = self._tail_logprobs(network, [tails[place] for place in longer])
-            for place, value in zip(longer, rest, strict=True):
-                totals[place] += value
-        return totals
-
-    def _advance(self, network: Any, prefix: list[int], asked: int) -> torch.Tensor:
+    def _advance(self, prefix: list[int], asked: int) -> torch.Tensor:
         """Make the cache that of `prefix`; the log-probabilities of the token that follows it, float32: [vocabulary].
 
         Args:
@@ -114,53 +98,86 @@ class LabelScorer:
         import torch
         from transformers import DynamicCache
 
-        begin = max(0, min(shared_length(self._ids, prefix), len(prefix), asked) - 1)
+        length, shared = len(prefix), shared_length(self._ids, prefix)
+        unknown = (place for place in range(asked, shared) if math.isnan(self._known[place][0]))
+        begin = max(0, min(shared, next(unknown, length)) - 1)
         if begin:
             if begin < len(self._ids):
                 self._cache.crop(begin - len(self._ids))
         else:
             self._cache = DynamicCache()
-        kept = len(prefix) - begin if self._rule == "openicl" else len(prefix) - min(len(prefix), asked) + 1
-        ids = torch.tensor([prefix[begin:]], device=network.device)
-        logits = network(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=kept).logits[
+        kept = length - min(length, max(asked, begin + 1)) + 1
+        ids = torch.tensor([prefix[begin:]], device=self._network.device)
+        logits = self._network(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=kept).logits[
             0, -kept:
         ]
-        known = self._logprobs[: begin + 1] or [0.0]
-        unknown = [float("nan")] * (len(prefix) - kept + 1 - len(known))
-        own = _gathered(logits[:-1], torch.tensor(prefix[len(prefix) - kept + 1 :], device=logits.device))
-        self._ids, self._logprobs = prefix, [*known, *unknown, *own]
+        known = self._known[: begin + 1] or [(0.0, True)]
+        skipped = [(math.nan, False)] * (length - kept + 1 - len(known))
+        own = _gathered(logits[:-1], torch.tensor(prefix[length - kept + 1 :], device=logits.device))
+        self._ids, self._known = prefix, [*known, *skipped, *own]
         return logits[-1].float().log_softmax(-1).cpu()
 
-    def _tail_logprobs(self, network: Any, tails: Sequence[list[int]]) -> list[float]:
-        """The log-probability of each tail after the cached ids, without that of its first token."""
+    def _tails(self, tails: Sequence[list[int]]) -> list[list[TokenScore]]:
+        """Of each tail after the cached ids, the scores of its tokens but the first."""
         import torch
 
         width = max(map(len, tails)) - 1
-        ids = torch.tensor([(tail[:-1] + [tail[0]] * width)[:width] for tail in tails], device=network.device)
-        logits = network(input_ids=ids, past_key_values=_repeated(self._cache, len(tails)), use_cache=True).logits
+        ids = torch.tensor([(tail[:-1] + [tail[0]] * width)[:width] for tail in tails], device=self._network.device)
+        cache = _repeated(self._cache, len(tails))
+        logits = self._network(input_ids=ids, past_key_values=cache, use_cache=True).logits
         return [
-            sum(_gathered(row[: len(tail) - 1], torch.tensor(tail[1:], device=row.device)))
+            _gathered(row[: len(tail) - 1], torch.tensor(tail[1:], device=row.device))
             for row, tail in zip(logits, tails, strict=True)
         ]
 
 
+def label_scores(model: ForwardModel, prompts: Iterable[Sequence[TextRow]], rule: Rule) -> list[Scores]:
+    """The scores of the labels of one prompt after the other; see `label_rows` and `PrefixScorer`.
+
+    Raises:
+        InputError: a row that is longer than the model's context.
+    """
+    found = []
+    with model.engine.adapted(model.adapter) as network:
+        scorer = PrefixScorer(network) if keeps_prefixes(network) else None
+        for rows in prompts:
+            longest = max(len(row.ids) for row in rows)
+            if longest > model.context:
+                raise InputError(
+                    f"{model.engine.subject}: a prompt of {longest} tokens exceeds its context of {model.context}; "
+                    "lower shots"
+                )
+            if scorer is None:
+                found.append(full_prompt_scores(model, rows, rule))
+            else:
+                found.append(scores([total for total, _ in scorer.scores(_asked(rows, rule))], rows, rule))
+    return found
+
+
+def keeps_prefixes(network: Any) -> bool:
+    """Whether a network has keys and values to keep."""
+    return not getattr(network, "_is_stateful", False)
+
+
+def _asked(rows: Sequence[TextRow], rule: Rule) -> Sequence[TextRow]:
+    """The rows with the tokens that a rule looks at."""
+    return rows if rule == "sum" else [TextRow(row.ids) for row in rows]
+
+
 def full_prompt_scores(model: ForwardModel, rows: Sequence[TextRow], rule: Rule) -> Scores:
     """The same scores from a pass over every whole prompt."""
-    asked = rows if rule == "sum" else [TextRow(row.ids) for row in rows]
-    totals = [float(values.sum(dtype="float64")) for values in model.log_probabilities(asked)]
+    totals = [float(values.sum(dtype="float64")) for values in model.log_probabilities(_asked(rows, rule))]
     return scores(totals, rows, rule)
 
 
-def _gathered(logits: torch.Tensor, targets: torch.Tensor) -> list[float]:
-    """ln p of each target; float32, of logits [positions, vocabulary]."""
-    import torch
-
+def _gathered(logits: torch.Tensor, targets: torch.Tensor) -> list[TokenScore]:
+    """The score of each target; float32, of logits [positions, vocabulary]."""
     size = max(1, _CHUNK // logits.shape[-1])
-    parts = []
+    found: list[TokenScore] = []
     for z, ids in zip(logits.split(size), targets.split(size), strict=True):
         z = z.float()
-        parts.append(z.gather(1, ids[:, None])[:, 0] - z.logsumexp(-1))
-    found: list[float] = torch.cat(parts).tolist() if parts else []
+        values = z.gather(1, ids[:, None])[:, 0] - z.logsumexp(-1)
+        found += zip(values.tolist(), (z.argmax(-1) == ids).tolist(), strict=True)
     return found
 
 

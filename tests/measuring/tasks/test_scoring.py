@@ -10,7 +10,7 @@ from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.engines.forward import ForwardModel, TextRow, open_model
 from instruct.measuring.tasks.prompts import Prompt
-from instruct.measuring.tasks.scoring import LabelScorer, full_prompt_scores, label_rows
+from instruct.measuring.tasks.scoring import full_prompt_scores, label_rows, label_scores
 
 PROMPTS = [
     Prompt("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
@@ -28,10 +28,9 @@ def model(tiny_model) -> ForwardModel:
 
 @pytest.mark.parametrize("rule", ["openicl", "sum"])
 def test_shared_computation_gives_the_scores_of_whole_prompts(model, rule):
-    scorer = LabelScorer(model, rule)
-    for prompt in PROMPTS:
-        rows = label_rows(model, prompt)
-        found, expected = scorer.scores([rows])[0], full_prompt_scores(model, rows, rule)
+    rows_of = [label_rows(model, prompt) for prompt in PROMPTS]
+    for found, rows in zip(label_scores(model, rows_of, rule), rows_of, strict=True):
+        expected = full_prompt_scores(model, rows, rule)
         assert found.values == pytest.approx(expected.values, rel=1e-5)
         assert found.best == expected.best
 
@@ -41,9 +40,9 @@ def test_an_adapter_changes_the_scores_and_still_equals_whole_prompts(tiny_model
     base = open_model(options)
     adapted = open_model(options, tiny_adapters["emo"], like=base)
     rows = label_rows(base, PROMPTS[0])
-    found = LabelScorer(adapted, "openicl").scores([rows])[0]
+    found = label_scores(adapted, [rows], "openicl")[0]
     assert found.values == pytest.approx(full_prompt_scores(adapted, rows, "openicl").values, rel=1e-5)
-    assert np.abs(np.subtract(found.values, LabelScorer(base, "openicl").scores([rows])[0].values)).max() > 1e-3
+    assert np.abs(np.subtract(found.values, label_scores(base, [rows], "openicl")[0].values)).max() > 1e-3
 
 
 def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
@@ -61,9 +60,8 @@ def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
 
 
 def test_the_rule_openicl_is_openicls_formula(model):
-    scorer = LabelScorer(model, "openicl")
-    for prompt in PROMPTS:
-        found = scorer.scores([label_rows(model, prompt)])[0]
+    scored = label_scores(model, [label_rows(model, prompt) for prompt in PROMPTS], "openicl")
+    for found, prompt in zip(scored, PROMPTS, strict=True):
         texts = [prompt.context + label for label in prompt.continuations]
         expected = openicl_scores(model.engine.network, model.tokenizer, texts)
         assert found.values == pytest.approx(expected, rel=1e-5)
@@ -75,7 +73,7 @@ def test_the_rule_sum_looks_at_the_label_alone(model):
     rows = label_rows(model, prompt)
     before = len(model.tokenizer(prompt.context)["input_ids"])
     assert [row.start for row in rows] == [before] * 3
-    found = LabelScorer(model, "sum").scores([rows])[0]
+    found = label_scores(model, [rows], "sum")[0]
     for value, row in zip(found.values, rows, strict=True):
         with torch.no_grad():
             logprobs = model.engine.network(torch.tensor([row.ids])).logits[0].log_softmax(-1)
@@ -87,11 +85,10 @@ def test_the_rule_sum_looks_at_the_label_alone(model):
 def test_equal_scores_go_to_the_first_label(model):
     rows = label_rows(model, Prompt("Text. It is", [" same", " same"]))
     for rule in ("openicl", "sum"):
-        assert LabelScorer(model, rule).scores([rows])[0].best == 0
+        assert label_scores(model, [rows], rule)[0].best == 0
 
 
 def test_what_prompts_share_is_computed_once(model):
-    scorer = LabelScorer(model, "openicl")
     computed = []
     network = model.engine.network
     handle = network.register_forward_pre_hook(
@@ -99,8 +96,7 @@ def test_what_prompts_share_is_computed_once(model):
     )
     try:
         rows = [label_rows(model, Prompt(f"{'shared ' * 20}{word} is", [" A", " B"])) for word in ("one", "two")]
-        for each in rows:
-            scorer.scores([each])
+        label_scores(model, rows, "openicl")
     finally:
         handle.remove()
     assert len(computed) == 2  # a label of one token needs no pass of its own
@@ -110,4 +106,4 @@ def test_what_prompts_share_is_computed_once(model):
 def test_a_prompt_longer_than_the_context_is_refused(model):
     row = TextRow([5] * (model.context + 1))
     with pytest.raises(InputError, match=r"a prompt of 513 tokens exceeds its context of 512; lower shots"):
-        LabelScorer(model, "sum").scores([[row, row]])
+        label_scores(model, [[row, row]], "sum")
