@@ -45,13 +45,15 @@ class VoteFigure(Record):
 
 
 class TaskDifference(Record):
-    """Two systems on the same `n` test rows: the first's accuracy minus the second's, in points.
+    """Two systems on the same `n` test rows: the first's `metric` minus the second's, in points (100 times the metric).
 
-    `interval` is the bootstrap's over rows. `first_alone`, `second_alone`: rows that only one of them answers with the
-    label; `p` is McNemar's exact test of these, None if there are none, `p_holm` corrected for all tests of a report.
+    `interval` is the bootstrap's over rows. `first_alone`, `second_alone`: rows on which only one of them is right, or
+    one has the larger value; `p` is McNemar's exact test of these, for other metrics than right and wrong the paired
+    permutation test. None if there are none. `p_holm`: corrected for all tests of a report.
     """
 
     task: str
+    metric: str = "accuracy"
     first: str
     second: str
     n: int
@@ -64,7 +66,10 @@ class TaskDifference(Record):
 
 
 class HarnessFigure(Record):
-    """A metric of a system in a task of lm-evaluation-harness, as it gives it."""
+    """A metric of a system in a task of lm-evaluation-harness, as it gives it.
+
+    `chat`: asked in the model's chat template. `shortened`: requests whose beginning did not fit the context.
+    """
 
     task: str
     system: str
@@ -73,6 +78,8 @@ class HarnessFigure(Record):
     metric: str
     value: float
     standard_error: float | None
+    chat: bool = False
+    shortened: int = 0
 
 
 class TaskReport(Record):

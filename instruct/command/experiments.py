@@ -49,10 +49,13 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "measure without a judge: perplexity, MAUVE and other text metrics, few-shot tasks"
     sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
     flags.run_argument(sub, "trained systems", or_file)
-    text = "few-shot tasks, separated by commas: see `instruct list tasks`"
+    text = "few-shot tasks, separated by commas: those of `instruct list tasks`, lm-eval's, or their YAML files"
     flags.completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
-    text = "tasks of lm-evaluation-harness, separated by commas (requires the extra lm-eval)"
-    sub.add_argument("--lm-eval", metavar="NAMES", help=text)
+    text = "ask lm-eval's tasks in the model's chat template"
+    sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
+    sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
+    text = "let the YAML file of a task run the Python functions that it names"
+    sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
     text = "write the tasks of --tasks to this folder for lm-evaluation-harness, and run no model"
     sub.add_argument("--export-tasks", metavar="DIR", help=text)
 
@@ -121,12 +124,17 @@ def generate(arguments: argparse.Namespace) -> Result:
 
 
 def evaluate(arguments: argparse.Namespace) -> Result:
+    from instruct.measuring.tasks.cards import divided
     from instruct.phases.evaluate import evaluate_run, metrics_text
 
-    overrides = list(arguments.overrides)
-    for name, key in (("tasks", "cards"), ("lm_eval", "lm_eval")):
-        if given := getattr(arguments, name):
-            overrides += [f"--evaluation.tasks.{key}", json.dumps(given.split(","))]
+    overrides: list[str] = []
+    if arguments.tasks:
+        for key, names in divided(arguments.tasks.split(",")).items():
+            overrides += [f"--evaluation.tasks.{key}", json.dumps(names)]
+    for key in ("chat", "limit", "trust_task_code"):
+        if (value := getattr(arguments, key)) is not None:
+            overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
+    overrides += arguments.overrides
     if arguments.export_tasks:
         return _exported_tasks(arguments, overrides)
     config, run = _run_of_systems(arguments.run, overrides)

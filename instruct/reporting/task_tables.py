@@ -23,6 +23,10 @@ _DIFFERENCES = (
     "The first's accuracy minus the second's on the same rows, in points, with its bootstrap interval; p is "
     "that of McNemar's exact test, p (Holm) corrected for all tests of this table. Other trainings are not covered."
 )
+_GRADED = (
+    " Of lm-eval's tasks it is the first metric that has a value for each row, times 100; where that is not right or "
+    "wrong alone, p is that of the paired permutation test."
+)
 _HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
 
 
@@ -79,8 +83,10 @@ def _votes(report: TaskReport) -> Table:
 
 
 def _comparisons(report: TaskReport) -> Table:
+    harness = any(pair.metric != "accuracy" for pair in report.differences)
     columns = [
         *text_columns("task", "first", "second"),
+        Column("metric", text=True, when=harness),
         Column("rows", "n"),
         Column("difference", lambda pair: f"{pair.difference:+.1f}"),
         Column("95 % CI", "interval"),
@@ -89,7 +95,8 @@ def _comparisons(report: TaskReport) -> Table:
         Column("p", lambda pair: probability(pair.p)),
         Column("p (Holm)", lambda pair: probability(pair.p_holm)),
     ]
-    return columns_table("Tasks: differences", report.differences, columns, _DIFFERENCES)
+    note = _DIFFERENCES + _GRADED if harness else _DIFFERENCES
+    return columns_table("Tasks: differences", report.differences, columns, note)
 
 
 def _harness(report: TaskReport) -> Table:
@@ -102,6 +109,8 @@ def _harness(report: TaskReport) -> Table:
             "std. error",
             lambda figure: None if figure.standard_error is None else f"{figure.standard_error:.4f}",
         ),
+        Column("prompts", lambda figure: "chat" if figure.chat else "text", when=any(f.chat for f in report.harness)),
+        Column("shortened", when="known"),
     ]
     return columns_table("lm-eval", report.harness, columns, _HARNESS)
 

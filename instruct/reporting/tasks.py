@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from instruct.analysis.holm import holm
-from instruct.analysis.inference import bootstrap_interval, sign_test
+from instruct.analysis.inference import bootstrap_interval, sign_flip_test, sign_test
 from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport, VoteFigure
 from instruct.run.measurements import Metrics
 
@@ -49,6 +49,8 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
             metric=row.metric,
             value=row.value or 0.0,
             standard_error=row.details.standard_error,
+            chat=row.details.chat,
+            shortened=row.details.shortened,
         )
         for row in rows
         if row.kind == "lm_eval"
@@ -86,36 +88,50 @@ def _beside_the_vote(task: str, system: str, columns: Mapping[str, Sequence[Any]
 
 
 def _differences(answers: AnswerColumns) -> list[TaskDifference]:
-    differences = [
-        _difference(part.removeprefix("tasks/"), second, first, systems[second], systems[first])
-        for part, systems in answers.items()
-        if part.startswith("tasks/")
-        for first, second in itertools.combinations(systems, 2)
-    ]
+    """Every two systems in every task; of several metrics of lm-eval's the task's first."""
+    differences = []
+    for part, systems in answers.items():
+        kind, _, task = part.partition("/")
+        values = {system: columns for system, columns in systems.items() if kind == "lm_eval" and len(columns) > 1}
+        metric = next((name for columns in values.values() for name in columns if name != "id"), "accuracy")
+        scored = {
+            name: _row_scores(columns, metric) for name, columns in (systems if kind == "tasks" else values).items()
+        }
+        differences += [
+            _difference(task, metric, (second, scored[second]), (first, scored[first]))
+            for first, second in itertools.combinations(scored, 2)
+        ]
     corrected = holm([difference.p for difference in differences])
     return [difference.model_copy(update={"p_holm": p}) for difference, p in zip(differences, corrected, strict=True)]
 
 
+def _row_scores(columns: Mapping[str, Sequence[Any]], metric: str) -> dict[Any, float]:
+    """What each row of a task counts: of labels, whether the answer is right."""
+    if "answer" in columns:
+        rows = zip(columns["id"], columns["answer"], columns["label"], strict=True)
+        return {place: float(answer == label) for place, answer, label in rows}
+    values = zip(columns["id"], columns.get(metric, ()), strict=False)
+    return {place: value for place, value in values if value is not None}
+
+
 def _difference(
-    task: str, first: str, second: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
+    task: str, metric: str, ours: tuple[str, Mapping[Any, float]], theirs: tuple[str, Mapping[Any, float]]
 ) -> TaskDifference:
-    """McNemar's exact test is the sign test over the rows that only one of the two answers with the label."""
-    right = [
-        {place: answer == label for place, answer, label in zip(each["id"], each["answer"], each["label"], strict=True)}
-        for each in (ours, theirs)
-    ]
-    common = [place for place in right[0] if place in right[1]]
-    values = np.array([float(right[0][place]) - float(right[1][place]) for place in common])
+    """McNemar's exact test is the sign test over the rows on which only one of the two is right."""
+    (first, our_scores), (second, their_scores) = ours, theirs
+    values = np.array([score - their_scores[place] for place, score in our_scores.items() if place in their_scores])
     alone, other = int((values > 0).sum()), int((values < 0).sum())
+    graded = not set(values) <= {-1.0, 0.0, 1.0}
     return TaskDifference(
         task=task,
+        metric=metric,
         first=first,
         second=second,
-        n=len(common),
-        difference=100 * float(values.mean()) if common else 0.0,
+        n=len(values),
+        difference=100 * float(values.mean()) if len(values) else 0.0,
         interval=bootstrap_interval(values) if alone + other else None,
         first_alone=alone,
         second_alone=other,
-        p=sign_test(alone, other),
+        p=sign_flip_test(values)[0] if graded else sign_test(alone, other),
         p_holm=None,
     )

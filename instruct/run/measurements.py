@@ -55,6 +55,7 @@ class Details(BaseModel):
     in_training: int = 0
     shortened: int = 0
     standard_error: float | None = None
+    chat: bool = False
 
 
 class Number(BaseModel):

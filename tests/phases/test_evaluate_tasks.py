@@ -137,10 +137,10 @@ def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instru
 
 def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     for flags, message in [
-        (["--tasks", "moood"], "unknown data/tasks card 'moood' (nearest: mood); see `instruct list tasks`"),
+        (["--evaluation.tasks.cards", "moood"], "unknown data/tasks card 'moood' (nearest: mood); see `instruct list"),
         (["--tasks", "mood"], "task mood: its rows are files; set --evaluation.tasks.folder"),
         (["--tasks", "mood,mood"], "cards: a task is given twice; remove one"),
-        (["--evaluation.tasks.limit", "3"], "names no task; set cards or lm_eval"),
+        (["--evaluation.tasks.limit", "3"], "names no task; give --tasks NAMES"),
         ([], "nothing to evaluate"),
     ]:
         code, _, err = instruct("evaluate", trained.folder, *flags)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from instruct.base.cards import find_card, nearest, read_yaml, validated
+from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
 from instruct.base.errors import InputError
 from instruct.base.options import Options, Texts
 
@@ -206,6 +208,20 @@ class TaskCard(Wording):
 def _known(label: str, labels: list[str], place: str) -> None:
     if label not in labels:
         raise ValueError(f"{place}: {label!r} is not among the labels ({', '.join(labels)})")
+
+
+def divided(names: Sequence[str]) -> dict[str, list[str]]:
+    """Tasks by the option that takes them: `cards`, and `lm_eval` for names that no card has and for its YAML files."""
+    known = {card.name for card in list_cards("data/tasks")}
+    found: dict[str, list[str]] = {"cards": [], "lm_eval": []}
+    for name in names:
+        path = Path(name)
+        if path.suffix in (".yaml", ".yml"):
+            ours = not path.is_file() or not re.search(rb"^task:", path.read_bytes(), re.MULTILINE)
+        else:
+            ours = name in known
+        found["cards" if ours else "lm_eval"].append(name)
+    return found
 
 
 def load_task_card(name: str) -> TaskCard:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -29,7 +31,7 @@ def evaluate_tasks(
         InputError: a task that cannot be read, a row that does not fit the context.
     """
     if not options.cards and not options.lm_eval:
-        raise InputError("evaluation.tasks: names no task; set cards or lm_eval")
+        raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
     harness = Harness(options) if options.lm_eval else None
     tasks = [load_task(name, options) for name in options.cards]  # what is wrong with one is found before the work
     model: ForwardModel | None = None
@@ -41,7 +43,8 @@ def evaluate_tasks(
             measure(run, f"tasks/{task.key}", system, inputs | {"task": task.identity}, answered)
         for name in harness.names if harness else ():
             assert harness
-            evaluated = partial(_evaluated, model, harness, name)
+            replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
+            evaluated = partial(harness.evaluate, model, name, replies)
             measure(run, f"lm_eval/{name}", system, inputs | harness.inputs(), evaluated)
     if model:
         model.close()
@@ -51,5 +54,5 @@ def _answered(model: ForwardModel, task: Task) -> PartResult:
     return task_measured(task, answer_task(model, task))
 
 
-def _evaluated(model: ForwardModel, harness: Harness, name: str) -> PartResult:
-    return PartResult(harness.evaluate(model, name))
+def _digest(inputs: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]

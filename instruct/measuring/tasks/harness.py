@@ -5,22 +5,24 @@ Needs the extra `lm-eval`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from instruct.base.cards import nearest
-from instruct.base.errors import InputError, one_line
+from instruct.base.cards import list_cards, nearest
+from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.files import write_atomically
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
 from instruct.measuring.tasks.options import TaskOptions
-from instruct.run.measurements import Details, Number
+from instruct.run.measurements import Details, Number, PartResult
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -30,7 +32,7 @@ class Harness:
     """lm-eval's tasks by name, or by the path of a task's YAML file.
 
     Raises:
-        InputError: lm-eval is not installed, or has no such task.
+        InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
     """
 
     def __init__(self, options: TaskOptions) -> None:
@@ -40,62 +42,96 @@ class Harness:
             from lm_eval.tasks import TaskManager
         except ImportError as error:
             raise InputError(
-                f"lm_eval: needs the package lm-eval ({one_line(error, 80)}); run `pip install 'emo-instruct[lm-eval]'`"
+                f"lm_eval: {', '.join(options.lm_eval)}: needs the package lm-eval ({one_line(error, 80)}); run "
+                "`pip install 'emo-instruct[lm-eval]'`"
             ) from None
         self.version: str = lm_eval.__version__
         self._options = options
-        files = {name: Path(name) for name in options.lm_eval if name.endswith((".yaml", ".yml"))}
-        self._names = {name: _task_name(files[name]) if name in files else name for name in options.lm_eval}
-        folders = sorted({str(path.parent.resolve()) for path in files.values()})
-        self._manager = TaskManager(include_path=folders or None)
+        self._files = {
+            task_of_file(Path(name), options.trust_task_code): name for name in options.lm_eval if is_task_file(name)
+        }
+        self.names = [*self._files, *(name for name in options.lm_eval if not is_task_file(name))]
+        self._manager = TaskManager()
         known = set(self._manager.all_tasks)
-        for name in self._names.values():
-            if name not in known:
-                near = nearest(name, known)
-                raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; see `lm-eval ls tasks`")
-
-    @property
-    def names(self) -> list[str]:
-        """The tasks' names."""
-        return list(self._names.values())
+        for name in self.names:
+            if name not in known and name not in self._files:
+                near = nearest(name, known | {card.name for card in list_cards("data/tasks")})
+                shown = "see `instruct list tasks` and `lm-eval ls tasks`"
+                raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
 
     def inputs(self) -> dict[str, Any]:
         """What results depend on besides the model and the task."""
-        return {"lm_eval": self.version, "shots": self._options.lm_eval_shots, "limit": self._options.limit}
+        options = self._options
+        inputs = {"lm_eval": self.version, "shots": options.lm_eval_shots, "limit": options.limit}
+        return inputs | ({"chat": True} if options.chat else {})
 
-    def evaluate(self, model: ForwardModel, name: str) -> list[Number]:
-        """A task's results, or those of a group and its tasks; as lm-eval gives them, not in percent.
+    def evaluate(self, model: ForwardModel, name: str, replies: Path) -> PartResult:
+        """A task's results, or those of a group and its tasks, as lm-eval gives them, not in percent; and by row what
+        each metric makes of it, if that is a number.
+
+        Args:
+            replies: the file of the model's replies so far; what is there is not asked again.
 
         Raises:
-            InputError: the task's data cannot be loaded.
+            InputError: the task's data cannot be loaded; with `chat`, a model without a chat template.
         """
         from lm_eval import simple_evaluate
-        from lm_eval.models.huggingface import HFLM
 
-        with model.engine.adapted(model.adapter) as network:
+        from instruct.measuring.tasks.lm import PrefixLM, Replies
+
+        if self._options.chat and not model.tokenizer.chat_template:
+            raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
+        with contextlib.closing(Replies(replies)) as kept, model.engine.adapted(model.adapter) as network:
+            lm = PrefixLM(model, network, kept)
             try:
                 found = simple_evaluate(
-                    HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=8),
-                    tasks=[name],
+                    lm,
+                    tasks=[self._files.get(name, name)],
                     num_fewshot=self._options.lm_eval_shots,
                     limit=self._options.limit,
                     task_manager=self._manager,
+                    apply_chat_template=self._options.chat,
                     bootstrap_iters=_RESAMPLES,
-                    log_samples=False,
                     confirm_run_unsafe_code=False,
                 )
+            except InstructError:
+                raise
             except Exception as error:  # the hub's client, datasets and lm-eval raise their own
                 reason = one_line(f"{type(error).__name__}: {error}", 200)
                 raise InputError(f"lm_eval: the task {name} cannot be run ({reason}); try it with `lm-eval`") from error
         assert found
-        return [
+        about = {"shortened": lm.shortened, "chat": self._options.chat}
+        numbers = [
             result
             for task, values in found["results"].items()
-            for result in _results(task, values, found["n-shot"].get(task), found["n-samples"].get(task, {}))
+            for result in _results(task, values, found["n-shot"].get(task), found["n-samples"].get(task, {}), about)
         ]
+        return PartResult(numbers, _row_values(found["samples"]))
 
 
-def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int]) -> list[Number]:
+def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:
+    """Columns of what each metric makes of a row, None where a task of a group lacks it; the first one's task has it
+    first. Rows are named by task and place in the split.
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for task, own in samples.items():
+        for sample in own:
+            row = rows.setdefault(f"{task}/{sample['doc_id']}", {})
+            for metric in sample["metrics"]:
+                if isinstance(sample[metric], int | float) and math.isfinite(sample[metric]):
+                    row[_metric_name(metric, sample["filter"])] = float(sample[metric])
+    metrics = dict.fromkeys(metric for row in rows.values() for metric in row)
+    return {"id": list(rows), **{metric: [row.get(metric) for row in rows.values()] for metric in metrics}}
+
+
+def _metric_name(metric: str, applied: str) -> str:
+    """A metric with the filter that its replies went through."""
+    return metric if applied == "none" else f"{metric} ({applied})"
+
+
+def _results(
+    task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int], about: Mapping[str, Any]
+) -> list[Number]:
     """Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through."""
     metrics: dict[str, float] = {}
     errors: dict[str, float] = {}
@@ -103,23 +139,56 @@ def _results(task: str, values: dict[str, Any], shots: int | None, rows: dict[st
         metric, comma, applied = key.partition(",")
         if not comma or not isinstance(value, int | float) or not math.isfinite(value):
             continue
-        name = metric.removesuffix("_stderr") + ("" if applied == "none" else f" ({applied})")
+        name = _metric_name(metric.removesuffix("_stderr"), applied)
         (errors if metric.endswith("_stderr") else metrics)[name] = float(value)
-    n = rows.get("effective")
     return [
-        Number(metric=name, value=value, n=n, details=Details(task=task, shots=shots, standard_error=errors.get(name)))
+        Number(
+            metric=name,
+            value=value,
+            n=rows.get("effective"),
+            details=Details(task=task, shots=shots, standard_error=errors.get(name), **about),
+        )
         for name, value in metrics.items()
     ]
 
 
-def _task_name(path: Path) -> str:
+def is_task_file(name: str) -> bool:
+    """Whether a task is named by its YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def task_of_file(path: Path, trusted: bool) -> str:
+    """The name of lm-eval's task in a YAML file.
+
+    Args:
+        trusted: code that the file names, or one that it includes, may run.
+
+    Raises:
+        InputError: the file cannot be read, is not a task, or names code that is not trusted.
+    """
+    content = _task_content(path, trusted)
+    if not isinstance(content.get("task"), str):
+        raise InputError(f"{path}: is no task of lm-eval; it needs the key task")
+    return str(content["task"])
+
+
+def _task_content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), _Lenient)
-        return str(found["task"])
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path}: cannot be read; give a task of lm-eval, or the YAML file of one") from None
-    except (yaml.YAMLError, KeyError, TypeError):
+    try:
+        content = yaml.load(text, _Lenient)
+        included = content.pop("include", [])
+    except (yaml.YAMLError, AttributeError):
         raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
+    if not trusted and (code := re.search(r"!function\s+(\S+)", text) or re.search(r"\bclass:\s*(\S+)", text)):
+        raise InputError(f"{path}: runs code of its own ({one_line(code[1], 60)}); read it, then set --trust-task-code")
+    merged: dict[str, Any] = {}
+    for name in [included] if isinstance(included, str) else included:
+        if (other := (path.parent / name).resolve()) not in within:
+            merged |= _task_content(other, trusted, (*within, other))
+    return merged | content
 
 
 class _Lenient(yaml.SafeLoader):

@@ -16,7 +16,7 @@ class TaskOptions(Options):
     folder: str | None = None
     """Where the files are that the cards' `local` sources name (default: the rows come from the hub)."""
     limit: int | None = Field(default=None, ge=1)
-    """Only this many test rows of each task: a random sample, the same for every system."""
+    """Only this many test rows of each task, the same for every system: drawn at random; of lm-eval's, the first."""
     rule: Rule = "openicl"
     """`openicl`: the label whose whole prompt has the lowest mean cross-entropy; `sum`: the most probable label."""
     shots: int | None = Field(default=None, ge=0)
@@ -26,9 +26,13 @@ class TaskOptions(Options):
     retriever: str = "tfidf"
     """Finds the demonstrations: `tfidf`, or a sentence encoder (a folder or hub id; needs sentence-transformers)."""
     lm_eval: Texts = []
-    """Tasks of lm-evaluation-harness, by its names (needs the extra `lm-eval`)."""
+    """Tasks of lm-evaluation-harness, by its names or their YAML files (needs the extra `lm-eval`)."""
     lm_eval_shots: int | None = Field(default=None, ge=0)
     """The number of demonstrations in lm-eval's tasks (default: the task's)."""
+    chat: bool = False
+    """lm-eval's tasks are asked as chats, in the model's chat template; demonstrations are earlier turns."""
+    trust_task_code: bool = False
+    """A YAML file of an lm-eval task may run the Python functions that it names (`!function`)."""
 
     @model_validator(mode="after")
     def _names_each_once(self) -> TaskOptions:

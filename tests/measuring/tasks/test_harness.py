@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
+from instruct.analysis.inference import sign_flip_test
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
+from instruct.config import make_config
 from instruct.engines.forward import open_model
 from instruct.measuring.tasks.answering import answer_task, load_task, task_measured
-from instruct.measuring.tasks.harness import Harness, _results, export_task
+from instruct.measuring.tasks.cards import divided
+from instruct.measuring.tasks.harness import Harness, _results, export_task, task_of_file
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_metrics, read_values
 
 lm_eval = pytest.importorskip("lm_eval")
 
@@ -84,11 +90,129 @@ def test_an_exported_row_has_its_demonstrations_as_a_column(mood, tmp_path):
     }
 
 
+OWN = {
+    "task": "mood_choice",
+    "dataset_path": "csv",
+    "dataset_kwargs": {"data_files": {"train": "mood.csv", "test": "mood.csv"}},
+    "training_split": "train",
+    "test_split": "test",
+    "fewshot_config": {"sampler": "first_n"},
+    "num_fewshot": 1,
+    "output_type": "multiple_choice",
+    "doc_to_text": "{{text}} It is",
+    "doc_to_choice": ["bad", "good enough"],
+    "doc_to_target": "label",
+    "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")],
+}
+REPLY = {
+    "task": "mood_reply",
+    "dataset_path": "csv",
+    "dataset_kwargs": {"data_files": {"test": "mood.csv"}},
+    "test_split": "test",
+    "output_type": "generate_until",
+    "doc_to_text": "{{text}} It is",
+    "doc_to_target": "{{label}}",
+    "generation_kwargs": {"until": ["."], "max_gen_toks": 4, "do_sample": False},
+    "metric_list": [{"metric": "bleu_like", "aggregation": "mean", "higher_is_better": True}],
+    "process_results": "!function scoring.graded",
+}
+MOODS = "text,label\n" + "".join(
+    f"a {word} day,{n % 2}\n" for n, word in enumerate(["grim", "fine", "cold", "warm"] * 2)
+)
+
+
+@pytest.fixture
+def two_systems(tiny_experiment, make_adapter, tmp_path, monkeypatch) -> RunDirectory:
+    """A run with an adapter that was not trained here and the base, and tasks of lm-eval in the current folder."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    Path("mood.csv").write_text(MOODS)
+    Path("choice.yaml").write_text(yaml.safe_dump(OWN))
+    Path("reply.yaml").write_text(
+        yaml.safe_dump(REPLY).replace("'!function scoring.graded'", "!function scoring.graded")
+    )
+    Path("scoring.py").write_text(
+        "def graded(doc, replies):\n    return {'bleu_like': sum(map(ord, replies[0])) % 7 / 7}\n"
+    )
+    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}, "emo": {"objective": "emo"}}}
+    run = RunDirectory("runs/mine")
+    run.start(make_config({**content, "judges": [], "comparisons": []}, [], "test").model_dump(mode="json"))
+    make_adapter(tiny_experiment["model"]["name"], run.adapters / "emo", 1, 0.5)
+    return run
+
+
+@pytest.mark.slow
+def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instruct, tmp_path):
+    flags = ["--tasks", "choice.yaml,reply.yaml", "--trust-task-code"]
+    code, out, err = instruct("evaluate", two_systems.folder, *flags)
+    assert code == 0, err
+    assert "emo: lm-eval mood_choice acc" in out
+    columns = {system: read_values(two_systems, "lm_eval/mood_choice", system) for system in ("base", "emo")}
+    assert list(columns["base"]) == ["id", "acc", "acc_norm"]
+    assert columns["base"]["id"] == [f"mood_choice/{place}" for place in range(8)]
+    rows = read_metrics(two_systems).measurements
+    for system in columns:
+        (acc,) = (row.value for row in rows if (row.system, row.task, row.metric) == (system, "mood_choice", "acc"))
+        assert 8 * acc == sum(columns[system]["acc"])
+    assert instruct("report", two_systems.folder)[0] == 0
+    report = json.loads((two_systems.report / "report.json").read_text())["tasks"]
+    choice, reply = report["differences"]
+    assert (choice["task"], choice["metric"], choice["first"], choice["second"]) == (
+        "mood_choice",
+        "acc",
+        "emo",
+        "base",
+    )
+    assert choice["first_alone"] == sum(
+        a > b for a, b in zip(columns["emo"]["acc"], columns["base"]["acc"], strict=True)
+    )
+    assert (reply["task"], reply["metric"], reply["n"]) == ("mood_reply", "bleu_like", 8)
+    own = {system: read_values(two_systems, "lm_eval/mood_reply", system)["bleu_like"] for system in columns}
+    values = np.subtract(own["emo"], own["base"])
+    assert reply["difference"] == pytest.approx(100 * values.mean())
+    assert reply["p"] == sign_flip_test(values)[0]
+    before = two_systems.manifest()["steps"]
+    assert instruct("evaluate", two_systems.folder, *flags)[0] == 0
+    assert two_systems.manifest()["steps"] == before
+    code, _, err = instruct("evaluate", two_systems.folder, *flags, "--chat", "--limit", "3")
+    assert code == 0, err
+    found = [row for row in read_metrics(two_systems).measurements if row.task == "mood_choice"]
+    assert {(row.n, row.details.chat) for row in found} == {(3, True)}
+    assert instruct("report", two_systems.folder)[0] == 0
+    assert "| mood_choice | base | acc | 1 | 3 |" in (two_systems.report / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_run_and_lm_eval_give_one_score_for_one_file(two_systems, instruct):
+    code, _, err = instruct("evaluate", two_systems.folder, "--tasks", "choice.yaml")
+    assert code == 0, err
+    model = open_model(ModelOptions(name=two_systems.config()["model"]["name"], dtype="float32"))
+    accuracy, _ = their_scores(model, Path("choice.yaml"))
+    (ours,) = (
+        row.value for row in read_metrics(two_systems).measurements if (row.system, row.metric) == ("base", "acc")
+    )
+    assert ours == accuracy
+
+
+def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
+    (tmp_path / "mine.yaml").write_text("include: part.yaml\ntask: mine\n")
+    (tmp_path / "part.yaml").write_text("process_docs: !function steal.all\n")
+    with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\); .* --trust-task-code"):
+        task_of_file(tmp_path / "mine.yaml", trusted=False)
+    assert task_of_file(tmp_path / "mine.yaml", trusted=True) == "mine"
+    (tmp_path / "class.yaml").write_text("task: mine\nclass: steal.All\n")
+    with pytest.raises(InputError, match=r"runs code of its own \(steal\.All\)"):
+        task_of_file(tmp_path / "class.yaml", trusted=False)
+
+
+def test_tasks_are_cards_or_lm_evals(tmp_path):
+    (tmp_path / "theirs.yaml").write_text("task: mine\n")
+    (tmp_path / "ours.yaml").write_text("name: mine\n")
+    ours, theirs = str(tmp_path / "ours.yaml"), str(tmp_path / "theirs.yaml")
+    assert divided(["trec", "arc_easy", ours, theirs]) == {"cards": ["trec", ours], "lm_eval": ["arc_easy", theirs]}
+
+
 @pytest.mark.slow
 def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experiment, instruct):
-    from instruct.run.directory import RunDirectory
-    from instruct.run.measurements import read_metrics
-
     code, out, err = instruct(
         "evaluate", "--tasks", mood.cards[0], "--evaluation.tasks.folder", tmp_path, "--export-tasks", "exported"
     )
@@ -96,8 +220,9 @@ def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experime
     assert out == "exported/mood.yaml: written\n"
     content = {**tiny_experiment, "systems": {"base": {"objective": "none"}}, "comparisons": [], "judges": []}
     Path("base.yaml").write_text(yaml.safe_dump(content))
-    flags = ["--tasks", mood.cards[0], "--evaluation.tasks.folder", str(tmp_path), "--evaluation.tasks.rule", "sum"]
-    code, out, err = instruct("evaluate", "base.yaml", *flags, "--lm-eval", "exported/mood.yaml")
+    tasks = f"{mood.cards[0]},exported/mood.yaml"
+    flags = ["--tasks", tasks, "--evaluation.tasks.folder", str(tmp_path), "--evaluation.tasks.rule", "sum"]
+    code, out, err = instruct("evaluate", "base.yaml", *flags)
     assert code == 0, err
     run = RunDirectory("runs/mine")
     metrics = read_metrics(run)
@@ -106,17 +231,17 @@ def test_a_run_has_lm_evals_results_in_its_metrics(mood, tmp_path, tiny_experime
     assert 100 * theirs.value == metrics.tasks["base"]["mood-sum"].value
     assert f"base: lm-eval instruct_mood acc {theirs.value:.4f}" in out
     before = run.manifest()["steps"]
-    code, _, err = instruct("evaluate", "base.yaml", "--lm-eval", "exported/mood.yaml")
+    code, _, err = instruct("evaluate", "base.yaml", "--tasks", "exported/mood.yaml")
     assert code == 0, err
     assert run.manifest()["steps"] == before
-    code, _, err = instruct("evaluate", "base.yaml", "--lm-eval", "instruct_moood")
+    code, _, err = instruct("evaluate", "base.yaml", "--tasks", "instruct_moood")
     assert code == 2
     assert "lm_eval: has no task 'instruct_moood'" in err.splitlines()[-1]
 
 
 def test_results_are_read_by_metric_and_filter():
     values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
-    found = _results("x", values, 5, {"original": 20, "effective": 9})
+    found = _results("x", values, 5, {"original": 20, "effective": 9}, {})
     assert {row.metric: (row.value, row.details.standard_error, row.n) for row in found} == {
         "acc": (0.5, 0.1, 9),
         "em (strict)": (1.0, None, 9),

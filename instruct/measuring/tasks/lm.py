@@ -1,0 +1,118 @@
+"""Our model as one of lm-evaluation-harness: prefixes are computed once, and replies are kept as they arrive.
+
+Imports lm-eval, which may not be installed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.model import CacheHook, hash_args
+from lm_eval.models.huggingface import HFLM
+
+from instruct.engines.forward import ForwardModel, TextRow
+from instruct.measuring.tasks.scoring import PrefixScorer, keeps_prefixes
+
+# Continuations of one context that are computed together, and their tokens.
+_TOGETHER, _TOKENS = 16, 2048
+
+
+class Replies(CacheHook):
+    """The replies of one system to lm-eval's requests, a line each in a file that is appended to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(None)
+        self.known: dict[str, Any] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_bytes() if path.is_file() else b""
+        for line in before.splitlines():
+            try:
+                key, reply = json.loads(line)
+            except ValueError:  # the line that was being written when the run was killed
+                continue
+            self.known[key] = tuple(reply) if isinstance(reply, list) else reply
+        self._file = path.open("ab")
+        if before and not before.endswith(b"\n"):
+            self._file.write(b"\n")
+
+    def add_partial(self, attr: str, req: Iterable[Any], res: Any) -> None:
+        """Called by lm-eval's models with each reply."""
+        key = hash_args(attr, req)
+        self.known[key] = res
+        self._file.write(json.dumps([key, res]).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class PrefixLM(HFLM):
+    """lm-eval's own transformers model, except that requests which begin in the same way share that part's computation,
+    and that what was asked before is not asked again, unless it is sampled.
+
+    `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
+    """
+
+    def __init__(self, model: ForwardModel, network: Any, replies: Replies) -> None:
+        super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
+        self._replies = replies
+        self.set_cache_hook(replies)
+        self.shortened = 0
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        return self._resumed("loglikelihood", super().loglikelihood, requests)
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        return self._resumed("loglikelihood_rolling", super().loglikelihood_rolling, requests)
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        sampled = [request for request in requests if request.args[1].get("do_sample")]
+        if sampled:
+            return list(super().generate_until(requests))
+        return self._resumed("generate_until", super().generate_until, requests)
+
+    def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
+        keys = [hash_args(kind, request.args) for request in requests]
+        due = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._replies.known}
+        fresh = dict(zip(due, ask(list(due.values())), strict=True)) if due else {}
+        return [fresh[key] if key in fresh else self._replies.known[key] for key in keys]
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[Any, list[int], list[int]]], **kwargs: Any
+    ) -> list[tuple[float, bool]]:
+        if not keeps_prefixes(self.model):
+            return list(super()._loglikelihood_tokens(requests, **kwargs))
+        rows = []
+        for _, context, continuation in requests:
+            ids = (context + continuation)[-(self.max_length + 1) :]
+            self.shortened += len(ids) < len(context) + len(continuation)
+            rows.append(TextRow(ids, len(ids) - len(continuation)))
+        scorer, found = PrefixScorer(self.model), {}
+        for places in _batches(rows):
+            for place, score in zip(places, scorer.scores([rows[place] for place in places]), strict=True):
+                found[place] = score
+                if requests[place][0] is not None:  # a window of a longer text has no name
+                    self.cache_hook.add_partial("loglikelihood", requests[place][0], score)
+        return [found[place] for place in range(len(rows))]
+
+
+def _batches(rows: Sequence[TextRow]) -> Iterator[list[int]]:
+    """The places of rows of one context, a few at a time; contexts that begin in the same way follow each other."""
+
+    def context(place: int) -> list[int]:
+        return list(rows[place].ids[: rows[place].start])
+
+    for _, group in groupby(sorted(range(len(rows)), key=context), context):
+        batch: list[int] = []
+        longest = 0
+        for place in group:
+            longest = max(longest, len(rows[place].ids) - rows[place].start)
+            if batch and (len(batch) == _TOGETHER or longest * (len(batch) + 1) > _TOKENS):
+                yield batch
+                batch, longest = [], len(rows[place].ids) - rows[place].start
+            batch.append(place)
+        yield batch

@@ -1,0 +1,146 @@
+"""Our model in lm-eval's hands: its own scores, shared prefixes computed once, replies that outlive a killed run."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from instruct.base.models import ModelOptions
+from instruct.engines.forward import open_model
+
+pytest.importorskip("lm_eval")
+
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from instruct.measuring.tasks import lm as lm_module
+from instruct.measuring.tasks.lm import PrefixLM, Replies
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model):
+    return open_model(ModelOptions(name=str(tiny_model), dtype="float32"))
+
+
+def requests(kind: str, arguments: list[tuple]) -> list[Instance]:
+    return [Instance(kind, {}, one, 0, metadata=("mine", place, 1)) for place, one in enumerate(arguments)]
+
+
+def questions() -> list[tuple[str, str]]:
+    """Contexts that begin in the same way, choices of one and of several tokens, one that is too long, and none."""
+    draw = random.Random(0)
+    words = ["night", "dark", "was", "the", "rain", "fine"]
+    shown = " ".join(draw.choices(words, k=20))
+    found = [
+        (f"{shown} {' '.join(draw.choices(words, k=k))} is", f" {choice}")
+        for k in (1, 4, 4, 9)
+        for choice in ("fine", "dark and fine", "dark and wet", "a", "fine")
+    ]
+    found += [(" ".join(draw.choices(words, k=400)), " rain"), ("", "rain"), ("", "dark"), ("dark ", "night")]
+    return found
+
+
+def test_log_likelihoods_are_those_of_lm_evals_own_model(model, tmp_path):
+    with model.engine.adapted(None) as network:
+        ours = PrefixLM(model, network, Replies(tmp_path / "replies.jsonl"))
+        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
+        asked = requests("loglikelihood", questions())
+        for (value, greedy), (expected, expected_greedy) in zip(
+            ours.loglikelihood(asked), theirs.loglikelihood(asked), strict=True
+        ):
+            assert value == pytest.approx(expected, abs=1e-4)
+            assert greedy == expected_greedy
+        assert ours.shortened == 1
+        texts = requests("loglikelihood_rolling", [(context,) for context, _ in questions() if context])
+        assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), rel=1e-5)
+
+
+def test_a_continuation_that_the_model_would_say_is_greedy(model, tmp_path):
+    with model.engine.adapted(None) as network:
+        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
+        context = "the night was dark and"
+        ids = model.tokenizer(context, return_tensors="pt")["input_ids"]
+        said = network.generate(ids, max_new_tokens=4, do_sample=False)[0, ids.shape[1] :].tolist()
+        pairs = [(("a", str(k)), ids[0].tolist(), said[:k]) for k in (1, 2, 3)]
+        pairs += [(("b", ""), ids[0].tolist(), [*said[:2], said[2] - 1])]
+        ours = PrefixLM(model, network, Replies(tmp_path / "replies.jsonl"))
+        assert [greedy for _, greedy in ours._loglikelihood_tokens(pairs)] == [True, True, True, False]
+        assert [greedy for _, greedy in theirs._loglikelihood_tokens(pairs)] == [True, True, True, False]
+
+
+def test_what_contexts_share_is_computed_once(model, tmp_path):
+    computed = []
+    with model.engine.adapted(None) as network:
+        handle = network.register_forward_pre_hook(
+            lambda _, __, given: computed.append(given["input_ids"].numel()), with_kwargs=True
+        )
+        try:
+            lm = PrefixLM(model, network, Replies(tmp_path / "replies.jsonl"))
+            pairs = [(f"{'shared ' * 20}{word} is", choice) for word in ("one", "two") for choice in (" A", " B")]
+            lm.loglikelihood(requests("loglikelihood", pairs))
+        finally:
+            handle.remove()
+    whole = [len(model.tokenizer(context + choice)["input_ids"]) for context, choice in pairs]
+    assert sum(computed) < 1.5 * max(whole)
+
+
+def test_a_killed_run_asks_only_what_was_not_answered(model, tmp_path, monkeypatch):
+    path, asked = tmp_path / "replies.jsonl", []
+    own = lm_module.PrefixScorer.scores
+
+    def until_killed(self, rows):
+        asked.append(len(rows))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return own(self, rows)
+
+    with model.engine.adapted(None) as network:
+        expected = PrefixLM(model, network, Replies(tmp_path / "other.jsonl")).loglikelihood(
+            requests("loglikelihood", questions())
+        )
+        monkeypatch.setattr(lm_module.PrefixScorer, "scores", until_killed)
+        replies = Replies(path)
+        with pytest.raises(KeyboardInterrupt):
+            PrefixLM(model, network, replies).loglikelihood(requests("loglikelihood", questions()))
+        replies.close()
+        with path.open("a") as file:
+            file.write('["cut off')  # as it was being written
+        kept = len(replies.known)
+        assert kept
+        asked[:] = [0] * 3
+        replies = Replies(path)
+        assert len(replies.known) == kept
+        found = PrefixLM(model, network, replies).loglikelihood(requests("loglikelihood", questions()))
+        assert sum(asked) == len(set(questions())) - kept
+        assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+        assert [value for value, _ in found] == pytest.approx([value for value, _ in expected], abs=1e-5)
+        asked[:] = [0] * 3
+        PrefixLM(model, network, Replies(path)).loglikelihood(requests("loglikelihood", questions()))
+        assert sum(asked) == 0
+
+
+def test_replies_are_kept_but_samples_are_drawn_again(model, tmp_path, monkeypatch):
+    path, generated = tmp_path / "replies.jsonl", []
+    own = HFLM._model_generate
+
+    def counted(self, context, **kwargs):
+        generated.append(len(context))
+        return own(self, context=context, **kwargs)
+
+    monkeypatch.setattr(HFLM, "_model_generate", counted)
+    greedy = requests("generate_until", [(f"{word} was", {"until": ["."], "max_gen_toks": 4}) for word in ("a", "b")])
+    sampled = requests(
+        "generate_until", [("a was", {"until": ["."], "max_gen_toks": 4, "do_sample": True, "temperature": 1.0})]
+    )
+    with model.engine.adapted(None) as network:
+        found = [PrefixLM(model, network, Replies(path)).generate_until(greedy) for _ in range(2)]
+        assert found[0] == found[1]
+        assert generated == [2]
+        assert all(isinstance(reply, str) for reply in found[0])
+        for _ in range(2):
+            PrefixLM(model, network, Replies(path)).generate_until(sampled)
+    assert generated == [2, 1, 1]
+    assert len(path.read_text().splitlines()) == 4
+    assert json.loads(path.read_text().splitlines()[0])[1] in found[0]
