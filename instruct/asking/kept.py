@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from instruct.asking.journals import journal_batches
-from instruct.base.replies import Completion
+from instruct.base.replies import Reply
 from instruct.run.replies import BatchStore, completion_key
 
 
 class KeptReplies:
-    """`NAME.replies.sqlite`: the finished batches of a system, in any order.
+    """`NAME.replies.sqlite`: the replies to a system's prompts, in batches that are finished in any order.
+
+    A batch is finished when each of its prompts has a reply or has failed; a failure that is not for good makes the
+    batch missing again, at most twice.
 
     Every reply has its own key: a prompt that is asked twice is answered twice, because a reply may depend on what it
     is batched with. Replies under another fingerprint stay until `start` replaces them. The journal of an earlier
@@ -33,9 +36,12 @@ class KeptReplies:
         self._path, self._journal = folder / f"{system}.replies.sqlite", folder / f"{system}.batches.jsonl"
         self._fingerprint, self._prompts, self._size = fingerprint, prompts, size
         self._seconds: dict[int, float] = {}
+        self._again: set[int] = set()  # finished batches with requests that failed and are sent again
         if self._path.is_file():
             with BatchStore(self._path) as store:
                 self.engine, self._seconds = store.batches(fingerprint)
+                failed = {int(key.split("/")[1]) for key in store.failed()}
+                self._again = {batch for batch in failed & set(self._seconds) if self._without_reply(store, batch)}
         if self._journal.is_file():
             self._take_over()
 
@@ -49,16 +55,19 @@ class KeptReplies:
 
     @property
     def missing(self) -> list[int]:
-        """The numbers of the batches that are not finished."""
-        return [number for number in self.batches if number not in self._seconds]
+        """The numbers of the batches that are not finished, or have failed requests that are sent again."""
+        return [number for number in self.batches if number not in self._seconds or number in self._again]
 
     @property
     def minutes(self) -> float:
         """What the finished batches took, over all calls."""
         return math.fsum(self._seconds.values()) / 60
 
-    def replies(self) -> Iterator[Completion]:
-        """The replies of the finished batches, in the order of their prompts, read a batch at a time."""
+    def replies(self) -> Iterator[Reply]:
+        """The replies of the finished batches, in the order of their prompts, read a batch at a time.
+
+        A failure is `permanent` if its request is not sent again.
+        """
         if not self._seconds:
             return
         with BatchStore(self._path) as store:
@@ -71,13 +80,43 @@ class KeptReplies:
             self._start_over(engine)
         self._journal.unlink(missing_ok=True)
 
-    def keep(self, batch: int, replies: Sequence[Completion], seconds: float) -> None:
+    def without_reply(self, batch: int) -> list[int]:
+        """The places of a missing batch that have no reply, and no failure that stays."""
+        with BatchStore(self._path) as store:
+            return self._without_reply(store, batch)
+
+    def _without_reply(self, store: BatchStore, batch: int) -> list[int]:
+        keys = dict(zip(self._keys(batch), self.places(batch), strict=True))
+        there = store.completions(keys).keys() | store.given_up(keys)
+        return [place for key, place in keys.items() if key not in there]
+
+    def keep(self, batch: int, replies: Sequence[Reply], seconds: float) -> None:
         """Add a finished batch, its replies in order; it is on the disk when this returns."""
+        self.keep_some(batch, dict(zip(self.places(batch), replies, strict=True)), seconds)
+
+    def keep_some(self, batch: int, replies: Mapping[int, Reply], seconds: float, finished: bool = True) -> None:
+        """Add replies of a batch by the places of their prompts; they are on the disk when this returns.
+
+        Args:
+            seconds: what the batch took.
+            finished: the batch's other prompts have theirs already.
+        """
+        keys = dict(zip(self.places(batch), self._keys(batch), strict=True))
+        rows = {keys[place]: reply for place, reply in replies.items()}
         seconds = round(seconds, 3)
         with BatchStore(self._path) as store:
-            rows = dict(zip(self._keys(batch), replies, strict=True))
-            store.add_batch(self._fingerprint, self.engine, batch, seconds, rows)
-        self._seconds[batch] = seconds
+            if finished:
+                store.add_batch(self._fingerprint, self.engine, batch, seconds, rows)
+                self._seconds[batch] = self._seconds.get(batch, 0.0) + seconds
+                self._again.discard(batch)
+            else:
+                store.add_part(rows)
+
+    def forget(self) -> None:
+        """Remove everything, so that it is asked again."""
+        self._seconds, self._again = {}, set()
+        with BatchStore(self._path) as store:
+            store.remove_batches()
 
     def _keys(self, batch: int) -> list[str]:
         """The keys of a batch's replies: system, batch, place in it, and a hash of work, engine and prompt."""
@@ -88,9 +127,9 @@ class KeptReplies:
         ]
 
     def _start_over(self, engine: str) -> None:
-        self.engine, self._seconds = engine, {}
+        self.engine, self._seconds, self._again = engine, {}, set()
         with BatchStore(self._path) as store:
-            store.remove_batches()
+            store.start_over()
 
     def _take_over(self) -> None:
         """Move the batches of an earlier version's journal to the store; one that does not fit stays until `start`."""

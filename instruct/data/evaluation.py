@@ -86,7 +86,8 @@ def _read_prompts(path: Path) -> Iterable[RawRow]:
 def load_answers(path: str | Path) -> list[dict[str, Any]]:
     """The answers in a model_outputs.json: `dataset`, `instruction`, `output` and `generator` of each row.
 
-    A row whose instruction repeats also has its `id`. Files of AlpacaEval's leaderboard load unchanged: other fields
+    A row whose instruction repeats also has its `id`, and one whose prompt got no answer has the reason in `failed` and
+    an empty output. Files of AlpacaEval's leaderboard load unchanged: other fields
     are dropped, `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer.
 
     Raises:
@@ -194,9 +195,11 @@ def _part(row: RawRow, default: str) -> str:
 
 
 def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str, Any]:
+    failed = row.fields.get("failed")
     return {
         "dataset": _part(row, dataset),
         "instruction": row.fields["instruction"],
         "output": text_field(row, "output"),
         "generator": text_field(row, "generator", optional=True) or generator or dataset,
+        **({"failed": failed} if failed and isinstance(failed, str) else {}),
     }

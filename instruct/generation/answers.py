@@ -4,39 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
+from instruct.base.replies import Failure
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies, totals, written
+from instruct.generation.batches import System, Work, finished_replies
 from instruct.generation.options import GenerationConfig
 from instruct.generation.reply_files import write_rows
+from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
 
 if TYPE_CHECKING:
     from instruct.data.evaluation import EvalPrompt
-
-
-@dataclass(frozen=True)
-class AnswerStats:
-    """A system's answers: how many, how many were cut at their length limit, mean tokens without the end token.
-
-    `mean_tokens` is None if a server did not count the tokens of every answer. `engine` is its name, version and
-    device. `minutes` is the time of the batches, over all calls that answered them, without the engine's start.
-    `workers` describes those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
-    """
-
-    n: int
-    truncated: int
-    mean_tokens: float | None
-    engine: str
-    minutes: float
-    workers: dict[str, Any] = field(default_factory=dict)
 
 
 def generate_answers(
@@ -48,17 +32,19 @@ def generate_answers(
     folder: Path,
     cluster: ClusterOptions | None = None,
     rendering: Rendering = DEFAULT,
-) -> dict[str, AnswerStats]:
+) -> dict[str, ReplyStats]:
     """Write `folder/NAME.json` (AlpacaEval's model_outputs) for each system and return what was generated.
 
     A system is a LoRA adapter's folder, None for `model` itself, or the folder of a whole fine-tuned model. Prompts are
     asked as in `finished_replies`: repeating a call that was stopped continues with the missing batches and ends with
     the same bytes; repeating a finished one starts no engine. If the model, adapter, prompts, template or decoding
-    changed, that system starts over.
+    changed, that system starts over. A prompt that the engine does not answer has an empty answer with the reason in
+    `failed`, and is counted.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
         InstructError: the engine failed.
+        StoppedError: too many requests failed in a row, or all of a system.
     """
     if not prompts:
         raise InputError("no evaluation prompts to answer; give a set that has some")
@@ -108,14 +94,15 @@ def sent_token_ids(
     return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template), rendering) for prompt in prompts]
 
 
-def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder: Path) -> AnswerStats:
+def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder: Path) -> ReplyStats:
     """Write a finished system's answers, unless the file already holds them."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for prompt, reply in zip(prompts, written(kept, work), strict=True):
-            about = {"dataset": prompt.dataset, "instruction": prompt.instruction}
-            yield {**about, "output": reply.text, "generator": kept.system}
+        for prompt, reply in zip(prompts, written(kept, work.to_the_letter), strict=True):
+            row = {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": "", "generator": kept.system}
+            yield row | ({"failed": reply.reason} if isinstance(reply, Failure) else {"output": reply.text})
 
     write_rows(folder / f"{kept.system}.json", rows, indent=2)
-    sums = totals(kept, work)
-    return AnswerStats(len(prompts), sums.cut, sums.mean_tokens, sums.engine, sums.minutes, kept.workers)
+    stats = reply_stats(kept)
+    warn_of_failures(kept.system, stats, work.parts[1])
+    return stats

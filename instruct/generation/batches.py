@@ -6,17 +6,17 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instruct.asking.ask import ask_engine, progress_of
 from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
-from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.models import ModelOptions, model_path
-from instruct.base.replies import Completion, Failure
+from instruct.base.replies import Completion
 from instruct.data.templates import DEFAULT, Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
@@ -104,13 +104,15 @@ def finished_replies(
     """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
     One start of the engine serves `model` and all its adapters. Prompts are asked in fixed batches of
-    `config.batch_size`; each finished batch is on disk before the next begins. If the model, adapter, prompts or
+    `config.batch_size`; each finished batch is on disk before the next begins, and each reply of a server. A prompt
+    that gets no reply is a Failure among the replies. If the model, adapter, prompts or
     decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `cluster`, its machines work
     on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
         InstructError: the engine failed.
+        StoppedError: too many requests failed in a row, or all of a system.
     """
     identity = model.name
     if config.engine != "server":
@@ -195,14 +197,18 @@ def _ask(
                 work.what,
                 list(unfinished),
                 lambda kept, places: _requests(unfinished[kept], places, asked, work, config),
-                lambda kept, place, failure: _refused(work, kept.system, place, failure),
+                apart=config.engine == "server",
             )
             ask_engine(engine, batches, show)
+            for kept in unfinished:
+                _check_answered(kept, f"model {model.name}")
         finally:
             engine.close()
 
 
-def _requests(planned: _Planned, places: range, asked: list[_Asked], work: Work, config: EngineConfig) -> list[Request]:
+def _requests(
+    planned: _Planned, places: Sequence[int], asked: list[_Asked], work: Work, config: EngineConfig
+) -> list[Request]:
     # A server need not know seeds, which matter only where something is drawn.
     seeded = config.engine != "server" or planned.system.temperature > 0
     return [
@@ -219,56 +225,21 @@ def _requests(planned: _Planned, places: range, asked: list[_Asked], work: Work,
     ]
 
 
-def _refused(work: Work, system: str, place: int, failure: Failure) -> InstructError:
-    prompt, reply = work.parts
-    return InstructError(
-        f"{work.places[place]}: no {reply} of {system} ({failure.reason}); finished batches are kept: rerun to resume, "
-        f"or leave the {prompt} out if the server always refuses it"
-    )
+def _check_answered(kept: KeptReplies, subject: str) -> None:
+    """Refuse to go on without a single reply; then all is asked again by a rerun.
 
-
-@dataclass(frozen=True)
-class Totals:
-    """A system's replies: how many are empty, were cut at their limit or ended, and what made them, in which time.
-
-    `mean_tokens` is None if the tokens of a reply were not counted.
+    Raises:
+        StoppedError: every prompt failed.
     """
-
-    empty: int
-    cut: int
-    ended: int
-    mean_tokens: float | None
-    engine: str
-    minutes: float
-
-
-def written(kept: KeptReplies, work: Work) -> Iterator[Completion]:
-    """A system's replies as they are written, in the order of the prompts, read a batch at a time.
-
-    White space around them stays if they are to the letter. The end token is not counted; whatever else ended a reply
-    than its limit is called `stop`.
-    """
+    reason = ""
     for reply in kept.replies():
-        tokens = reply.completion_tokens
-        yield replace(
-            reply,
-            text=reply.text if work.to_the_letter else reply.text.strip(),
-            completion_tokens=None if tokens is None else tokens - (reply.finish_reason == "stop"),
-            finish_reason="length" if reply.finish_reason == "length" else "stop",
-        )
-
-
-def totals(kept: KeptReplies, work: Work) -> Totals:
-    """The sums over what is written, in one pass."""
-    replies = empty = cut = counted = tokens = 0
-    for reply in written(kept, work):
-        replies += 1
-        empty += not reply.text.strip()
-        cut += reply.finish_reason == "length"
-        counted += reply.completion_tokens is not None
-        tokens += reply.completion_tokens or 0
-    mean = tokens / replies if replies and counted == replies else None
-    return Totals(empty, cut, replies - cut, mean, kept.engine, kept.minutes)
+        if isinstance(reply, Completion):
+            return
+        reason = reason or reply.reason
+    kept.forget()
+    raise StoppedError(
+        f"{subject}: no request to {kept.system} was answered (the first: {reason}); rerun the command when it can be"
+    )
 
 
 def _with_weights(

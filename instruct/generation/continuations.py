@@ -13,14 +13,16 @@ from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from instruct.asking.kept import KeptReplies
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.models import ModelOptions
+from instruct.base.replies import Completion
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies, totals, written
+from instruct.generation.batches import System, Work, finished_replies
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.reply_files import json_list, write_rows
+from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", strict=True))
@@ -53,29 +55,6 @@ class Continuation:
 
 
 @dataclasses.dataclass(frozen=True)
-class ContinuationStats:
-    """A system's continuations.
-
-    Attributes:
-        n: how many.
-        empty: those without a character that is not white space.
-        ended: those that the system ended before their longest length.
-        mean_tokens: without end tokens; None if a server did not count those of every continuation.
-        temperature: that they were sampled at.
-        engine: its name, version and device.
-        minutes: of the batches, over all calls that generated them, without the engine's start.
-    """
-
-    n: int
-    empty: int
-    ended: int
-    mean_tokens: float | None
-    temperature: float
-    engine: str
-    minutes: float
-
-
-@dataclasses.dataclass(frozen=True)
 class _Draw:
     prefix: Prefix
     seed: int
@@ -89,7 +68,7 @@ def continue_texts(
     options: ContinuationOptions,
     folder: Path,
     cluster: ClusterOptions | None = None,
-) -> dict[str, ContinuationStats]:
+) -> dict[str, ReplyStats]:
     """Write `folder/NAME.json` for each system (see `read_continuations`) and return what was generated.
 
     A call that was stopped resumes as in `finished_replies`. In vLLM a sample depends on its prefix, seed and number
@@ -102,7 +81,7 @@ def continue_texts(
 
     Raises:
         InputError: a model, adapter or name that cannot be used, a prefix that does not fit the context, no length.
-        InstructError: the engine failed.
+        InstructError: the engine failed, or a prefix has no continuation.
     """
     draws = [
         _Draw(prefix, seed, sample)
@@ -117,7 +96,18 @@ def continue_texts(
         )
     work = continuation_work(draws, prefixes, options)
     replies = finished_replies(model, asked, work, options.generation, folder, cluster)
-    return {system.name: _write(system, replies[system.name], work, draws, folder) for system in asked}
+    stats = {name: reply_stats(kept) for name, kept in replies.items()}
+    for name, each in stats.items():
+        warn_of_failures(name, each, work.parts[1])
+    if failed := [name for name, each in stats.items() if each.failed]:
+        # A sample that lacks texts is another sample: MAUVE and diversity have no bounds for what is missing.
+        raise InstructError(
+            f"continuations: {' and '.join(failed)} did not continue all prefixes; what was continued is kept: leave "
+            "out the prefixes that fail (see continuations.files and .limit), or ask another server"
+        )
+    for kept in replies.values():
+        _write(kept, draws, folder)
+    return stats
 
 
 def continuation_work(draws: list[_Draw], prefixes: PrefixSet, options: ContinuationOptions) -> Work:
@@ -174,11 +164,12 @@ def _token_ids(tokenizer: Any, draws: list[_Draw]) -> list[list[int]]:
     return [ids[draw.prefix.text] or [begin] for draw in draws]
 
 
-def _write(system: System, kept: KeptReplies, work: Work, draws: list[_Draw], folder: Path) -> ContinuationStats:
+def _write(kept: KeptReplies, draws: list[_Draw], folder: Path) -> None:
     """Write a finished system's continuations, unless the file already holds them."""
 
     def rows() -> Iterator[Continuation]:
-        for draw, reply in zip(draws, written(kept, work), strict=True):
+        for draw, reply in zip(draws, written(kept, to_the_letter=True), strict=True):
+            assert isinstance(reply, Completion)  # else the call ended before
             yield Continuation(
                 id=draw.prefix.id,
                 prefix=draw.prefix.text,
@@ -190,10 +181,7 @@ def _write(system: System, kept: KeptReplies, work: Work, draws: list[_Draw], fo
                 finish_reason=str(reply.finish_reason),
             )
 
-    write_rows(folder / f"{system.name}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
-    sums = dataclasses.asdict(totals(kept, work))
-    del sums["cut"]  # what did not end was cut
-    return ContinuationStats(n=len(draws), temperature=system.temperature, **sums)
+    write_rows(folder / f"{kept.system}.json", lambda: map(dataclasses.asdict, rows()), indent=1)
 
 
 _FILE = TypeAdapter(list[Continuation])

@@ -171,9 +171,9 @@ def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMod
 
 
 def _failed(run: RunDirectory, task: JudgingTask) -> int:
-    """The failed verdicts of a finished comparison."""
+    """The failed requests of a finished comparison."""
     results: dict[str, Any] = run.manifest()["steps"][task.step]["results"]
-    return int(results.get("verdicts", {}).get("failed", 0))
+    return int(results.get("verdicts", {}).get("failed", 0)) - int(results.get("unanswered_pairs", 0))
 
 
 def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
@@ -210,13 +210,15 @@ def _judge_task(
         with contextlib.nullcontext(results) if mode.reparse and plan.missing(store) else recorded as results:
             counts = judge_plan(judge, plan, store, engine, retry_failed=mode.retry_failed, ask=not mode.reparse)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
+            if not counts.unanswered_pairs:
+                del results["unanswered_pairs"]
             if engine.workers:
                 results["workers"] = engine.workers
         if mode.reparse:
             now = store.judgments(plan.comparison)
             changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
             say(f"{task.step}: {counted(len(now), 'verdict')} read again, {changed} changed")
-    failed = counts.verdicts.get("failed", 0)
+    failed = counts.verdicts.get("failed", 0) - counts.unanswered_pairs
     if failed and not counts.stopped and not judge.replay:
         say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")
     return counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from instruct.analysis.outcomes import candidate_is_second
@@ -26,8 +26,9 @@ from instruct.run.replies import completion_key
 class Answers:
     """A system's answers in AlpacaEval's model_outputs form.
 
-    A row's `id`, if it has one, identifies the pair instead of the instruction: sets with human labels show one
-    instruction with several answers. `input` is the instruction's context, for judges that show it separately.
+    A row's `failed`, if it has one, says why the prompt got no answer. Its `id`, if it has one, identifies the pair
+    instead of the instruction: sets with human labels show one instruction with several answers. `input` is the
+    instruction's context, for judges that show it separately.
     """
 
     name: str
@@ -57,15 +58,23 @@ class Presentation:
 
 @dataclass(frozen=True)
 class Plan:
-    """A comparison before it is judged: what to ask about, and the identical answers that are ties without asking."""
+    """A comparison before it is judged: what to ask about, and what is decided without asking.
+
+    `identical` answers are ties; a pair without an answer on one side is failed, `unanswered` has the reason.
+    """
 
     comparison: ComparisonKey
     presentations: list[Presentation]
     identical: list[Presentation]
+    unanswered: list[tuple[Presentation, str]] = field(default_factory=list)
+
+    def without_request(self) -> list[Presentation]:
+        """What the judge is not asked about."""
+        return [*self.identical, *(each for each, _ in self.unanswered)]
 
     def identities(self) -> list[str]:
         """What identifies the pairs, each once."""
-        return list(dict.fromkeys(each.instruction for each in (*self.presentations, *self.identical)))
+        return list(dict.fromkeys(each.instruction for each in (*self.presentations, *self.without_request())))
 
     def requests(self) -> dict[str, Request]:
         """Every request, by its key."""
@@ -88,6 +97,11 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     template = ChatTemplate() if card.protocol == "reward" else PromptTemplate(card)
     plan = Plan(ComparisonKey(card.name, candidate.name, baseline.name), [], [])
     for pair, (ours, theirs) in enumerate(joined(candidate, baseline)):
+        lacking = [
+            f"no answer of {side.name}: {row['failed']}"
+            for side, row in ((candidate, ours), (baseline, theirs))
+            if row.get("failed")
+        ]
         positions = ["first", "second"]
         if card.rates_alone:
             positions = ["first"]  # each answer is shown alone, so there is no order
@@ -97,10 +111,14 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             answers = (ours["output"], theirs["output"])
             shown = answers if position == "first" else answers[::-1]
             identical = shown[0] == shown[1]
-            prompts, was_trimmed = ((), False) if identical else _prompts(judge, template, ours, shown, engine)
+            asked = not (identical or lacking)
+            prompts, was_trimmed = _prompts(judge, template, ours, shown, engine) if asked else ((), False)
             requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
             each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)
-            (plan.identical if identical else plan.presentations).append(each)
+            if lacking:
+                plan.unanswered.append((each, "; ".join(lacking)))
+            else:
+                (plan.identical if identical else plan.presentations).append(each)
     if judge.options.stop_when:
         place = {each: number for number, each in enumerate(random_order(plan.identities()))}
         plan.presentations.sort(key=lambda each: (place[each.instruction], each.position))

@@ -97,8 +97,6 @@ FROM (
 )
 WHERE request != '' AND reason IS NOT NULL AND request NOT IN (SELECT key FROM completions);
 """
-# Attempts at a request that keeps failing: the first, and two by reruns.
-_MOST_ATTEMPTS = 3
 
 
 class JudgmentStore(ReplyStore):
@@ -111,14 +109,9 @@ class JudgmentStore(ReplyStore):
     schema = ReplyStore.schema + _JUDGMENTS
     migrations = ReplyStore.migrations | {3: ReplyStore.migrations[3] + _EARLIER_ATTEMPTS}
 
-    def given_up(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys that are asked again only on demand: refused for good, or asked again twice in vain."""
-        attempts = self.attempts(keys)
-        return {key for key, made in attempts.items() if made.permanent or made.failed >= _MOST_ATTEMPTS}
-
     def to_ask_again(self, judgments: Iterable[Judgment]) -> set[str]:
-        """The keys of failed verdicts whose requests a rerun sends again."""
-        failed = {judgment.key: judgment.key.split() for judgment in judgments if judgment.verdict == "failed"}
+        """The keys of failed verdicts whose requests a rerun sends again; where an answer lacks, there is none."""
+        failed = {j.key: j.key.split() for j in judgments if j.verdict == "failed" and j.key}
         given_up = self.given_up(key for keys in failed.values() for key in keys)
         return {key for key, keys in failed.items() if given_up.isdisjoint(keys)}
 

@@ -26,7 +26,8 @@ class ComparisonCounts:
     Attributes:
         asked: requests sent now.
         stored: requests whose replies were stored before.
-        without_request: presentations of identical answers.
+        without_request: presentations of identical answers, and of pairs without an answer.
+        unanswered_pairs: those of pairs without an answer, which are failed whatever is asked.
         trimmed: presentations whose answers were cut to fit.
         usd: spent now, in US dollars.
         stopped: why judging stopped early, if it did.
@@ -44,6 +45,7 @@ class ComparisonCounts:
     notes: list[str] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
     unanswered: bool = False
+    unanswered_pairs: int = 0
 
 
 def judge_plan(
@@ -57,11 +59,12 @@ def judge_plan(
         ask: False reads verdicts from the stored completions alone.
     """
     earlier = store.judgments(plan.comparison)
-    planned = {(each.instruction, each.position, each.key) for each in (*plan.presentations, *plan.identical)}
+    planned = {(each.instruction, each.position, each.key) for each in (*plan.presentations, *plan.without_request())}
     # A verdict on other answers or by another judge is removed; its completion is kept.
     store.remove_judgments(j for j in earlier if (j.instruction, j.position, j.key) not in planned)
     tie = Reading("tie", reason=IDENTICAL)
     store.add_judgments(_judgment(plan, each, tie) for each in plan.identical)
+    store.add_judgments(_judgment(plan, each, Reading("failed", reason=reason)) for each, reason in plan.unanswered)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
     stopped, spent = None, store.spent_usd()
@@ -80,7 +83,8 @@ def judge_plan(
     return ComparisonCounts(
         asked=work.asked,
         stored=work.stored,
-        without_request=len(plan.identical),
+        without_request=len(plan.without_request()),
+        unanswered_pairs=len(plan.unanswered),
         trimmed=sum(each.trimmed for each in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,

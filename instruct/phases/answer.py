@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, InstructError
 from instruct.base.files import sha256_of, write_atomically
-from instruct.base.output import say
+from instruct.base.output import say, warn
 from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
+from instruct.data.evaluation import EvalSet
 from instruct.data.options import template_of
 from instruct.phases.systems import system_folders, weights_identity
 from instruct.run.directory import RunDirectory
@@ -52,7 +53,6 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     Raises:
         InputError: a system is not trained yet.
     """
-    from instruct.generation.answers import generate_answers
     from instruct.generation.prompts import evaluation_set
 
     options = config.answers
@@ -63,7 +63,6 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     weights = {name: weights_identity(config, folder, engine) for name, folder in systems.items()}
     evaluation = evaluation_set(options)
     template = answer_template(config)
-    answers = options.model_dump(mode="json")
     inputs: dict[str, Any] = {
         "weights": weights,
         "prompts": evaluation.sha256,
@@ -76,8 +75,32 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     if config.model.dtype != "bfloat16" or config.model.quantization:
         inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
     outputs = {name: run.outputs / f"{name}.json" for name in systems}
+    record = None
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
-        return
+        record = run.manifest()["steps"]["answers"]
+        if not any(made.get("again") for made in record["results"].values()):
+            return
+    try:
+        _answer(config, run, inputs, evaluation, systems, outputs)
+    except InstructError as error:
+        if record is None:
+            raise
+        run.record("answers", record)  # what was finished stays so
+        warn(f"answers: failed requests are not asked again: {error}")
+
+
+def _answer(
+    config: ExperimentConfig,
+    run: RunDirectory,
+    inputs: dict[str, Any],
+    evaluation: EvalSet,
+    systems: dict[str, Path | None],
+    outputs: dict[str, Path],
+) -> None:
+    """Ask what is missing, and record the step."""
+    from instruct.generation.answers import generate_answers
+
+    options = inputs["answers"]
     baseline = run.outputs / "baseline.json"
     earlier = _keep_answers({**outputs, "baseline": baseline})
     baseline.unlink(missing_ok=True)  # it answers the earlier prompts
@@ -85,11 +108,11 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         text = json.dumps(evaluation.baseline, indent=1, ensure_ascii=False)
         write_atomically(baseline, text + "\n")
     ran_with = {
-        **answers,
+        **options.model_dump(mode="json"),
         "eval_set": evaluation.name,
         "prompts": len(evaluation.prompts),
         "baseline": evaluation.baseline_name,
-        "template": template,
+        "template": inputs["template"],
         "model": config.model.model_dump(mode="json"),
     }
     if config.cluster is not None:
@@ -99,17 +122,14 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
             config.model,
             systems,
             evaluation.prompts,
-            template,
+            inputs["template"],
             options.generation,
             run.outputs,
             config.cluster,
-            rendering,
+            config.data.rendering(run.day),
         )
         for name, path in outputs.items():
-            about = vars(stats[name]) | {"sha256": sha256_of(path)}
-            if not about["workers"]:  # nothing was asked on a cluster
-                del about["workers"]
-            results[name] = about
+            results[name] = stats[name].record() | {"sha256": sha256_of(path)}
     for name, kept in earlier.items():
         path = run.outputs / f"{name}.json"
         if path.is_file() and sha256_of(kept) == sha256_of(path):

@@ -107,7 +107,9 @@ def _comparison(
     _, candidate, baseline = judged.key
     sides = [contents.answers.get(name) for name in (candidate, baseline)]
     ours, theirs = sides
-    lengths = [{identity(row): len(str(row["output"])) for row in side.rows} for side in sides if side]
+    lengths = [
+        {identity(row): len(str(row["output"])) for row in side.rows if not row.get("failed")} for side in sides if side
+    ]
     prompts = {identity(row) for row in ours.rows} if ours else None
     length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
@@ -298,15 +300,21 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
 
 
 def _systems(manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]) -> dict[str, SystemReport]:
-    edges = histogram_edges([len(row["output"]) for each in answers.values() for row in each.rows] or [0])
+    edges = histogram_edges([len(output) for each in answers.values() for output in _outputs(each)] or [0])
     recorded = manifest["steps"].get("answers", {}).get("results", {})
     return {name: _system(name, each, recorded.get(name, {}), edges) for name, each in answers.items()}
+
+
+def _outputs(answers: SystemAnswers) -> list[str]:
+    """The answers themselves; a prompt without one has none."""
+    return [row["output"] for row in answers.rows if not row.get("failed")]
 
 
 def _system(name: str, answers: SystemAnswers, made: dict[str, Any], edges: list[int]) -> SystemReport:
     if made.get("sha256") != answers.sha256:
         made = {}  # the manifest describes other answers
-    health = answers_health([row["output"] for row in answers.rows], edges, made)
+    outputs = _outputs(answers)
+    health = answers_health(outputs, edges, made, failed=len(answers.rows) - len(outputs))
     return SystemReport(
         name=name,
         generator=str(answers.rows[0]["generator"]),

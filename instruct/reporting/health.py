@@ -25,22 +25,24 @@ FAULTY_PERCENT = 5
 LONGER_PERCENT = 20
 
 
-def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any]) -> Health:
-    """What report.json holds about one system's answers; at least one is needed.
+def answers_health(outputs: Sequence[str], edges: Sequence[int], made: Mapping[str, Any], failed: int = 0) -> Health:
+    """What report.json holds about one system's answers.
 
     Args:
         outputs: the answers.
         edges: of the length histogram, the same for all systems (histogram_edges).
         made: what the run recorded for these answers: `truncated`, `mean_tokens`; {} if nothing.
+        failed: how many prompts have no answer, which is not among the outputs.
     """
     lengths = [len(output) for output in outputs]
     tokens = made.get("mean_tokens")
     return Health(
+        failed=failed,
         empty=sum(not output.strip() for output in outputs),
         truncated=made.get("truncated"),
         repeated=sum(repeated_fraction(output) > REPEATED_ABOVE for output in outputs),
-        mean_characters=round(statistics.fmean(lengths), 6),
-        median_characters=float(statistics.median(lengths)),
+        mean_characters=round(statistics.fmean(lengths or [0]), 6),
+        median_characters=float(statistics.median(lengths or [0])),
         mean_tokens=None if tokens is None else round(tokens, 6),
         length_histogram=_histogram(lengths, edges),
     )
@@ -86,6 +88,8 @@ def _faults(system: SystemReport) -> list[str]:
         for fault, count in parts.items()
         if 100 * count >= FAULTY_PERCENT * n
     ]
+    if health.failed:
+        said.insert(0, f"{health.failed} of {n} ({100 * health.failed / n:.0f} %) are missing: refused, or failed")
     return [f"the answers of {one_line(system.name, 60)}: {', '.join(said)}"] if said else []
 
 

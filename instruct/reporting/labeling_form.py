@@ -28,7 +28,11 @@ def write_form(run: RunDirectory, candidate: str, baseline: str, count: int, pat
     if count < 1:
         raise InputError(f"-n {count}: must be at least 1")
     ours, theirs = read_answers(run, candidate), read_answers(run, baseline)
-    pairs = {identity(row): (row, other) for row, other in joined(ours, theirs)}
+    pairs = {
+        identity(row): (row, other)
+        for row, other in joined(ours, theirs)
+        if not (row.get("failed") or other.get("failed"))
+    }
     drawn = random_order(pairs, seed)[:count]
     content = {"candidate": ours.name, "baseline": theirs.name, "pairs": [_pair(*pairs[each], seed) for each in drawn]}
     page = render("label.html.jinja", "label.css", "label.js", data=escaped_json(content), count=len(drawn))

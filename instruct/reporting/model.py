@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from instruct.analysis.results import (
     Interval,
@@ -51,10 +51,12 @@ class LengthHistogram(Record):
 class Health(Record):
     """How many of a system's answers are `empty`, `truncated` (at the length limit) and `repeated`, and their lengths.
 
+    `failed`: prompts that got no answer, which count nowhere else; the key is left out if there is none.
     `repeated`: more than half of the answer's 4-grams repeat an earlier one (instruct.reporting.health). Tokens and
     `truncated` are None for answers from elsewhere.
     """
 
+    failed: int = Field(default=0, exclude_if=lambda count: count == 0)
     empty: int
     truncated: int | None
     repeated: int

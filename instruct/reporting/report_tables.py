@@ -67,6 +67,7 @@ def _systems(report: ReportData) -> Table:
         Column("generator", text=True),
         Column("engine", text=True, when="known"),
         Column("answers", "n"),
+        Column("no answer", "health.failed", when="known"),
         Column("mean tokens", "mean_tokens", when="known"),
         Column("mean characters", "mean_characters"),
         Column("median characters", "health.median_characters"),

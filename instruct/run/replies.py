@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -14,6 +14,8 @@ from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.replies import Completion, Failure, Reply
 
 VERSION = 4
+# Attempts at a request that keeps failing: the first, and two by reruns.
+_MOST_ATTEMPTS = 3
 # Keys in one statement: fewer than SQLite's limit on variables.
 _CHUNK = 500
 
@@ -163,6 +165,11 @@ class ReplyStore:
         rows = self._by_key("SELECT key, attempts, reason, permanent FROM attempts", keys)
         return {key: Attempts(failed, reason, bool(permanent)) for key, failed, reason, permanent in rows}
 
+    def given_up(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys that are asked again only on demand: refused for good, or asked again twice in vain."""
+        attempts = self.attempts(keys)
+        return {key for key, made in attempts.items() if made.permanent or made.failed >= _MOST_ATTEMPTS}
+
     def add_replies(self, judge: str, replies: Iterable[tuple[str, Reply, float]]) -> None:
         """Commit replies in one transaction: key, reply and cost in US dollars.
 
@@ -172,16 +179,7 @@ class ReplyStore:
         replies = list(replies)
 
         def write() -> None:
-            self._insert((key, reply) for key, reply, _ in replies if isinstance(reply, Completion))
-            self._db.executemany(
-                "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
-                "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
-                [
-                    (key, reply.reason, reply.permanent)
-                    for key, reply, _ in replies
-                    if isinstance(reply, Failure) and reply.tried
-                ],
-            )
+            self._insert([(key, reply) for key, reply, _ in replies])
             self._db.executemany(
                 "INSERT INTO spending (key, judge, usd) VALUES (?, ?, ?)",
                 [(key, judge, usd) for key, _, usd in replies if usd],
@@ -189,11 +187,20 @@ class ReplyStore:
 
         self._transaction(write)
 
-    def _insert(self, completions: Iterable[tuple[str, Completion]]) -> None:
+    def _insert(self, replies: Collection[tuple[str, Reply]]) -> None:
         self._db.executemany(
             "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
             "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            ((key, *_completion_row(completion)) for key, completion in completions),
+            [(key, *_completion_row(reply)) for key, reply in replies if isinstance(reply, Completion)],
+        )
+        self._db.executemany(
+            "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
+            "attempts = attempts + 1, reason = excluded.reason, permanent = excluded.permanent",
+            [
+                (key, reply.reason, reply.permanent)
+                for key, reply in replies
+                if isinstance(reply, Failure) and reply.tried
+            ],
         )
 
     def spent_usd(self, judge: str | None = None) -> float:
@@ -247,7 +254,7 @@ class ReplyStore:
 
 
 class BatchStore(ReplyStore):
-    """Completions of a system in batches, each committed as a whole; all are of one work and one engine.
+    """Replies to a system's prompts, in batches; all finished batches are of one work and one engine.
 
     One process has it open, so that a network file system will do: it needs no shared memory, and no lock but the
     first.
@@ -263,28 +270,53 @@ class BatchStore(ReplyStore):
         rows = self._read("SELECT engine, batch, seconds FROM batches WHERE work = ?", [work])
         return rows[0][0] if rows else "", {batch: seconds for _, batch, seconds in rows}
 
-    def replies(self, keys: Sequence[str]) -> list[Completion]:
-        """The completions of these keys, in this order."""
-        completions = self.completions(keys)
-        if missing := sum(key not in completions for key in keys):
-            raise self._damaged(f"{missing} replies of a finished batch are missing")
-        return [completions[key] for key in keys]
+    def failed(self) -> list[str]:
+        """The keys of all requests that ever failed."""
+        return [key for (key,) in self._read("SELECT key FROM attempts")]
 
-    def add_batch(self, work: str, engine: str, batch: int, seconds: float, replies: dict[str, Completion]) -> None:
-        """Commit a batch: its number, what it took, and the replies by their keys."""
+    def replies(self, keys: Sequence[str]) -> list[Reply]:
+        """The replies of these keys, in this order; a failure is `permanent` if it is not asked again."""
+        replies: dict[str, Reply] = {**self.completions(keys)}
+        if len(replies) < len(keys):
+            given_up = self.given_up(keys)
+            for key, made in self.attempts(keys).items():
+                replies.setdefault(key, Failure(made.reason, permanent=key in given_up))
+        if missing := sum(key not in replies for key in keys):
+            raise self._damaged(f"{missing} replies of a finished batch are missing")
+        return [replies[key] for key in keys]
+
+    def add_part(self, replies: Mapping[str, Reply]) -> None:
+        """Commit replies, by their keys, of a batch that is not finished by them."""
+        self._transaction(lambda: self._insert(replies.items()))
+
+    def add_batch(self, work: str, engine: str, batch: int, seconds: float, replies: Mapping[str, Reply]) -> None:
+        """Commit a batch's number, what it took, and those of its replies that are not committed, by their keys.
+
+        The seconds of one that was finished before, but for failed requests, are added to.
+        """
 
         def write() -> None:
             self._insert(replies.items())
             self._db.execute(
-                "INSERT INTO batches (batch, work, engine, seconds) VALUES (?, ?, ?, ?)",
+                "INSERT INTO batches (batch, work, engine, seconds) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (batch) DO UPDATE SET seconds = seconds + excluded.seconds",
                 (batch, work, engine, seconds),
             )
 
         self._transaction(write)
 
+    def start_over(self) -> None:
+        """Remove everything if there are finished batches: other work begins, or another engine is asked.
+
+        Without one, what is there are replies to a first batch, whose keys name their work.
+        """
+        if self._read("SELECT 1 FROM batches LIMIT 1"):
+            self.remove_batches()
+
     def remove_batches(self) -> None:
-        """Remove everything: other work begins, or another engine is asked."""
-        self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in ("completions", "batches")])
+        """Remove everything."""
+        tables = ("completions", "attempts", "batches")
+        self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in tables])
 
 
 def _completion_row(reply: Completion) -> tuple[Any, ...]:

@@ -17,7 +17,8 @@ import stored
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
-from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
+from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.generation.written import ReplyStats
 
 PROMPTS = [EvalPrompt(f"Say {'many ' * (i % 4)}words about the number {i}.", "tiny") for i in range(7)]
 CONFIG = GenerationConfig(engine="transformers", max_new_tokens=24, batch_size=3)
@@ -58,7 +59,7 @@ def test_a_finished_call_starts_nothing_and_restores_a_lost_file(tiny_model: Pat
 import sys
 from pathlib import Path
 from instruct.data.evaluation import EvalPrompt
-from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
+from instruct.generation.answers import GenerationConfig, generate_answers
 from instruct.base.models import ModelOptions
 stats = generate_answers(ModelOptions(name={str(tiny_model)!r}), {{"base": None}}, {PROMPTS!r}, "alpaca",
     GenerationConfig(max_new_tokens=24, batch_size=3, gpu_memory_utilization=0.5), Path({str(tmp_path)!r}))
@@ -70,7 +71,7 @@ print(not {{"torch", "transformers", "vllm"}} & set(sys.modules), stats["base"])
 
 
 def test_stats_cover_all_answers_that_are_stored(tiny_model: Path, tmp_path: Path) -> None:
-    def answer() -> AnswerStats:
+    def answer() -> ReplyStats:
         return generate_answers(ModelOptions(name=str(tiny_model)), {"base": None}, PROMPTS, "chat", CONFIG, tmp_path)[
             "base"
         ]
@@ -84,7 +85,9 @@ def test_stats_cover_all_answers_that_are_stored(tiny_model: Path, tmp_path: Pat
     ]
     stored.change(tmp_path, "base", *updates, "UPDATE batches SET seconds = 30 * (batch + 1)")
     _, engine = stored.made_by(tmp_path, "base")
-    assert answer() == AnswerStats(n=7, truncated=3, mean_tokens=5.0, engine=engine, minutes=3.0)
+    assert answer() == ReplyStats(
+        n=7, failed={}, again=0, empty=0, truncated=3, mean_tokens=5.0, engine=engine, minutes=3.0
+    )
 
 
 def test_a_change_that_affects_answers_starts_from_scratch(
@@ -116,7 +119,7 @@ def test_a_full_model_can_be_a_system(tiny_model: Path, make_model: Callable[...
     stats = generate_answers(
         ModelOptions(name=str(tiny_model)), {"base": None, "tuned": tuned}, PROMPTS, "chat", CONFIG, tmp_path
     )
-    assert isinstance(stats["tuned"], AnswerStats)
+    assert isinstance(stats["tuned"], ReplyStats)
     assert outputs(tmp_path, "tuned") != outputs(tmp_path, "base")
     direct = tmp_path / "direct"
     make_model(tmp_path / "tuned", seed=5)

@@ -15,9 +15,8 @@ from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.data.cards import Cut
 from instruct.data.prefixes import Prefix, PrefixSet
-from instruct.generation.batches import System, fingerprint
+from instruct.generation.batches import fingerprint
 from instruct.generation.continuations import (
-    ContinuationStats,
     _Draw,
     _write,
     continuation_work,
@@ -25,6 +24,7 @@ from instruct.generation.continuations import (
     read_continuations,
 )
 from instruct.generation.options import ContinuationOptions
+from instruct.generation.written import ReplyStats, reply_stats
 
 TEXTS = [" It was a dark", "It  was\na dark", "the same words", "the same words", "a", ""]
 PREFIXES = PrefixSet(
@@ -43,7 +43,7 @@ def options(**more: Any) -> ContinuationOptions:
 
 def continued(
     model: Path, folder: Path, systems: dict[str, Any], how: ContinuationOptions, prefixes: Any = PREFIXES
-) -> dict[str, ContinuationStats]:
+) -> dict[str, ReplyStats]:
     return continue_texts(ModelOptions(name=str(model)), systems, prefixes, how, folder)
 
 
@@ -63,8 +63,7 @@ def test_every_system_continues_every_prefix_to_the_letter(
         by_id = {each.id: each for each in PREFIXES.prefixes}
         assert all((row.prefix, row.reference) == (by_id[row.id].text, by_id[row.id].reference) for row in rows)
         assert {(row.tokens, row.finish_reason) for row in rows} == {(6, "length")}
-        assert (stats[name].n, stats[name].ended, stats[name].mean_tokens) == (24, 0, 6.0)
-        assert stats[name].temperature == systems[name][1]
+        assert (stats[name].n, stats[name].truncated, stats[name].mean_tokens) == (24, 24, 6.0)
         # Bytes are tokens, so that what was generated can be counted in the text unless it is not UTF-8.
         whole = [row for row in rows if "\ufffd" not in row.continuation]
         assert all(len(tokenizer(row.continuation)["input_ids"]) == 6 for row in whole)
@@ -79,7 +78,7 @@ def test_a_continuation_may_end_if_the_config_says_so(tiny_model: Path, tmp_path
     stats = continued(tiny_model, tmp_path, {"base": (None, 3.0)}, how, many)["base"]
     rows = read_continuations(tmp_path / "base.json")
     tokens = Counter(row.tokens for row in rows if row.finish_reason == "stop")
-    assert stats.ended == tokens.total() > 0
+    assert stats.n - stats.truncated == tokens.total() > 0
     assert min(tokens) >= 2
     assert max(tokens) < 60
 
@@ -104,8 +103,8 @@ def test_empty_continuations_are_counted(tmp_path: Path) -> None:
     kept.start("engine 1 cpu")
     replies = [("", 1, "stop"), (" \n", 3, "stop"), (" so on", 3, "length")]
     kept.keep(0, [Completion(text, None, finish, None, tokens) for text, tokens, finish in replies], 30)
-    stats = _write(System("base", None, 0.9), kept, work, draws, tmp_path)
-    assert stats == ContinuationStats(3, 2, 2, 5 / 3, 0.9, "engine 1 cpu", 0.5)
+    assert reply_stats(kept) == ReplyStats(3, {}, 0, 2, 1, 5 / 3, "engine 1 cpu", 0.5)
+    _write(kept, draws, tmp_path)
     rows = read_continuations(tmp_path / "base.json")
     assert [row.continuation for row in rows] == ["", " \n", " so on"]
 

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 import stored
 
-from instruct.base.errors import InputError, InstructError
+from instruct.base.errors import InputError, InstructError, StoppedError
 from instruct.base.models import ModelOptions
 from instruct.base.options import same_inputs
+from instruct.data.cards import Cut
 from instruct.data.evaluation import EvalPrompt, load_answers
 from instruct.data.formats import alpaca_prompt
+from instruct.data.prefixes import Prefix, PrefixSet
+from instruct.engines.server import ATTEMPTS
 from instruct.generation.answers import generate_answers
-from instruct.generation.options import AnswerOptions, GenerationConfig
+from instruct.generation.continuations import continue_texts
+from instruct.generation.options import AnswerOptions, ContinuationOptions, GenerationConfig
+from instruct.generation.written import ReplyStats
 
 PROMPTS = [EvalPrompt(f"Question {i}?", "tiny") for i in range(5)]
 MODEL = ModelOptions(name="someone/served-model")
@@ -59,29 +64,72 @@ def test_the_template_decides_the_request_and_adapters_are_model_names(
     assert len({each["body"]["seed"] for each in sampled_requests}) == len(PROMPTS)
 
 
-def test_a_call_that_failed_resumes_with_the_first_missing_batch(fake_server, tmp_path: Path) -> None:
+def test_a_refused_prompt_is_counted_and_the_others_are_answered(fake_server, tmp_path: Path, caplog) -> None:
     url, requests = fake_server({"Question 3?": "400", "Question 1?": ["500", "429"]})
-    with pytest.raises(
-        InstructError, match=r"^tiny: prompt 4 \('Question 3\?'\): no answer of base \(HTTP 400\);.*rerun"
-    ):
-        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
-    assert not (tmp_path / "base.json").exists()
-    assert stored.finished(tmp_path, "base") == 1
-    asked = len(requests())
-    assert asked == 4 + 2  # a fault that passes is retried
 
-    # A restarted server keeps its address, but the fake one cannot: its store is that of another call, stopped there.
-    healthy, healthy_requests = fake_server()
+    def answered() -> ReplyStats:
+        return generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)["base"]
+
+    stats = answered()
+    assert (stats.n, stats.failed, stats.again) == (5, {"HTTP 400": 1}, 0)
+    assert len(requests()) == 5 + 2  # a fault that passes is retried, a refusal is not
+    assert "base: no answer to 1 of 5 requests (1 HTTP 400); a rerun does not ask them again" in caplog.text
+    rows = load_answers(tmp_path / "base.json")
+    assert [row["output"] == "" for row in rows] == [row.get("failed") == "HTTP 400" for row in rows]
+    assert [row.get("failed") for row in rows] == [None, None, None, "HTTP 400", None]
+    written = (tmp_path / "base.json").read_bytes()
+    assert (answered(), len(requests())) == (stats, 7)
+    assert (tmp_path / "base.json").read_bytes() == written
+
+
+def test_a_prompt_that_failed_for_now_is_asked_again_by_a_rerun_alone(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server({"Question 3?": ["500"] * ATTEMPTS})
+
+    def answered() -> ReplyStats:
+        return generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)["base"]
+
+    stats = answered()
+    assert (stats.failed, stats.again) == ({"HTTP 500": 1}, 1)
+    before = len(requests())
+    assert answered().failed == {}
+    assert len(requests()) - before == 1
+    assert all(row["output"] for row in load_answers(tmp_path / "base.json"))
+
+
+def test_a_server_that_breaks_keeps_what_it_replied(fake_server, tmp_path: Path) -> None:
+    prompts = [EvalPrompt(f"Question {i}?", "tiny") for i in range(60)]
+    url, requests = fake_server({f"Question {i}?": ["400"] for i in range(20, 50)})
+    config = config_at(url).model_copy(update={"batch_size": 4})
+    with pytest.raises(StoppedError, match=r"20 requests in a row failed"):
+        generate_answers(MODEL, {"base": None}, prompts, "chat", config, tmp_path)
+    assert not (tmp_path / "base.json").exists()
+    kept = len(stored.replies(tmp_path, "base"))
+    assert kept == 20
+    failed = stored.select(stored.path_of(tmp_path, "base"), "SELECT COUNT(*) FROM attempts")[0][0]
+    before = len(requests())
+    generate_answers(MODEL, {"base": None}, prompts, "chat", config, tmp_path)
+    assert len(requests()) - before == 60 - kept - failed
+
+
+def test_a_server_that_refuses_all_prompts_ends_the_call_and_is_asked_again(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server({"Question": ["too_long"]})
+    with pytest.raises(StoppedError, match=r"served-model: no request to base was answered \(the first: too long"):
+        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    assert (stats["base"].failed, len(requests())) == ({}, 10)
+
+
+def test_a_call_that_was_stopped_resumes_with_the_first_missing_batch(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server()
     reference = tmp_path / "reference"
-    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), reference)
+    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), reference)
     shutil.copy(stored.path_of(reference, "base"), stored.path_of(tmp_path, "base"))
     stored.forget(tmp_path, "base", 1)
-    before = len(healthy_requests())
-    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), tmp_path)
-    assert len(healthy_requests()) - before == 3
-    assert (tmp_path / "base.json").read_bytes() == (reference / "base.json").read_bytes()
-    generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(healthy), tmp_path)
-    assert len(healthy_requests()) - before == 3
+    before = len(requests())
+    for _ in range(2):
+        generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+        assert len(requests()) - before == 3
+        assert (tmp_path / "base.json").read_bytes() == (reference / "base.json").read_bytes()
 
 
 def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_server, tmp_path: Path) -> None:
@@ -92,6 +140,21 @@ def test_answers_that_the_server_did_not_count_have_no_mean_of_tokens(fake_serve
     assert sorted(counted) == [False, True, True, True, True]
     assert not all(counted[:2])
     assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
+
+
+def test_continuations_that_fail_keep_the_others(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server({"third": "400"})
+    texts = ("the first", "the second", "the third", "the fourth")
+    prefixes = PrefixSet("tiny", [Prefix(text, text, None, text) for text in texts], {"read": 4}, Cut())
+    how = ContinuationOptions(
+        files=["a.txt"], generation={"engine": "server", "base_url": url, "max_new_tokens": 5, "batch_size": 2}
+    )
+    for _ in range(2):
+        with pytest.raises(InstructError, match="base did not continue all prefixes; what was continued is kept"):
+            continue_texts(MODEL, {"base": (None, 1.0)}, prefixes, how, tmp_path)
+        assert len(requests()) == 4
+        assert len(stored.replies(tmp_path, "base")) == 3
+        assert not (tmp_path / "base.json").exists()
 
 
 def test_a_model_missing_on_the_server_is_refused_in_one_line(

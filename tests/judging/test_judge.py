@@ -250,3 +250,28 @@ def test_an_unavailable_judge_is_refused_with_what_it_needs(monkeypatch):
     with pytest.raises(InputError, match=r"judge autoj: .*13"):
         Judge(JudgeOptions(card="autoj")).check()
     Judge(JudgeOptions(card="autoj", base_url="http://127.0.0.1:1/v1")).check()
+
+
+def test_a_prompt_without_an_answer_is_a_failed_pair_that_nobody_is_asked_about(tmp_path, fake_server, pair):
+    url, requests = fake_server()
+    for side, index, reason in ((0, 3, "HTTP 400"), (1, 5, "content filter")):
+        pair[side].rows[index] |= {"output": "", "failed": reason}
+    for side in (0, 1):
+        pair[side].rows[7] |= {"output": "", "failed": "too long"}
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url)
+    assert (counts.asked, counts.without_request, counts.unanswered_pairs) == (34, 6, 6)
+    failed = {judged.pair: judged.reason for judged in judgments if judged.verdict == "failed"}
+    assert failed == {
+        3: "no answer of ours: HTTP 400",
+        5: "no answer of theirs: content filter",
+        7: "no answer of ours: too long; no answer of theirs: too long",
+    }
+    tally = tally_pairs(pair_results(judgments, "strict"))
+    assert (tally.n, tally.failed) == (20, 3)
+    low, high = tally.bounds
+    assert high - low == pytest.approx(100 * 3 / 20)
+    with JudgmentStore(tmp_path / "s.sqlite") as store:
+        assert store.to_ask_again(judgments) == set()
+    again, same = judge(tmp_path / "s.sqlite", pair, url)
+    assert (again.asked, len(requests())) == (0, 34)
+    assert sorted(same, key=str) == sorted(judgments, key=str)

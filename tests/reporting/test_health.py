@@ -138,6 +138,30 @@ def test_the_report_contains_health_figures_and_warnings(run, card, judge_pairs,
     assert "4-grams repeat an earlier one (seq-rep-4, Welleck et al. 2020)" in markdown
 
 
+def test_prompts_without_an_answer_are_counted_and_are_no_answers(run, card, judge_pairs, write_answers):
+    card("j")
+    write_answers("mle", 20, "an answer")
+    path = write_answers("emo", 20, "an answer, too")
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    for row in rows[:2]:
+        row |= {"output": "", "failed": "HTTP 400"}
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    judge_pairs([("first", "second")] * 18 + [("failed", "failed")] * 2)
+    report = build_report(run.folder)
+    emo, mle = report.systems
+    assert (emo.n, emo.health.failed, emo.health.empty, sum(emo.health.length_histogram.counts)) == (20, 2, 0, 18)
+    assert emo.health.mean_characters == len("an answer, too")
+    assert mle.health.failed == 0
+    assert "failed" not in mle.model_dump()["health"]  # so that reports without failures are as before
+    comparison = report.judges[0].comparisons[0]
+    figures = comparison.leading_figures
+    assert (figures.n, figures.n_judged, figures.failed) == (20, 18, 2)
+    assert figures.bounds[1] - figures.bounds[0] == 10.0
+    assert "the answers of emo: 2 of 20 (10 %) are missing: refused, or failed" in warned(comparison)
+    markdown = write_report(run.folder).path.read_text(encoding="utf-8")
+    assert "no answer" in markdown
+
+
 def test_the_training_log_is_downsampled_and_valid_json(run, card, judge_pairs, write_answers):
     card("j")
     judge_pairs([("first", "second")])

@@ -1,0 +1,92 @@
+"""A system's replies as they are written, and what a run records about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from instruct.asking.kept import KeptReplies
+from instruct.base.output import warn
+from instruct.base.replies import Failure, Reply
+
+
+@dataclass(frozen=True)
+class ReplyStats:
+    """What a system wrote: answers, or continuations.
+
+    Attributes:
+        n: how many prompts, or prefixes.
+        failed: how many of them have no reply, by the reason.
+        again: of those, how many a rerun asks again.
+        empty: replies without a character that is not white space.
+        truncated: replies that were cut at their length limit.
+        mean_tokens: without end tokens; None if a server did not count those of every reply.
+        engine: its name, version and device.
+        minutes: of the batches, over all calls that asked them, without the engine's start.
+        workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
+    """
+
+    n: int
+    failed: dict[str, int]
+    again: int
+    empty: int
+    truncated: int
+    mean_tokens: float | None
+    engine: str
+    minutes: float
+    workers: dict[str, Any] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """What a run's step records; what did not happen is left out."""
+        return {
+            name: value for name, value in vars(self).items() if value or name not in ("failed", "again", "workers")
+        }
+
+
+def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
+    """A system's replies as they are written, in the order of the prompts, read a batch at a time.
+
+    White space around them stays if they are to the letter. The end token is not counted; whatever else ended a reply
+    than its limit is called `stop`.
+    """
+    for reply in kept.replies():
+        if isinstance(reply, Failure):
+            yield reply
+            continue
+        tokens = reply.completion_tokens
+        yield replace(
+            reply,
+            text=reply.text if to_the_letter else reply.text.strip(),
+            completion_tokens=None if tokens is None else tokens - (reply.finish_reason == "stop"),
+            finish_reason="length" if reply.finish_reason == "length" else "stop",
+        )
+
+
+def reply_stats(kept: KeptReplies) -> ReplyStats:
+    """The sums over a finished system's replies, in one pass."""
+    replies = empty = truncated = counted = tokens = again = 0
+    failed: Counter[str] = Counter()
+    for reply in written(kept, to_the_letter=True):
+        if isinstance(reply, Failure):
+            failed[reply.reason] += 1
+            again += not reply.permanent
+            continue
+        replies += 1
+        empty += not reply.text.strip()
+        truncated += reply.finish_reason == "length"
+        counted += reply.completion_tokens is not None
+        tokens += reply.completion_tokens or 0
+    mean = tokens / replies if replies and counted == replies else None
+    n = replies + failed.total()
+    return ReplyStats(n, dict(failed), again, empty, truncated, mean, kept.engine, kept.minutes, kept.workers)
+
+
+def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:
+    """Say how many requests have no reply, why, and what a rerun does."""
+    if not stats.failed:
+        return
+    reasons = ", ".join(f"{count} {reason}" for reason, count in stats.failed.items())
+    rest = f"a rerun asks {stats.again} of them again" if stats.again else "a rerun does not ask them again"
+    warn(f"{system}: no {reply} to {sum(stats.failed.values())} of {stats.n} requests ({reasons}); {rest}")
