@@ -9,12 +9,13 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.output import say
 from instruct.data.cards import Source
 from instruct.data.formats import check_storable
 from instruct.data.sources import RawRow, read_file, read_source
@@ -166,7 +167,9 @@ def _raw_rows(card: TaskCard, source: TaskSource, split: SplitOptions, folder: P
         if source.format == "table":
             yield from read_file(folder / file)
         elif source.format == "label_text":
-            for raw in read_texts(folder / file, encoding=source.encoding, section=_SECTION):
+            for raw in _without_blanks(
+                folder / file, read_texts(folder / file, encoding=source.encoding, section=_SECTION)
+            ):
                 label, space, text = raw.fields["text"].strip().partition(" ")
                 if not space:
                     raise InputError(f"{raw.place}: is not a label, a space and a text; correct the line")
@@ -184,8 +187,24 @@ def _parallel(path: Path, label_file: Path, encoding: str) -> Iterator[RawRow]:
     labels = list(read_texts(label_file, encoding=encoding, section=_SECTION))
     if len(texts) != len(labels):
         raise InputError(f"{path}: has {len(texts)} lines, {label_file} has {len(labels)}; each text needs one label")
-    for text, label in zip(texts, labels, strict=True):
-        yield RawRow(text.origin, text.row, {"text": text.fields["text"].strip(), "label": label.fields["text"]})
+    rows = (
+        RawRow(text.origin, text.row, {"text": text.fields["text"].strip(), "label": label.fields["text"]})
+        for text, label in zip(texts, labels, strict=True)
+    )
+    yield from _without_blanks(path, rows)
+
+
+def _without_blanks(path: Path, rows: Iterable[RawRow]) -> Iterator[RawRow]:
+    """The rows that have a text; how many have none, and the first of them, is said."""
+    blank = []
+    for row in rows:
+        if str(row.fields["text"]).strip():
+            yield row
+        else:
+            blank.append(row.row)
+    if blank:
+        first = ", ".join(map(str, blank[:5])) + (", …" if len(blank) > 5 else "")
+        say(f"note: {path}: {len(blank)} blank rows are left out (rows {first})")
 
 
 def _headless(folder: Path, file: str, source: TaskSource) -> Iterator[RawRow]:

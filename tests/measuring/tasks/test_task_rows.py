@@ -102,6 +102,23 @@ def test_each_format_gives_the_same_rows(tmp_path):
         assert [row.label for row in loaded.train] == ["bad", "good"]
 
 
+def test_blank_rows_are_left_out_counted_and_named(tmp_path, printed):
+    (tmp_path / "test.txt").write_bytes("0 caf\xe9\n\n1 well made\n  \n".encode("latin-1"))
+    splits = {"train": ["test.txt"], "test": ["test.txt"]}
+    rows = load_rows(make_card({"format": "label_text", "encoding": "latin-1", "splits": splits}), tmp_path)
+    assert [(row.label, row.fields["text"], row.place[-5:]) for row in rows.test] == [
+        ("bad", "caf\xe9", "row 1"),
+        ("good", "well made", "row 3"),
+    ]
+    assert "test.txt: 2 blank rows are left out (rows 2, 4)" in printed.readouterr().out
+    (tmp_path / "texts.txt").write_text("fine\n\nwell\n")
+    (tmp_path / "labels.txt").write_text("1\n0\n1\n")
+    split = {"files": ["texts.txt"], "label_files": ["labels.txt"]}
+    rows = load_rows(make_card({"format": "lines", "splits": {"train": split, "test": split}}), tmp_path)
+    assert [row.fields["text"] for row in rows.test] == ["fine", "well"]
+    assert "texts.txt: 1 blank rows are left out (rows 2)" in printed.readouterr().out
+
+
 def test_a_split_can_be_cut_from_a_sorted_file(tmp_path):
     (tmp_path / "all.txt").write_text("".join(f"{label} row {n}\n" for label in (0, 1) for n in range(4)))
     splits = {
