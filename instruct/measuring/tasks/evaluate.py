@@ -16,7 +16,7 @@ from instruct.measuring.tasks.answering import Task, answer_task, load_task, tas
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import PartResult, measure
+from instruct.run.measurements import PartResult, measure, metric_step
 
 
 def evaluate_tasks(
@@ -45,7 +45,11 @@ def evaluate_tasks(
             assert harness
             replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
             evaluated = partial(harness.evaluate, model, name, replies)
-            measure(run, f"lm_eval/{name}", system, inputs | harness.inputs(), evaluated)
+            made_from = inputs | harness.inputs()
+            recorded = run.manifest()["steps"].get(metric_step(f"lm_eval/{name}", system), {}).get("inputs", {})
+            if (files := harness.files_sha256(name)) and ("files" in recorded or not recorded):  # older ones lack it
+                made_from["files"] = files
+            measure(run, f"lm_eval/{name}", system, made_from, evaluated)
     if model:
         model.close()
 

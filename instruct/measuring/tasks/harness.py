@@ -6,11 +6,13 @@ Needs the extra `lm-eval`.
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import yaml
 
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import sha256_of, write_atomically
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
 from instruct.measuring.tasks.options import TaskOptions
@@ -51,13 +53,26 @@ class Harness:
             task_of_file(Path(name), options.trust_task_code): name for name in options.lm_eval if is_task_file(name)
         }
         self.names = [*self._files, *(name for name in options.lm_eval if not is_task_file(name))]
-        self._manager = TaskManager()
+        self._manager = TaskManager(include_defaults=len(self._files) < len(options.lm_eval))
         known = set(self._manager.all_tasks)
         for name in self.names:
             if name not in known and name not in self._files:
                 near = nearest(name, known | {card.name for card in list_cards("data/tasks")})
                 shown = "see `instruct list tasks` and `lm-eval ls tasks`"
                 raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
+
+    def files_sha256(self, name: str) -> str | None:
+        """The content of a task's YAML file and of the files that it names; None: the task is lm-eval's own."""
+        if name not in self._files:
+            return None
+        path = Path(self._files[name])
+        content = _task_content(path, trusted=True)
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode())
+        for text in _texts(content):
+            module = path.parent / f"{text.rpartition('.')[0].replace('.', '/')}.py"
+            for file in sorted({*glob.glob(text), *glob.glob(glob.escape(str(module)))}):
+                digest.update(sha256_of(Path(file)).encode() if Path(file).is_file() else b"")
+        return digest.hexdigest()
 
     def inputs(self) -> dict[str, Any]:
         """What results depend on besides the model and the task."""
@@ -189,6 +204,15 @@ def _task_content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> d
         if (other := (path.parent / name).resolve()) not in within:
             merged |= _task_content(other, trusted, (*within, other))
     return merged | content
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a YAML value."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield value
 
 
 class _Lenient(yaml.SafeLoader):

@@ -39,4 +39,9 @@ class TaskOptions(Options):
         for name in ("cards", "lm_eval"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: a task is given twice; remove one")
+        if self.chat and self.cards:
+            raise ValueError(
+                f"chat: is for lm-eval's tasks, and the cards {', '.join(self.cards)} have a text as prompt; "
+                "evaluate them in a call of their own"
+            )
         return self

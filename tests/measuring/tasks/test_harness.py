@@ -182,6 +182,27 @@ def test_systems_are_compared_row_by_row_in_tasks_of_lm_eval(two_systems, instru
 
 
 @pytest.mark.slow
+def test_a_changed_file_is_measured_again_but_not_one_of_before_files_were_compared(two_systems, instruct):
+    def started() -> str:
+        return str(two_systems.manifest()["steps"]["evaluate/lm_eval/mood_choice/base"]["started"])
+
+    flags = ["evaluate", two_systems.folder, "--tasks", "choice.yaml"]
+    assert instruct(*flags)[0] == 0
+    first = started()
+    Path("mood.csv").write_text(MOODS + "a fine hour,1\n")
+    assert instruct(*flags)[0] == 0
+    second = started()
+    assert second != first
+    assert read_metrics(two_systems).measurements[0].n == 9
+    manifest = two_systems.manifest()
+    for step in manifest["steps"].values():
+        del step["inputs"]["files"]
+    (two_systems.folder / "manifest.json").write_text(json.dumps(manifest))
+    assert instruct(*flags)[0] == 0
+    assert started() == second
+
+
+@pytest.mark.slow
 def test_a_run_and_lm_eval_give_one_score_for_one_file(two_systems, instruct):
     code, _, err = instruct("evaluate", two_systems.folder, "--tasks", "choice.yaml")
     assert code == 0, err
@@ -202,6 +223,11 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
     (tmp_path / "class.yaml").write_text("task: mine\nclass: steal.All\n")
     with pytest.raises(InputError, match=r"runs code of its own \(steal\.All\)"):
         task_of_file(tmp_path / "class.yaml", trusted=False)
+
+
+def test_a_chat_is_not_asked_of_cards():
+    with pytest.raises(ValueError, match=r"chat: is for lm-eval's tasks, and the cards trec have a text"):
+        TaskOptions(cards=["trec"], chat=True)
 
 
 def test_tasks_are_cards_or_lm_evals(tmp_path):
