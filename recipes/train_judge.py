@@ -32,12 +32,14 @@ from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.pickles import unreadable
 from instruct.engines.score_heads import HeadReading, StatesEngine
 from instruct.judging.cards import load_judge_card
+from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import ChatTemplate
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.card_figures import card_figures, write_human_agreement
 from instruct.validation.human_cards import FILE_TYPES, load_human_card
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
+from instruct.validation.training_pairs import FILE, write_training_pairs
 from instruct.validation.validate import validate
 
 
@@ -127,14 +129,17 @@ def train_judge(training: JudgeTraining) -> Path:
         about |= {"description": f"a reward model of {training.model}, trained on human labels ({human.name})"}
         folder.mkdir(parents=True)
         model = train_reward_model(training.model, train.pairs, folder / "model", training.whole_model, training.seed)
+        write_training_pairs(folder, train.pairs)
         _write_card(folder, {**about, "model": str(model.resolve()), "context_length": training.whole_model.max_length})
     else:
         _train_head(training, folder, train, about)
     if held_out:
         sets = {str(_write_pairs(folder / "held_out.jsonl", held_out.pairs)): held_out}
-    for against in sets:
-        _, _, text, stopped = validate(JudgeOptions(card=str(folder), engine="transformers"), against, write_card=True)
-        say(text)
+    for against, measured in sets.items():
+        enough = len(measured.pairs) >= LEAST_PAIRS
+        options = JudgeOptions(card=str(folder), engine="transformers")
+        _, _, text, stopped = validate(options, against, write_card=enough)
+        say(text if enough else f"{text}\nnot in the card, which takes {LEAST_PAIRS} pairs: label more\n")
         if stopped:
             raise stopped
     return folder
@@ -170,6 +175,7 @@ def _train_head(training: JudgeTraining, folder: Path, train: HumanSet, about: d
         engine.close()
     folder.mkdir(parents=True)
     trained.head.save(folder / "head.safetensors")
+    write_training_pairs(folder, train.pairs)
     card = about | {
         "description": f"a linear head on the states of {training.model}, trained on human labels ({train.name})",
         "model": training.model,
@@ -190,12 +196,12 @@ def _write_training_agreement(folder: Path, train: HumanSet, verdicts: list[str]
     """What the training set says: each verdict is by a head that did not see the pair's instruction."""
     card = load_judge_card(str(folder))
     agreement = measure_agreement(train, verdicts, positions_known=False)
+    about = "cross-validated on the training set"
     made = {"judge": card.name, "model": card.model, "card": card.sha256(), "set_sha256": train.sha256, "tie_margin": 0}
     rows = [{"pair": place, "order": "first", "verdict": verdict} for place, verdict in enumerate(verdicts)]
-    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in [made, *rows])
+    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in [made | {"verdicts": about}, *rows])
     write_atomically(folder / "agreement" / f"{train.name}.jsonl", lines)
-    figures = card_figures(agreement, card) | {"verdicts": "cross-validated on the training set"}
-    write_human_agreement(folder / "judge.yaml", train.name, figures)
+    write_human_agreement(folder / "judge.yaml", train.name, card_figures(agreement, card, about))
 
 
 def train_reward_model(
@@ -269,7 +275,7 @@ def _preference(pair: HumanPair) -> dict[str, list[dict[str, str]]]:
 
 def _write_card(folder: Path, fields: dict[str, object]) -> None:
     order = ("name", "description", "model", "head", "protocol", "verdict", "order_policy", "leading_policy")
-    fields = {**fields, "protocol": "reward", "order_policy": "one", "leading_policy": "single"}
+    fields = {**fields, "protocol": "reward", "order_policy": "one", "leading_policy": "single", "trained_on": FILE}
     listed = {name: fields[name] for name in (*order, *fields) if name in fields}
     text = yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=120)
     write_atomically(folder / "judge.yaml", text)

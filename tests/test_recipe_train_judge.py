@@ -18,6 +18,7 @@ from instruct.engines.score_heads import HeadReading
 from instruct.judging.cards import load_judge_card
 from instruct.judging.verdicts import read_scores
 from instruct.validation.human_sets import load_human_set
+from instruct.validation.training_pairs import trained_on
 
 
 def features(pairs: int = 300, noise: float = 0.5, seed: int = 0) -> LabeledFeatures:
@@ -107,6 +108,8 @@ def labelled(path: Path, instructions: int = 40) -> Path:
 
 @pytest.fixture
 def work(tmp_path, monkeypatch) -> Path:
+    for module in ("train_judge", "instruct.validation.card_figures"):
+        monkeypatch.setattr(f"{module}.LEAST_PAIRS", 8)  # a fifth of forty
     monkeypatch.chdir(tmp_path)
     labelled(tmp_path / "mine.jsonl")
     return tmp_path
@@ -134,6 +137,8 @@ def test_a_head_is_trained_on_ones_own_labels_and_measured_on_held_out_ones(work
     assert lines[0]["card"] == card.sha256()
     assert len(lines) == 33
     assert "training on 32 pairs of mine, 8 held out" in printed.readouterr().out
+    assert trained_on(card, load_human_set("mine.jsonl").pairs) == 32
+    assert trained_on(card, held_out) == 0
     assert (folder / "head.safetensors").stat().st_size < 4096
     with pytest.raises(InputError, match=r"judges/mine: exists or is no folder name; choose another --name"):
         train_judge(training(tiny_model_folder))
@@ -149,6 +154,13 @@ def test_a_whole_model_is_trained_by_trl_and_judges(work, tiny_model_folder):
     assert config["architectures"] == ["LlamaForSequenceClassification"]
     assert card.human_agreement["held_out"]["pairs"] == 8
     assert not (folder / "model" / "adapter_config.json").exists()
+
+
+def test_few_pairs_held_out_are_measured_and_not_in_the_card(work, tiny_model_folder, monkeypatch, printed):
+    monkeypatch.setattr("train_judge.LEAST_PAIRS", 100)
+    folder = train_judge(training(tiny_model_folder))
+    assert list(load_judge_card(str(folder)).human_agreement) == ["mine"]
+    assert "not in the card, which takes 100 pairs: label more" in printed.readouterr().out
 
 
 def test_no_instruction_is_on_both_sides_of_the_split(work):

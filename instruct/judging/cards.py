@@ -23,7 +23,7 @@ ONE_RULE = "give one of labels, words, regex, json_field, scores or parser"
 # Fields that do not affect the verdicts.
 _ABOUT = {
     "name", "description", "licence", "citation", "needs", "warning", "notes", "human_agreement", "weights",
-    "leading_policy", "gpu_gb",
+    "leading_policy", "gpu_gb", "trained_on",
 }  # fmt: skip
 
 
@@ -142,6 +142,8 @@ class JudgeCard(_Section):
             (`protocol: reward`) has none: it scores each answer in its own chat template.
         head: a file next to the card, written by recipes/train_judge.py: a small head that makes a score (`protocol:
             reward`) of the states of `model`, a language model.
+        trained_on: a file next to the card with a hash of each pair that the judge was trained on, written by
+            recipes/train_judge.py: agreement on these pairs is no measurement.
         prompt_with_input: the prompt for rows that have an `input`.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         response_schema: a JSON schema for the reply, enforced by engines that can.
@@ -160,6 +162,7 @@ class JudgeCard(_Section):
     protocol: Literal["pairwise", "single", "reward"]
     annotator: str | None = None
     head: str | None = None
+    trained_on: str | None = None
     prompt: str | None = None
     prompt_with_input: str | None = None
     prompt_form: Literal["text", "chat"] = "chat"
@@ -257,6 +260,14 @@ class JudgeCard(_Section):
         """
         return self._beside(str(self.head), "file", "the head")
 
+    def training_file(self) -> Path:
+        """The file with the hashes of the pairs that the judge was trained on.
+
+        Raises:
+            InputError: it does not exist.
+        """
+        return self._beside(str(self.trained_on), "file", "the hashes of its training pairs")
+
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.
 
@@ -308,7 +319,7 @@ def load_judge_card(name: str, model: str | None = None, *, by_path: bool = True
             f"judge {card.name}: its head was trained on the states of {card.model} and reads no other model's; leave "
             "--judge-model out, or train a head with recipes/train_judge.py"
         )
-    unknown: dict[str, Any] = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb"))
+    unknown: dict[str, Any] = dict.fromkeys(("revision", "human_agreement", "needs", "gpu_gb", "trained_on"))
     if card.protocol == "reward":  # without a prompt there is nothing left of the card's judge
         unknown |= {"description": "a reward model that scores each answer alone", "licence": "the model's own"}
         unknown |= dict.fromkeys(("citation", "notes"))

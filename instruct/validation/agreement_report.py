@@ -42,7 +42,7 @@ def _tables(agreement: Record) -> list[Table]:
     by_order: dict[str, Record] = {words: agreement[key] for key, words in ORDERS.items() if agreement[key] is not None}
     labels = "label" if "win_rates" in agreement else "human"
     confusions = [_confusion(words, labels, figures) for words, figures in by_order.items()]
-    yardsticks = [_yardsticks(agreement["yardsticks"]), _paired(agreement["yardsticks"])]
+    yardsticks = [_yardsticks(agreement["yardsticks"]), _by_length(agreement), _paired(agreement["yardsticks"])]
     tables = [
         _verdicts(agreement, by_order),
         *yardsticks,
@@ -101,6 +101,18 @@ def _yardsticks(yardsticks: Record) -> Table:
         "right."
     )
     return Table("The judge and its yardsticks", header, [*judge, *free], note=note)
+
+
+def _by_length(agreement: Record) -> Table:
+    by_length = agreement["yardsticks"].get("by_length", {})
+    rows = [
+        [f"the {better} answer", str(rates["listed"]["n"]), *map(_percent, rates.values())]
+        for better, rates in by_length.items()
+        if rates["listed"]["n"]
+    ]
+    header = ["better by the label", "pairs", *(f"{ORDERS[key]}, %" for key in by_length.get("shorter", ()))]
+    note = "Decided pairs with answers of different length. Who goes by length is right on the longer ones alone."
+    return Table("Accuracy by which answer is better", header, rows, note=note)
 
 
 def _paired(yardsticks: Record) -> Table:

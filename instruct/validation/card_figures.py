@@ -9,10 +9,12 @@ from typing import Any
 import yaml
 
 from instruct.base.cards import PACKAGE, find_card
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
 from instruct.base.files import write_atomically
 from instruct.judging.cards import JudgeCard
+from instruct.judging.human_agreement import LEAST_PAIRS
 from instruct.judging.options import JudgeOptions
+from instruct.validation.human_sets import HumanSet
 from instruct.validation.rates import Record
 
 
@@ -32,10 +34,33 @@ def writable_card(judge: JudgeOptions) -> Path:
     return path
 
 
-def card_figures(agreement: Record, card: JudgeCard | None) -> dict[str, Any]:
+def check_measures(human: HumanSet, trained: int) -> None:
+    """Refuse figures that do not measure the judge.
+
+    Args:
+        trained: how many of the pairs it was trained on.
+
+    Raises:
+        InputError: it was trained on some of them, or there are too few.
+    """
+    if trained:
+        raise InputError(
+            f"--write-card: the judge was trained on {trained} of the {counted(len(human.pairs), 'pair')} of "
+            f"{human.name}, so they do not measure it; measure it on pairs that it has not seen"
+        )
+    if len(human.pairs) < LEAST_PAIRS:
+        raise InputError(
+            f"--write-card: {human.name} has {counted(len(human.pairs), 'pair')}, and a card's figure takes at least "
+            f"{LEAST_PAIRS}; leave it out"
+        )
+
+
+def card_figures(agreement: Record, card: JudgeCard | None, about: str | None = None) -> dict[str, Any]:
     """A set's entry under `human_agreement`, in percent; accuracy, kappa and p-value are of the set's own order.
 
-    `card`: the one that made the verdicts; None if that is not known.
+    Args:
+        card: the one that made the verdicts; None if that is not known.
+        about: how the verdicts came about, if the judge was not simply asked.
     """
     listed, yardsticks = agreement["listed"], agreement["yardsticks"]
     interval, kappa = listed["accuracy"]["interval"], listed["kappa"]
@@ -53,6 +78,7 @@ def card_figures(agreement: Record, card: JudgeCard | None) -> dict[str, Any]:
         **{name: _rounded(rate and rate["percent"]) for name, rate in others.items()},
         "judge": card.sha256()[:12] if card else None,
         "measured": datetime.now(UTC).date().isoformat(),
+        "verdicts": about,
     }
     return {name: value for name, value in figures.items() if value is not None}
 

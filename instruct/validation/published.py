@@ -21,8 +21,8 @@ _PANDALM = {"0": "tie", "1": "first", "2": "second", "tie": "tie", "garbage": "u
 _AUTOJ = {"0": "first", "1": "second", "2": "tie", "-1": "unparsed"}
 # In the first line of verdicts.jsonl, which says what made the verdicts.
 MADE_BY = {"judge", "model", "card", "set_sha256"}
-_STATED = {"model": "model", "card": "card", "made_for": "set_sha256"}
-_OWN, _ALPACA_EVAL = "verdicts by pair index", "AlpacaEval's annotations"
+_STATED = {"model": "model", "card": "card", "made_for": "set_sha256", "about": "verdicts"}
+_OWN, _ALPACA_EVAL, _PANDALM_LAYOUT = "verdicts by pair index", "AlpacaEval's annotations", "PandaLM's layout"
 _ByOrder = dict[Order, dict[int, str]]
 # A margin beyond any that a judge's log-probabilities give: certainty.
 MOST_MARGIN = 1e9
@@ -36,6 +36,8 @@ class Verdicts:
     if the file does not state it; `made_for` that of the set. `source` says where the verdicts come from, `notes` what
     has to be said about them. `positions_known`: the verdicts tell which answer was shown first. A row may have a
     `margin`, by which the judge prefers the answer shown first; `tie_margin`: a smaller mean of both orders is a tie.
+    `about`: how the verdicts came about, if not by asking the judge of the card, such as by cross-validation.
+    `unreadable_are_ties`: the judge's authors count what they could not read as a tie.
     """
 
     rows: list[dict[str, Any]]
@@ -47,6 +49,8 @@ class Verdicts:
     card: str | None = None
     made_for: str | None = None
     tie_margin: float = 0.0
+    about: str | None = None
+    unreadable_are_ties: bool = False
 
     @property
     def by_order(self) -> dict[Order, list[str]]:
@@ -86,7 +90,8 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
     PandaLM: `[{"idx", "NAME_result": 0 | 1 | 2 | "Tie"}]`. Auto-J: a line `{"output": 0 | 1 | 2}` for each pair, in the
     set's order. AlpacaEval: annotations with `instruction`, `output_1`, `output_2` and `preference`, matched by their
     texts, any input after a blank line. This project's verdicts.jsonl: `{"pair", "order": "first" | "swapped",
-    "verdict"}` and optionally `margin`, after an optional first line with `judge`, `model`, `card` and `set_sha256`.
+    "verdict"}` and optionally `margin`, after an optional first line with `judge`, `model`, `card`, `set_sha256` and,
+    if the judge of the card was not simply asked, `verdicts`, which says how they came about.
 
     The judge is NAME, the annotator, or the first line's; otherwise it is called by the file's name.
 
@@ -119,6 +124,7 @@ def read_published(files: Path | Sequence[Path], pairs: Sequence[HumanPair], ord
         positions_known=layout != _ALPACA_EVAL,
         **{field: made[key] for field, key in _STATED.items() if isinstance(made.get(key), str)},
         tie_margin=_number(made.get("tie_margin", 0.0), rows[0], "tie_margin"),
+        unreadable_are_ties=layout.startswith(_PANDALM_LAYOUT),
     )
 
 
@@ -142,7 +148,7 @@ def _read(rows: list[RawRow], pairs: Sequence[HumanPair], order: Order) -> tuple
         return _ALPACA_EVAL, fields.get("annotator"), {order: _alpaca_eval(rows, pairs, order)}
     if len(results) == 1:
         verdicts = _by_index(rows, len(pairs), "idx", lambda row: _word(row, results[0], _PANDALM))
-        layout = f"PandaLM's layout ({one_line(results[0], 40)})"
+        layout = f"{_PANDALM_LAYOUT} ({one_line(results[0], 40)})"
         return layout, results[0].removesuffix("_result"), {order: verdicts}
     if "output" in fields and "instruction" not in fields:
         return "Auto-J's layout", None, {order: dict(enumerate(_word(row, "output", _AUTOJ) for row in rows))}

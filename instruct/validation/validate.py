@@ -18,7 +18,7 @@ from instruct.engines.cluster_options import ClusterOptions
 from instruct.judging.asking import Judge
 from instruct.judging.cards import JudgeCard
 from instruct.judging.comparison import ComparisonKey
-from instruct.judging.human_agreement import share, yardstick_warning
+from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warning
 from instruct.judging.judge import JudgingMode, JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
@@ -27,16 +27,18 @@ from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
 from instruct.validation.agreement_report import render_markdown, render_terminal
-from instruct.validation.card_figures import card_figures, writable_card, write_human_agreement
+from instruct.validation.card_figures import card_figures, check_measures, writable_card, write_human_agreement
 from instruct.validation.human_sets import HumanSet
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.published import MOST_MARGIN, Verdicts, read_published
-from instruct.validation.rates import Record
+from instruct.validation.rates import CLASSES, NO_VERDICT, Record
+from instruct.validation.training_pairs import trained_on
 
 
 class Validated(NamedTuple):
-    """A judge's agreement with labels: agreement.json's content, the sentence that matters, and all tables as text.
+    """A judge's agreement with labels: agreement.json's content, the sentences that matter, and all tables as text.
 
+    `headline`: how often the judge agrees, and on a line each what changes that claim (`warnings` in `content`).
     `stopped`: why asking stopped early, if it did.
     """
 
@@ -103,6 +105,9 @@ def validate(
             "it out"
         )
     human = replace(human, pairs=human.pairs[:limit])
+    trained = trained_on(resolved.card if resolved else None, human.pairs)
+    if write_card and not replay:  # before anything is asked
+        check_measures(human, trained)
     stopped: InstructError | None = None
     if replay:
         files = [replay] if isinstance(replay, str) else replay
@@ -114,15 +119,20 @@ def validate(
         verdicts, stopped = _asked(resolved, human, folder, JudgingMode(yes=yes, retry_failed=retry_failed))
     first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
     agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
-    figures = card_figures(agreement, card)
-    head = _head(card, human, verdicts, limit, figures)
+    figures = card_figures(agreement, card, verdicts.about)
+    trained = 0 if verdicts.about else trained_on(card, human.pairs)
+    if write_card:
+        check_measures(human, trained)
+    warnings = _warnings(card, human, limit, figures, trained)
+    headline = [_agreement_sentence(human, figures, agreement), *(f"WARNING: {warning}" for warning in warnings)]
+    head = _head(human, verdicts, headline, agreement)
     target = Path(output) if output else folder
-    content = _write(target, human, verdicts, agreement, head)
+    content = _write(target, human, verdicts, agreement | {"warnings": warnings}, head)
     text = render_terminal([*head, f"written to {target}"], agreement)
     if path and not stopped:
         write_human_agreement(path, human.name, figures)
         text += f"\nwrote human_agreement.{human.name} to {path}\n"
-    return Validated(content, _agreement_sentence(human, figures), text, stopped)
+    return Validated(content, "\n".join(headline), text, stopped)
 
 
 def _folder(judge: str, human: HumanSet, ending: str = "") -> Path:
@@ -249,31 +259,57 @@ def _answers(human: HumanSet, side: str) -> Answers:
     )
 
 
-def _head(
-    card: JudgeCard | None, human: HumanSet, verdicts: Verdicts, limit: int | None, figures: dict[str, Any]
-) -> list[str]:
-    """`card`: the one that made the verdicts, None if that is not known."""
-    head = [f"WARNING: {card.warning}"] if card and card.warning else []
+def _head(human: HumanSet, verdicts: Verdicts, headline: Sequence[str], agreement: Record) -> list[str]:
     model = f" ({verdicts.model})" if verdicts.model else ""
     labels = f"{len(human.annotators)} annotators" if len(human.annotators) > 1 else "one label each"
     whose = "human labels" if human.by_people else f"the verdicts of {human.labels_by}"
     pairs = counted(len(human.pairs), "pair")
-    head.append(f"Judge {verdicts.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.")
+    notes = [*human.notes, *verdicts.notes]
+    if verdicts.unreadable_are_ties and (unread := agreement["listed"]["unparsed"]):
+        right = agreement["listed"]["accuracy"]["count"]
+        as_ties = right + agreement["listed"]["confusion"][CLASSES.index("tie")][NO_VERDICT]
+        notes.append(
+            f"{counted(unread, 'unreadable verdict')}: counted as wrong {right} of {len(human.pairs)} are right; as "
+            f"ties, as PandaLM's authors count them, {as_ties}"
+        )
+    return [
+        f"Judge {verdicts.judge}{model} vs. {whose} on {human.name}: {pairs}, {labels}.",
+        *headline,
+        f"Verdicts: {verdicts.source}. Parentheses: 95 % bootstrap intervals over pairs.",
+        *(f"Note: {note}" for note in notes),
+    ]
+
+
+def _warnings(
+    card: JudgeCard | None, human: HumanSet, limit: int | None, figures: dict[str, Any], trained: int
+) -> list[str]:
+    """What changes the claim of the agreement; `card`: the one that made the verdicts, None if that is not known."""
+    pairs = counted(len(human.pairs), "pair")
+    warnings = [card.warning] if card and card.warning else []
+    if trained:
+        warnings.append(
+            f"the judge was trained on {trained} of these {pairs}, so this is not how well it judges what it has not "
+            "seen"
+        )
     if limit is not None:
-        head.append(f"Only the first {pairs}: a trial, not a measurement.")
-    head.append(_agreement_sentence(human, figures))
+        warnings.append(f"Only the first {pairs}: a trial, not a measurement.")
+    elif len(human.pairs) < LEAST_PAIRS:
+        warnings.append(f"measured on {pairs} only; a figure takes at least {LEAST_PAIRS}")
     if warning := yardstick_warning(human.name, figures, human.labels_by):
-        head.append(f"WARNING: the judge {warning}.")
-    head.append(f"Verdicts: {verdicts.source}. Parentheses: 95 % bootstrap intervals over pairs.")
-    return [*head, *(f"Note: {note}" for note in (*human.notes, *verdicts.notes))]
+        warnings.append(f"the judge {warning}.")
+    return warnings
 
 
-def _agreement_sentence(human: HumanSet, figures: dict[str, Any]) -> str:
+def _agreement_sentence(human: HumanSet, figures: dict[str, Any], agreement: Record) -> str:
     pairs = counted(figures["pairs"], "pair")
-    return (
+    sentence = (
         f"Agrees with {human.labels_by} on {share(figures['accuracy'], figures['pairs'])} of {pairs} "
         f"({figures['yardstick']}: {share(figures['yardstick_accuracy'], figures['pairs'])})."
     )
+    shorter = agreement["yardsticks"]["by_length"]["shorter"]["listed"]
+    if not shorter["n"]:
+        return f"{sentence} No pair's shorter answer is the better one."
+    return f"{sentence} On {shorter['percent']:.1f} % of the {shorter['n']} whose shorter answer is the better one."
 
 
 def _write(folder: Path, human: HumanSet, verdicts: Verdicts, agreement: Record, head: list[str]) -> dict[str, Any]:

@@ -42,7 +42,9 @@ def compare_with_yardsticks(pairs: Sequence[HumanPair], judge: Mapping[str, Sequ
 
     decided_pairs: those whose label is not a tie. best: of the yardsticks other than the coin, the one that is right
     most often; it is chosen on the same pairs, which favors it slightly. judge, paired: for each way to take the
-    judge's verdicts, these alone and next to the best yardstick.
+    judge's verdicts, these alone and next to the best yardstick. by_length: the accuracy on the decided pairs whose
+    label is the shorter answer, and on those whose label is the longer one: what follows length alone is right on none
+    of the former.
 
     Args:
         judge: one verdict per pair (`first`, `second`, `tie`, `unparsed` or `failed`, of the answers in the set's
@@ -63,6 +65,10 @@ def compare_with_yardsticks(pairs: Sequence[HumanPair], judge: Mapping[str, Sequ
         "best": best,
         "judge": {name: _agreeing(gold, said) for name, said in asked.items()},
         "paired": {name: _paired(gold == said, gold == free[best]) for name, said in asked.items()},
+        "by_length": {
+            better: {name: accuracy(gold[among], said[among]) for name, said in asked.items()}
+            for better, among in _better_answers(pairs, gold).items()
+        },
     }
 
 
@@ -70,6 +76,13 @@ def longer_answers(pairs: Sequence[HumanPair]) -> list[str]:
     """Of each pair the answer with more characters; `tie` for equal lengths."""
     differences = (len(pair.first) - len(pair.second) for pair in pairs)
     return ["first" if gap > 0 else "second" if gap < 0 else "tie" for gap in differences]
+
+
+def _better_answers(pairs: Sequence[HumanPair], gold: np.ndarray) -> dict[str, np.ndarray]:
+    """The decided pairs whose label is the shorter answer, and those whose label is the longer one."""
+    longer = codes(longer_answers(pairs))
+    decided = (gold != TIE) & (longer != TIE)
+    return {"shorter": decided & (gold != longer), "longer": decided & (gold == longer)}
 
 
 def _agreeing(gold: np.ndarray, said: np.ndarray) -> Record:

@@ -15,6 +15,8 @@ from instruct.command.main import main
 from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.validation.card_figures import card_figures
+from instruct.validation.human_sets import load_human_set
+from instruct.validation.training_pairs import write_training_pairs
 from instruct.validation.validate import validate, write_human_agreement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,7 +25,8 @@ LABELS = ("first", "second", "tie")
 
 @pytest.fixture(autouse=True)
 def work(tmp_path, monkeypatch):
-    """A fresh working folder with judge cards that may be written."""
+    """A fresh working folder with judge cards that may be written, also with the figures of twelve pairs."""
+    monkeypatch.setattr("instruct.validation.card_figures.LEAST_PAIRS", 12)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-key")
     folder = tmp_path / "work"
     for name in ("pandalm", "autoj"):
@@ -148,6 +151,39 @@ def test_figures_are_written_to_the_card_and_nothing_else_changes(fake_server, w
     assert list(load_judge_card("pandalm").human_agreement) == [*card.human_agreement, "other"]
     with pytest.raises(InputError, match="--judge-model measures another model"):
         validate(JudgeOptions(card="pandalm", model="m", base_url=url), "own.json", write_card=True)
+
+
+def test_figures_of_few_pairs_or_of_training_pairs_are_not_written(fake_server, monkeypatch, capsys, work):
+    monkeypatch.setattr("instruct.validation.card_figures.LEAST_PAIRS", 13)
+    url, requests = fake_server()
+    with pytest.raises(InputError, match=r"own has 12 pairs, and a card's figure takes at least 13"):
+        run(url, write_card=True)
+    monkeypatch.setattr("instruct.validation.card_figures.LEAST_PAIRS", 12)
+    path = work / "judges" / "pandalm" / "judge.yaml"
+    path.write_text(path.read_text() + "trained_on: trained_on.txt\n")
+    hash_before = load_judge_card(str(ROOT / "judges" / "pandalm")).sha256()
+    assert load_judge_card("pandalm").sha256() == hash_before
+    with pytest.raises(InputError, match=r"trained_on.txt: no such file; put the hashes of its training pairs next to"):
+        run(url)
+    # The same pairs in another file, in another order and with other labels.
+    rows = [
+        dict(row, response1=row["response2"], response2=row["response1"])
+        for row in json.loads(Path("own.json").read_text())
+    ]
+    (work / "turned.json").write_text(json.dumps([dict(row, label="tie") for row in rows[:5]]))
+    write_training_pairs(path.parent, load_human_set("turned.json").pairs)
+    with pytest.raises(InputError, match=r"the judge was trained on 5 of the 12 pairs of own"):
+        run(url, write_card=True)
+    assert requests() == []
+    warning = "the judge was trained on 5 of these 12 pairs, so this is not how well it judges what it has not seen"
+    for flag in ("-q", "--json"):
+        code, out, _ = command(
+            monkeypatch, capsys, "--judge", "pandalm", "--against", "own.json", "--base-url", url, flag
+        )
+        assert code == 0
+        assert warning in (out if flag == "-q" else json.loads(out)["warnings"])
+    assert f"WARNING: {warning}" in run(url)
+    assert f"WARNING: {warning}" in (work / "runs" / "validate-pandalm-own" / "agreement.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -370,10 +406,40 @@ def test_the_demo_judges_card_has_the_figures_of_its_committed_verdicts(shared_d
     again = dict(load_judge_card("smollm2_score").human_agreement[name])
     del again["first_position_rate"]  # the judge scores answers alone, which a file of verdicts does not say
     shipped = dict(card.human_agreement[name])
-    cross_validated = shipped.pop("verdicts", None)
+    cross_validated = shipped.get("verdicts")
     assert (cross_validated == "cross-validated on the training set") == (name == "pandalm")
     assert {**again, "measured": ""} == {**shipped, "measured": ""}
     assert again["judge"] == card.sha256()[:12]
+    content, _ = read(f"runs/validate-smollm2_score-{name}-replay")
+    shorter = content["yardsticks"]["by_length"]["shorter"]["listed"]
+    assert (shorter["n"], round(shorter["percent"], 1)) == ((288, 50.7) if name == "pandalm" else (286, 25.9))
+    assert any("trained on" in warning for warning in content["warnings"]) is False
+
+
+def test_the_demo_judges_own_verdicts_on_its_training_pairs_are_no_measurement(shared_data, monkeypatch, work):
+    monkeypatch.setenv("INSTRUCT_SHARED_DATA", str(shared_data))
+    path, _ = committed("pandalm")
+    lines = path.read_text().splitlines()
+    made = json.loads(lines[0])
+    del made["verdicts"]
+    (work / "asked.jsonl").write_text("\n".join([json.dumps(made), *lines[1:]]))
+    shutil.copytree(ROOT / "judges" / "smollm2_score", work / "judges" / "smollm2_score")
+    found = validate(JudgeOptions(card="smollm2_score"), "pandalm", replay="asked.jsonl")
+    assert "WARNING: the judge was trained on 999 of these 999 pairs" in found.headline
+    assert "On 50.7 % of the 288 whose shorter answer is the better one." in found.headline
+    with pytest.raises(InputError, match=r"the judge was trained on 999 of the 999 pairs of pandalm"):
+        run(card="smollm2_score", against="pandalm", replay="asked.jsonl", write_card=True)
+
+
+def test_unreadable_verdicts_are_counted_both_ways_for_pandalms_layout(work):
+    rows = [{"idx": n, "gpt-3.5_result": "garbage" if n < 4 else "1"} for n in range(12)]
+    (work / "gpt.json").write_text(json.dumps(rows))
+    right, ties = sum(LABELS[n % 3] == "first" for n in range(4, 12)), sum(LABELS[n % 3] == "tie" for n in range(4))
+    text = run(replay="gpt.json")
+    assert (
+        f"4 unreadable verdicts: counted as wrong {right} of 12 are right; as ties, as PandaLM's authors count them, "
+        f"{right + ties}" in text
+    )
 
 
 @pytest.mark.slow
