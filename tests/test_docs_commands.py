@@ -62,8 +62,9 @@ def test_commands_are_found():
     assert len(RECIPES) >= 4
 
 
-def test_the_example_of_an_objective_runs():
-    (code,) = blocks(ROOT / "docs" / "objectives.md", "python")
-    names: dict = {}
-    exec(code, names)
+def test_the_examples_of_an_objective_run():
+    names: dict = {"__name__": "my_loss"}
+    for code in blocks(ROOT / "docs" / "objectives.md", "python"):
+        exec(code, names)
+    assert names["config"].objective == "my_loss:FocalLoss"
     assert names["hidden"].grad is not None

@@ -30,7 +30,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
         text = "a YAML file, or the name of a packaged config"
         flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
         sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
-        sub.add_argument("--objective", choices=OBJECTIVES, help="train with this objective only")
+        text = f"train with this objective only: {', '.join(OBJECTIVES)}, or FILE.py:NAME of your own"
+        sub.add_argument("--objective", help=text)
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if function is run:
             flags.add_phase_flags(sub)
@@ -199,9 +200,10 @@ def _config(arguments: argparse.Namespace, overrides: list[str]) -> ExperimentCo
     if arguments.name:
         overrides += ["--name", arguments.name]
     if arguments.objective:
+        name = arguments.objective.rpartition(":")[2]
         if arguments.config:
-            overrides += _comparisons_left(load_config(arguments.config, overrides).comparisons, arguments.objective)
-        overrides += ["--systems", f"{{{arguments.objective}: {{objective: {arguments.objective}}}}}"]
+            overrides += _comparisons_left(load_config(arguments.config, overrides).comparisons, name)
+        overrides += ["--systems", json.dumps({name: {"objective": arguments.objective}})]
     if arguments.config:
         return load_config(arguments.config, overrides)
     return make_config({"name": "train"}, overrides, "command line")

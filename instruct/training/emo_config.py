@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -19,8 +20,9 @@ from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
+from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OBJECTIVES
+from instruct.training.objective_names import OBJECTIVES, is_own
 
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = ("ce", "eval_ce", "perplexity", "eval_perplexity")
@@ -56,7 +58,10 @@ class EMOConfig(SFTConfig):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
             `goldfish_k` left out of training; evaluation leaves none out) or `"ent"` (error-norm truncation). See
-            [`~instruct.objectives`].
+            [`~instruct.objectives`]. Or one of your own: `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object
+            (docs/objectives.md, "Write your own").
+        objective_args (`dict`, *optional*):
+            The arguments that an objective of your own is made with.
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -105,6 +110,7 @@ class EMOConfig(SFTConfig):
     empty_thinking: str | None = field(default=None, metadata={"help": "train"})
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
+    objective_args: dict[str, Any] | None = field(default=None, metadata={"help": "arguments of an own objective"})
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
     energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
@@ -128,6 +134,7 @@ class EMOConfig(SFTConfig):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        self._take_object()
         sizes: Any = self.parallelism_config  # type: ignore[has-type]
         if isinstance(sizes, dict):
             try:
@@ -153,6 +160,23 @@ class EMOConfig(SFTConfig):
                 f"transport_cost {self.transport_cost!r}: no such file or folder; use {', '.join(COSTS)}, or the "
                 "path of a .safetensors table or of a model's folder"
             )
+
+    def _take_object(self) -> None:
+        """Keep an objective given as an object, and its name in its place: the configuration is logged as JSON."""
+        self._object: Any = None
+        if not isinstance(self.objective, str):
+            self._object, kind = self.objective, type(self.objective)
+            self.objective = f"{kind.__module__}:{kind.__qualname__}"
+            check_objective(self._object, self.objective)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the object, whose class may be one that cannot be pickled; checkpoints hold the configuration."""
+        return {**self.__dict__, "_object": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EMOConfig:
+        copied = copy.copy(self)
+        copied.__dict__ = {**copy.deepcopy(self.__getstate__(), memo), "_object": self._object}
+        return copied
 
     def _check_mask(self) -> None:
         if self.train_on not in TRAIN_ON:
@@ -187,7 +211,14 @@ class EMOConfig(SFTConfig):
 
         Raises:
             ValueError: an unknown name, or a value out of range.
+            InputError: an own objective that cannot be loaded or trained with.
         """
+        if self._object is not None:
+            return self._object
+        if is_own(self.objective):
+            return make_own_objective(self.objective, self.objective_args)
+        if self.objective_args:
+            raise ValueError(f"objective_args are for objectives of your own; {self.objective} has arguments by name")
         windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
         if self.objective in ("mle", "goldfish") and not windowed:
             raise ValueError(
@@ -207,5 +238,5 @@ class EMOConfig(SFTConfig):
             "ent": lambda: ErrorNormTruncation(self.ent_threshold),
         }
         if self.objective not in objectives:
-            raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}")
+            raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
         return objectives[self.objective]()

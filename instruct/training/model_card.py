@@ -10,6 +10,7 @@ from typing import Any
 from instruct.base.files import write_atomically
 from instruct.base.models import EMBEDDED_MODEL, hub_id
 from instruct.data.options import data_label
+from instruct.training.objective_names import is_own
 from instruct.training.options import SystemOptions, TrainingOptions
 
 # What a reader needs to train the same again; a card shows these with their values, given or not.
@@ -86,7 +87,7 @@ def _metadata(config: TrainingOptions, name: str, base: str | None, merged: bool
         base_model=base,
         library_name="peft" if is_adapter else "transformers",
         pipeline_tag=None if is_adapter else "text-generation",
-        tags=["instruct", "sft", config.systems[name].objective, *(["lora"] if config.lora else [])],
+        tags=["instruct", "sft", config.systems[name].objective.rpartition(":")[2], *(["lora"] if config.lora else [])],
     )
 
 
@@ -103,6 +104,9 @@ def _objective(system: SystemOptions) -> str:
         "ent": f" (threshold {system.ent_threshold})",
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
     }
+    if is_own(system.objective):
+        given = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
+        return f"**{system.objective}**{f' ({given})' if given else ''}, an objective whose code is in objective.py,"
     return f"**{system.objective}**{choice.get(system.objective, '')}"
 
 

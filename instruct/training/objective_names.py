@@ -1,6 +1,12 @@
 """The names of the objectives. It imports nothing heavy: the command's help lists them."""
 
-from typing import Literal, get_args
+import re
 
-ObjectiveName = Literal["mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent"]
-OBJECTIVES: tuple[str, ...] = get_args(ObjectiveName)
+OBJECTIVES = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent")
+OWN = r"^[^{}]+:[A-Za-z_]\w*$"
+"""A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
+
+
+def is_own(name: str) -> bool:
+    """Whether an objective's name is that of a user's own."""
+    return re.match(OWN, name) is not None

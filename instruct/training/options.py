@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from instruct.base.cards import nearest
 from instruct.base.models import ModelOptions
 from instruct.base.options import Affects, FreeKeys, Options
 from instruct.data.options import DataOptions
-from instruct.training.objective_names import ObjectiveName
+from instruct.training.objective_names import OBJECTIVES, OWN, is_own
 
 
 def _emo_config_types() -> dict[str, Any]:
@@ -100,11 +101,23 @@ class LoraOptions(Options):
         return arguments
 
 
+def _known(name: str) -> str:
+    if name in (*OBJECTIVES, "none") or is_own(name):
+        return name
+    names = ", ".join(OBJECTIVES)
+    raise ValueError(f"unknown objective{nearest(name, OBJECTIVES)}; use {names}, none, or your own as FILE.py:NAME")
+
+
+_OBJECTIVE_SCHEMA = {"anyOf": [{"enum": [*OBJECTIVES, "none"]}, {"type": "string", "pattern": OWN}]}
+
+
 class SystemOptions(Options):
     """One system: an objective and its parameters, which EMOConfig describes."""
 
-    objective: ObjectiveName | Literal["none"]
-    """What is optimized; none is the untrained base."""
+    objective: Annotated[str, AfterValidator(_known), WithJsonSchema(_OBJECTIVE_SCHEMA)]
+    """mle, emo, energy, mixce, tailr, dft, goldfish, ent, none (the untrained base), or your own as FILE.py:NAME."""
+    objective_args: dict[str, Any] | None = None
+    """The arguments of an objective of your own."""
     variant: Literal["paper", "official", "pypi"] = "official"
     """The variant of EMO: the paper's equation, the authors' code, or their package."""
     emphasis: Literal["mle", "emo"] = "mle"
@@ -132,7 +145,8 @@ class SystemOptions(Options):
 
     @classmethod
     def unused(cls, content: Mapping[str, Any]) -> set[str]:
-        return set() if content.get("objective") == "energy" else {"energy_weight", "energy_dim"}
+        unused = set() if content.get("objective") == "energy" else {"energy_weight", "energy_dim"}
+        return unused if content.get("objective_args") else unused | {"objective_args"}
 
     def emo_config(self) -> dict[str, Any]:
         """The arguments of EMOConfig that this section sets."""

@@ -19,6 +19,7 @@ from instruct.run.directory import RunDirectory
 from instruct.training import packing
 from instruct.training.memory import uses_fsdp
 from instruct.training.model_card import hyperparameters, model_card, name_base_model
+from instruct.training.objective_names import is_own
 from instruct.training.options import SystemOptions, TrainArguments, TrainingOptions
 from instruct.training.precision import check_optimizer, compute_dtype, round_saved_weights, weights_dtype
 from instruct.training.processes import from_main, save_whole
@@ -242,11 +243,18 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     processes = PartialState()
     main = processes.is_main_process
 
+    code = inputs.get("objective")
+
     def progress() -> tuple[bool, str | None]:
         if run.is_done(step, inputs) and final.is_dir():
             _check_weights(final, run.manifest()["steps"][step]["results"])
             return True, None
         begun = run.manifest()["steps"].get(step)
+        if begun and begun["inputs"].get("objective", code) != code:
+            raise InputError(
+                f"system {name}: the code of {config.systems[name].objective} has changed since {run.folder} began to "
+                "train with it; restore it, or start a run with another --name"
+            )
         if begun and not same_inputs(step, begun["inputs"], inputs):
             shutil.rmtree(work, ignore_errors=True)  # checkpoints of a training on different rows
         checkpoint = last_complete_checkpoint(work, processes.num_processes)
@@ -303,6 +311,10 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
         inputs["chat"] = chat
     if config.from_scratch:
         inputs["from_scratch"] = True
+    if is_own(config.systems[name].objective):
+        from instruct.objectives.own import source_of
+
+        inputs["objective"] = sha256_of(source_of(config.systems[name].objective))
     if data.eval_rows:
         inputs["evaluation"] = data.eval_rows.sha256
     return inputs
@@ -333,6 +345,7 @@ def _finished(
     config: TrainingOptions, name: str, data: TrainingRows, trainer: Any, folder: Path, train: dict[str, Any]
 ) -> dict[str, Any]:
     """Put the card and the log beside the saved weights; returns the step's results."""
+    from instruct.objectives.own import source_of
     from instruct.training.evaluation import evaluation_summary
 
     if not config.lora:
@@ -341,6 +354,8 @@ def _finished(
     evaluation = evaluation_summary(state, data) if data.eval_rows else None
     card = model_card(config, name, made_of["rows"], train, evaluation=evaluation)
     write_atomically(folder / "README.md", card)
+    if is_own(config.systems[name].objective):
+        shutil.copyfile(source_of(config.systems[name].objective), folder / "objective.py")
     name_base_model(config, folder)
     write_atomically(folder / "training_log.json", json.dumps(state.log_history, indent=1) + "\n")
     (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded

@@ -25,6 +25,7 @@ AFFECT_TRAINING = """
     save_only_model save_steps save_strategy seed shuffle_dataset tailr_variant tf32 torch_compile
     torch_compile_backend torch_compile_mode train_on train_sampling_strategy transport_cost truncation_mode
     trust_remote_code use_cache use_cpu use_liger_kernel warmup_steps weight_decay
+    empty_thinking objective_args on_bad_row
 """
 
 AFFECT_AN_ADAPTER = """

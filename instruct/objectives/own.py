@@ -1,0 +1,132 @@
+"""An objective that a user wrote: `my_loss.py:MyLoss`, or `package.module:MyLoss`, found, made and checked."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from instruct.base.errors import InputError, one_line
+from instruct.objectives.objective import Objective, TokenStatistics, Weighting
+
+_PROBED = 64  # tokens
+
+
+def make_own_objective(name: str, arguments: Mapping[str, Any] | None = None) -> Objective:
+    """The objective that `FILE.py:NAME` or `MODULE:NAME` names, called with `arguments`, checked. Runs that code.
+
+    Raises:
+        InputError: nothing of that name, arguments that it refuses, or a `weigh` that cannot be trained with.
+    """
+    module, _, attribute = name.rpartition(":")
+    made = getattr(_module(name, module), attribute, None)
+    if not callable(made):
+        raise InputError(f"objective {name}: {module} has no class {attribute}; name one that it defines")
+    try:
+        objective = made(**(arguments or {}))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"objective {name}: {one_line(error)}; correct objective_args") from None
+    check_objective(objective, name)
+    return objective
+
+
+def source_of(name: str) -> Path:
+    """The file that defines the objective `name`."""
+    module = name.rpartition(":")[0]
+    return Path(module) if module.endswith(".py") else Path(str(inspect.getsourcefile(_module(name, module))))
+
+
+def _module(name: str, module: str) -> ModuleType:
+    try:
+        if not module.endswith(".py"):
+            return importlib.import_module(module)
+        if not Path(module).is_file():
+            raise InputError(f"objective {name}: {module}: no such file; give the path of a Python file")
+        # Registered, so that its dataclasses and what torch.compile makes of it find their module.
+        known_as = f"instruct_objective_{Path(module).stem}"
+        spec = importlib.util.spec_from_file_location(known_as, module)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = sys.modules[known_as] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise InputError(f"objective {name}: {type(error).__name__}: {one_line(error)}; correct {module}") from error
+
+
+def check_objective(objective: Any, name: str) -> None:
+    """Call `weigh` with made-up tokens, and refuse what would end training or train something else in silence.
+
+    Raises:
+        InputError: attributes or results that an objective must have are missing, weights that are not finite or not
+            one per token, weights of the cost without `needs_cost`, or a value that a statistic changes without
+            changing a weight. Statistics are detached, so that such a part of the value would never be trained.
+    """
+    missing = [part for part in ("needs_cost", "needs_error_norm", "weigh") if not hasattr(objective, part)]
+    if missing:
+        raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
+    token = _made_up_tokens(objective)
+    weighting = _weighed(objective, name, token)
+    for part in ("a", "b", "value"):
+        values = getattr(weighting, part)
+        if values is None and part == "b":
+            continue
+        if not isinstance(values, torch.Tensor) or values.shape != (_PROBED,):
+            shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            raise InputError(f"objective {name}: weigh returns {part} of shape {shape}; return one number per token")
+        if not values.isfinite().all():
+            raise InputError(f"objective {name}: weigh returns {part} that is not finite for some tokens")
+    if weighting.b is not None and not objective.needs_cost:
+        raise InputError(f"objective {name}: weigh returns b, the weight of the cost; set needs_cost = True")
+    _refuse_untrained_parts(objective, name, token, weighting)
+
+
+def _refuse_untrained_parts(objective: Any, name: str, token: TokenStatistics, weighting: Weighting) -> None:
+    for field in fields(token):
+        statistic = getattr(token, field.name)
+        if statistic is None or field.name == "ce" or (field.name == "cost" and weighting.b is not None):
+            continue  # the value may hold a * ce + b * cost with constant weights
+        other = _weighed(objective, name, replace(token, **{field.name: statistic * 0.9}))
+
+        def same(part: str, other: Weighting = other) -> bool:
+            one, two = getattr(weighting, part), getattr(other, part)
+            return bool(one is two or torch.equal(one, two))
+
+        if not same("value") and same("a") and same("b"):
+            raise InputError(
+                f"objective {name}: {field.name} changes the value but no weight; statistics are detached, so that "
+                "this part would not be trained: put its derivative into a or b"
+            )
+
+
+def _made_up_tokens(objective: Any) -> TokenStatistics:
+    """Likely and unlikely tokens, float32, with a probability of 0 or 1 at the ends."""
+    ce = torch.linspace(0, 120, _PROBED)
+    q_target = torch.exp(-ce)
+    return TokenStatistics(
+        ce=ce,
+        q_target=q_target,
+        cost=(1 - q_target) * 0.8 if objective.needs_cost else None,
+        error_norm=(1 - q_target) * 1.2 if objective.needs_error_norm else None,
+    )
+
+
+def _weighed(objective: Any, name: str, token: TokenStatistics) -> Weighting:
+    try:
+        weighting = objective.weigh(token)
+    except Exception as error:  # whatever the user's code raises
+        text = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"objective {name}: weigh fails on made-up tokens: {text}") from error
+    if not isinstance(weighting, Weighting):
+        raise InputError(f"objective {name}: weigh returns {type(weighting).__name__}; return a Weighting")
+    return weighting

@@ -1,0 +1,86 @@
+"""An objective of the user's own: loaded by name, checked before training, and trained with the gradient it states."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from instruct.base.errors import InputError
+from instruct.objectives import linear_objective_loss
+from instruct.objectives.own import make_own_objective, source_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "objectives.md"
+IMPORTS = "import torch\nfrom instruct.objectives.objective import Weighting\n"
+
+
+@pytest.fixture
+def focal(tmp_path) -> str:
+    """The example of the documentation, in a file."""
+    (code,) = re.findall(r"```python\n(.*?class FocalLoss.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "my_loss.py").write_text(code)
+    return f"{tmp_path / 'my_loss.py'}:FocalLoss"
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.0, 3.0])
+def test_the_documented_example_has_the_gradient_of_focal_loss(focal, gamma):
+    torch.manual_seed(0)
+    hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
+    head = torch.randn(11, 8, dtype=torch.float64)
+    labels = torch.randint(0, 11, (7,))
+    loss, _ = linear_objective_loss(hidden, head, labels, make_own_objective(focal, {"gamma": gamma}))
+    (found,) = torch.autograd.grad(loss, hidden)
+    ce = torch.nn.functional.cross_entropy(hidden @ head.T, labels, reduction="none")
+    dense = ((1 - torch.exp(-ce)) ** gamma * ce).mean()
+    (expected,) = torch.autograd.grad(dense, hidden)
+    torch.testing.assert_close(loss, dense)
+    torch.testing.assert_close(found, expected)
+
+
+def test_an_objective_of_a_module_is_imported_by_name():
+    objective = make_own_objective("instruct.objectives.objective:MixCE", {"gamma": 0.5})
+    assert objective.gamma == 0.5
+    assert source_of("instruct.objectives.objective:MixCE").name == "objective.py"
+
+
+WEIGH = "class Mine:\n    needs_cost = needs_error_norm = False\n    def weigh(self, token):\n        "
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("class Other: pass", "has no class Mine; name one that it defines"),
+        ("class Mine: pass", "has no needs_cost; see docs/objectives.md"),
+        ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
+        ("class Mine:", "IndentationError: expected an indented block"),
+        (f"{WEIGH}return token.ce", "weigh returns Tensor; return a Weighting"),
+        (f"{WEIGH}return token.nothing", "weigh fails on made-up tokens: AttributeError: "),
+        (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a of shape (); return one number per token"),
+        (f"{WEIGH}return Weighting(a=1.0, value=token.ce)", "a of shape float; return one number per token"),
+        (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a that is not finite for some tokens"),
+        (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "set needs_cost = True"),
+        (
+            f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
+            "q_target changes the value but no weight; statistics are detached",
+        ),
+        (
+            f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce + token.cost)".replace(
+                "needs_cost = needs_error_norm = False", "needs_cost, needs_error_norm = True, False"
+            ),
+            "cost changes the value but no weight",
+        ),
+        ("class Mine:\n    def __init__(self, beta): pass", "argument: 'beta'; correct objective_args"),
+    ],
+)  # fmt: skip
+def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
+    (tmp_path / "mine.py").write_text(f"{IMPORTS}{code}\n")
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        make_own_objective(f"{tmp_path / 'mine.py'}:Mine")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_is_refused():
+    with pytest.raises(InputError, match=r"absent\.py: no such file; give the path of a Python file"):
+        make_own_objective("absent.py:Mine")
