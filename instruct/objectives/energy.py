@@ -98,9 +98,9 @@ class EnergyWeigher(TorchWeigher):
         found = replace(found, cost=square / 2)
         self._store(found, place)
         if self.wants_grad:
-            weighting = self.objective.weigh(found)
-            assert weighting.b is not None
-            a, b = weighting.a, weighting.b
+            # |r_j - sum_k q_k r_k| is at most twice the offset's length, for unit rows.
+            a, b = self._weights(found, others, 2 * others * square.sqrt(), place)
+            assert b is not None
             # With r as above, sum_j q_j r_j = r_y + ||offset||^2.
             mean = (offset * own).sum(dim=-1) + square
             torch.mm(offset, self.embeddings.T, out=spare)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.objective import Energy, Objective, TokenStatistics
+from instruct.objectives.objective import FLOAT16_SIZE, Energy, Objective, TokenStatistics
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost
@@ -206,17 +206,23 @@ class _LinearObjective(torch.autograd.Function):
                 # The product has been overwritten with the gradient to itself.
                 if len(own) > count:
                     product[count:] = 0
+                unit = None if weigher.unit is None else weigher.unit[chunk, None]
                 if grad_weight is not None:
-                    _add_product_(grad_weight, product, own)
+                    # In float16 the states take the unit; below 1e-7 or so, a token's share gets rough.
+                    sized = own if unit is None else _padded((states[chunk] * unit * FLOAT16_SIZE).to(own.dtype))
+                    _add_product_(grad_weight, product, sized)
                 if grad_bias is not None:
-                    grad_bias += product.sum(dim=0, dtype=wide)
+                    summands = product if unit is None else product[:count] * unit
+                    grad_bias += summands.sum(dim=0, dtype=wide)
                 if grad_states is not None and len(own) > count:
                     grad_states[chunk] = torch.mm(product, head.weight)[:count]
                 elif grad_states is not None:
                     torch.mm(product, head.weight, out=grad_states[chunk])
+        if grad_weight is not None and weigher.unit is not None:
+            grad_weight /= FLOAT16_SIZE
         columns = _columns(objective, weigher.statistics, weigher.correct)
         sums = columns.sum(dim=1, dtype=torch.float64)
-        ctx.save_for_backward(plan.order, grad_states, grad_weight, grad_bias)
+        ctx.save_for_backward(plan.order, grad_states, weigher.unit, grad_weight, grad_bias)
         ctx.tokens, ctx.dtypes = len(hidden), (weight.dtype, None if bias is None else bias.dtype)
         ctx.mark_non_differentiable(sums, columns)
         return sums[1].to(wide), sums, columns
@@ -229,15 +235,19 @@ class _LinearObjective(torch.autograd.Function):
         if scale.device.type != "cpu":
             # A GPU would round a tensor without dimensions to the other's dtype first; a CPU would copy the other one.
             scale = scale[None]
-        order, grad_states, *others = ctx.saved_tensors
+        order, grad_states, unit, *others = ctx.saved_tensors
         grad_hidden = None
-        if grad_states is not None and order is None:
-            grad_hidden = torch.mul(grad_states, scale, out=torch.empty_like(grad_states))
-        elif grad_states is not None:
-            shape = ctx.tokens, grad_states.shape[1]
-            everywhere = len(order) == ctx.tokens
-            grad_hidden = grad_states.new_empty(shape) if everywhere else grad_states.new_zeros(shape)
-            grad_hidden.index_copy_(0, order, grad_states).mul_(scale)
+        if grad_states is not None:
+            of_states = scale if unit is None else (unit * scale)[:, None]
+            if order is None:
+                grad_hidden = torch.mul(grad_states, of_states, out=torch.empty_like(grad_states))
+            else:
+                shape = ctx.tokens, grad_states.shape[1]
+                everywhere = len(order) == ctx.tokens
+                grad_hidden = grad_states.new_empty(shape) if everywhere else grad_states.new_zeros(shape)
+                if unit is not None:
+                    of_states = of_states.new_zeros(ctx.tokens, 1).index_copy_(0, order, of_states)
+                grad_hidden.index_copy_(0, order, grad_states).mul_(of_states)
         scaled = [
             None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
             for grad, dtype in zip(others, ctx.dtypes, strict=True)

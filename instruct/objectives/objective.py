@@ -39,6 +39,10 @@ class TokenStatistics:
     error_norm: Tensor | None = None
 
 
+# The largest entry of a token's gradient in float16, whose numbers reach from 6e-8 to 65504.
+FLOAT16_SIZE = 256.0
+
+
 @dataclass(frozen=True)
 class Weighting:
     """The gradient's two weights and the reported value, each (tokens,) in the dtype of the statistics.
@@ -51,6 +55,21 @@ class Weighting:
     b: Tensor | None = None
     ratio: Tensor | None = None
     clamped: Tensor | None = None
+
+    def float16_unit(self, others: Tensor, spread: Tensor | None) -> Tensor:
+        """(tokens,): what a token's gradient to the logits is divided by, to lie in the middle of float16's range.
+
+        A confident token's gradient is smaller than the smallest float16 number. The loss scale that would lift it
+        arrives in the backward, after it has been rounded.
+
+        Args:
+            others: 1 - q_target, the largest entry of cross-entropy's gradient.
+            spread: the same for the cost; None without one.
+        """
+        largest = self.a.abs() * others
+        if self.b is not None and spread is not None:
+            largest = largest + self.b.abs() * spread
+        return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
 class Objective(Protocol):

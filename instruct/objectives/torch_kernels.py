@@ -60,6 +60,7 @@ class TorchWeigher:
 
     Attributes:
         statistics, correct: of all tokens, and whether each was predicted correctly; filled by `weigh_`.
+        unit: (tokens,) float32, what each token's gradient has been divided by; None: nothing, unless in float16.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class TorchWeigher:
             ce, q_target, None if cost is None else costs, error_norm if objective.needs_error_norm else None
         )
         self.correct = like.new_empty(tokens, dtype=torch.bool)
+        self.unit = like.new_empty(tokens, dtype=wide) if like.dtype == torch.float16 and wants_grad else None
 
     def load_costs(self, labels: Tensor) -> None:
         """Computes the cost rows of these labels for the chunks that follow."""
@@ -122,9 +124,8 @@ class TorchWeigher:
             found = replace(found, cost=spare.sum(dim=-1))
         self._store(found, place)
         if self.wants_grad:
-            weighting = self.objective.weigh(found)
             # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
-            a, b = weighting.a, weighting.b
+            a, b = self._weights(found, others, found.cost, place)
             at_target = -a * others
             if b is None or found.cost is None:
                 q.mul_(a[:, None])
@@ -133,6 +134,17 @@ class TorchWeigher:
                 q.mul_((a - b * found.cost)[:, None]).addcmul_(spare, b[:, None])
             q.scatter_(1, target[:, None], at_target[:, None])
             self._write_gradient_(product)
+
+    def _weights(
+        self, found: TokenStatistics, others: Tensor, spread: Tensor | None, place: slice
+    ) -> tuple[Tensor, Tensor | None]:
+        """The weights a and b, in float16 divided by each token's unit."""
+        weighting = self.objective.weigh(found)
+        a, b = weighting.a, weighting.b
+        if self.unit is not None:
+            unit = self.unit[place] = weighting.float16_unit(others, spread)
+            a, b = a / unit, None if b is None else b / unit
+        return a, b
 
     def _leave_out_targets(self, product: Tensor, target: Tensor, place: slice) -> tuple[TokenStatistics, Tensor]:
         """The block's cross-entropy and q_target, and the other tokens' probability; `self.q` is q without the targets.

@@ -19,16 +19,25 @@ from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
 
-def weights(objective: Objective, found: TokenStatistics) -> Tensor:
-    """The gradient's weights a and, if the objective has one, b: (1 or 2, tokens).
+def weights(objective: Objective, found: TokenStatistics, others: Tensor | None = None) -> Tensor:
+    """The gradient's weights a and, if the objective has one, b: (1 or 2, tokens); in float16 also each token's unit.
 
-    What else `weigh` computes is left out when this is compiled. The two are chosen from, not stacked, because
+    What else `weigh` computes is left out when this is compiled. The rows are chosen from, not stacked, because
     torch.compile writes the parts of a stack in a kernel each if they have no input in common (EMO's a is constant).
+
+    Args:
+        others: 1 - q_target, for gradients in float16: a and b are divided by the unit.
     """
     weighting = objective.weigh(found)
-    if weighting.b is None:
-        return weighting.a[None]
-    return torch.where(torch.arange(2, device=found.ce.device)[:, None] == 0, weighting.a, weighting.b)
+    rows = [weighting.a] if weighting.b is None else [weighting.a, weighting.b]
+    if others is not None:
+        unit = weighting.float16_unit(others, found.cost)
+        rows = [*(row / unit for row in rows), unit]
+    number = torch.arange(len(rows), device=found.ce.device)[:, None]
+    chosen = rows[-1][None]
+    for index, row in enumerate(rows[:-1]):
+        chosen = torch.where(number == index, row, chosen)
+    return chosen
 
 
 @functools.cache
@@ -52,6 +61,7 @@ class TritonWeigher:
     ) -> None:
         self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
         self.raw = RawStatistics.empty(tokens, like.device, cost is not None, objective.needs_error_norm)
+        self.unit = torch.empty(tokens, device=like.device) if like.dtype == torch.float16 and wants_grad else None
         self.inverse_norm: Tensor | None = None
         self.buffer: Tensor | None = None
         self.cost_rows: Tensor | None = None
@@ -89,5 +99,9 @@ class TritonWeigher:
         raw = self.raw.part(tokens)
         token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs_error_norm, out=raw)
         if self.wants_grad:
-            a, *b = compiled(weights)(self.objective, raw.of_tokens)
-            logit_gradient_(product, target, raw, a, b[0] if b else None, costs, bias, scale, softcap)
+            others = None if self.unit is None else raw.q_others
+            a, *rest = compiled(weights)(self.objective, raw.of_tokens, others)
+            if self.unit is not None:
+                self.unit[tokens] = rest.pop()
+            b = rest[0] if rest else None
+            logit_gradient_(product, target, raw, a, b, costs, bias, scale, softcap)

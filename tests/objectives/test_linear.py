@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import torch
 from emo import EMOLoss
-from family import EMO_VARIANTS, relative_error
+from family import EMO_VARIANTS, FAMILY, relative_error
 from torch import Tensor
 
 from instruct.objectives import (
@@ -252,6 +252,37 @@ def test_under_fp16_loss_scale_and_item_count_are_applied_in_float32(num_items):
     (found,) = torch.autograd.grad(loss * 2.0**17, [hidden])
     (wanted,) = torch.autograd.grad(reference_token_loss(hidden, weight, labels, EMO()).sum(), [hidden])
     assert relative_error(found, wanted.double() * 2.0**17 / num_items) <= 1e-2
+
+
+@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("margin", [4.0, 12.0, 20.0, 24.0])
+@pytest.mark.parametrize("sorted_by_label", [False, True])
+def test_gradients_below_float16_survive_until_the_loss_scale(objective, margin, sorted_by_label):
+    """From a margin of 20, gradients to logits are below 6e-8: rounded to float16 in the forward, they would be 0."""
+    generator = torch.Generator().manual_seed(7)
+    labels = torch.arange(TOKENS) % 5
+    if sorted_by_label:  # no reordering
+        labels = labels.sort().values
+    weight = torch.randn(VOCABULARY, HIDDEN, generator=generator) / 8
+    weight[:5] = torch.eye(5, HIDDEN) * 4
+    hidden = (torch.eye(5, HIDDEN)[labels] * margin / 4 + torch.randn(TOKENS, HIDDEN, generator=generator) / 8).half()
+    hidden.requires_grad_()
+    weight = weight.half().float().requires_grad_()  # as under autocast
+    bias = torch.linspace(-1, 1, VOCABULARY).half().float().requires_grad_()
+    inputs = [hidden, weight, bias]
+    wide = [value.detach().double().requires_grad_() for value in inputs]
+    expected = reference_token_loss(wide[0], wide[1], labels, objective, bias=wide[2]).mean()
+    wanted = torch.autograd.grad(expected, wide)
+    largest = wanted[0].abs().amax(dim=1)
+    scale = 2.0 ** (10 - largest.max().log2().ceil())  # as a loss scale that grows until something overflows
+
+    loss, _ = linear_objective_loss(hidden, weight, labels, objective, bias=bias)
+    found = torch.autograd.grad(loss * scale, inputs)
+    for grad, right in zip(found, wanted, strict=True):
+        if grad is not found[1] or margin < 20:  # the head's is a sum over tokens, with one unit for all
+            assert relative_error(grad, right * scale) <= 1e-2
+    rows = (found[0].double() - wanted[0] * scale).norm(dim=1) / (wanted[0] * scale).norm(dim=1)
+    assert float(rows[largest * scale > 1e-3].max()) <= 2e-2
 
 
 @pytest.mark.parametrize("objective", [MLE(), EMO()], ids=str)

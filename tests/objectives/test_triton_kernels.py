@@ -97,5 +97,7 @@ with torch.no_grad():
     for objective in (MLE(), EMO(), EMO("pypi", "emo"), ErrorNormTruncation(1.0)):
         print(check(weights, objective, TokenStatistics(*torch.rand(4, 100))))
         assert check(weights, objective, TokenStatistics(*torch.rand(4, 37))) == 0  # not compiled again
+    # In float16 the tokens' units are written, too.
+    assert check(weights, EMO(), TokenStatistics(*torch.rand(4, 100)), torch.rand(100)) <= 2
     print(check(unit_rows, torch.randn(50, 8).bfloat16(), torch.rand(50), torch.arange(7)))
 """

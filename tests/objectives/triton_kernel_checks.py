@@ -335,13 +335,14 @@ def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, voc
     assert torch.allclose(logits, contiguous, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("cost", ["head", "float32 table", "numeric"])
-def test_every_cost_gives_the_same_loss_as_on_a_cpu(dtype, cost, monkeypatch):
+def test_every_cost_gives_the_same_gradients_as_on_a_cpu(dtype, cost, monkeypatch):
     generator = torch.Generator().manual_seed(1)
     hidden, weight = (torch.randn(count, 8, generator=generator).to(DEVICE, dtype) for count in (TOKENS, VOCABULARY))
-    hidden.requires_grad_()
     _, labels = example()
+    for values in (hidden, weight):
+        values.requires_grad_()
     table = torch.randn(VOCABULARY, 16, generator=generator).to(DEVICE)
     made: TransportCost | None = None if cost == "head" else CosineCost(table)
     if cost == "numeric":
@@ -349,16 +350,17 @@ def test_every_cost_gives_the_same_loss_as_on_a_cpu(dtype, cost, monkeypatch):
         values[20:60] = torch.arange(40.0, device=DEVICE)
         made = NumericCost(CosineCost(table), values)
 
-    def gradient() -> Tensor:
+    def gradients() -> tuple[Tensor, ...]:
         loss, _ = linear.linear_objective_loss(hidden, weight, labels, EMO(), made, chunk_rows=4)
-        return torch.autograd.grad(loss, hidden)[0]
+        return torch.autograd.grad(loss, [hidden, weight])
 
     if DEVICE == "cuda":
         monkeypatch.setattr(linear, "_uses_triton", lambda hidden: False)
-    expected = gradient()
+    expected = gradients()
     monkeypatch.undo()
     as_on_a_gpu(monkeypatch)
-    assert relative_error(gradient(), expected) <= TOLERANCE[dtype]
+    for gradient, same in zip(gradients(), expected, strict=True):
+        assert relative_error(gradient, same) <= TOLERANCE[dtype]
 
 
 class Launches(TorchDispatchMode):
