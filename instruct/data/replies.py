@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.chats import is_answer
-from instruct.data.templates import DEFAULT, Rendering, is_text, text_of, thinking_of
+from instruct.data.templates import DEFAULT, GEMMA_CHANNEL, Rendering, is_text, text_of, thinking_of
 
 _PROBE = "probe"
 _MODES = ("enable_thinking", "thinking")
 _EMPTY_THOUGHT = re.compile(r"\s*(<think>)?\s*</think>|<think>\s*</think>|<\|channel>thought\s*<channel\|>")
+_ASKED = [{"role": "user", "content": "Hello"}]
 _CALL = {"name": _PROBE, "arguments": {_PROBE: _PROBE}}
 
 
@@ -100,25 +101,9 @@ class ChatTemplate:
         more = more | self._mode(message, more)
         end = self._end(bool(thinking) or self.rendering.empty_thinking)
         prompt = self.render(messages[:-1], prompt=True, **more)
-        whole = self.render(messages, **more)
-        if whole.startswith(prompt):
-            rest = whole[len(prompt) :]
-        else:
-            rest = _after_opened_thought(prompt, whole, thinking) or ""
-        if not rest:
-            raise self._unusable("changes the prompt of this row", row=True)
-        plain = not thinking and not message.get("tool_calls") and is_text(message.get("content"))
-        if plain:
-            before = next(
-                (rest[: -len(t + end.after) or None] for t in _forms(text) if rest.endswith(t + end.after)), None
-            )
-            if before is None or not (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
-                raise self._unusable("changes the answer of this row", row=True)
-        elif not message.get("tool_calls") and text.strip() not in rest:
-            raise self._unusable("does not render the text of an answer", row=True)
+        rest, chat = self._first_right(messages, prompt, end, more)
+        self._check_calls(chat, self.render(chat, **more), more)
         reply = self._ended(rest, end)
-        self._check_thinking(messages, whole, reply, more)
-        self._check_calls(messages, whole, more)
         opened = _EMPTY_THOUGHT.match(reply)
         if not thinking and opened and not self.rendering.empty_thinking:
             raise InputError(
@@ -136,7 +121,11 @@ class ChatTemplate:
         return prompt, reply
 
     def _thinking(self, message: Mapping[str, Any]) -> tuple[str, str]:
-        return thinking_of(message, self.tokenizer.chat_template or "")
+        return thinking_of(message, self._template)
+
+    @property
+    def _template(self) -> str:
+        return str(self.tokenizer.chat_template or "")
 
     def _mode(self, message: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool]:
         """The template's switch: on for an answer with thinking, else off; what the user set wins."""
@@ -144,11 +133,52 @@ class ChatTemplate:
             return {}
         return dict.fromkeys(_MODES, bool(self._thinking(message)[0]) or self.rendering.empty_thinking)
 
-    def _check_thinking(self, messages: list[Any], whole: str, reply: str, more: dict[str, Any]) -> None:
-        """Refuse an answer whose thinking did not reach the text."""
+    def _first_right(
+        self, messages: list[Any], prompt: str, end: _AnswerEnd, more: dict[str, Any]
+    ) -> tuple[str, list[Any]]:
+        """The first that `_written` has with nothing wrong."""
+        problem = None
+        for rest, chat in self._written(messages, prompt, more):
+            wrong = self._problem(rest, messages[-1], end)
+            if wrong is None:
+                return rest, chat
+            problem = problem or wrong
+        raise self._unusable(problem or "changes the prompt of this row", row=True)
+
+    def _written(self, messages: list[Any], prompt: str, more: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+        """What the model may write after the prompt, as the template renders the last message; best first.
+
+        Returns:
+            Each with the chat that it was rendered in.
+        """
         thinking, _ = self._thinking(messages[-1])
-        if thinking and thinking.strip() not in reply:
-            raise self._unusable("does not render the thinking of an answer (reasoning_content)", row=True)
+        # Where the whole chat has another past than the prompt, the reply is that of a chat of one turn.
+        for chat in (messages, [*_ASKED, messages[-1]]):
+            own = prompt if chat is messages else self.render(chat[:-1], prompt=True, **more)
+            whole = self.render(chat, **more)
+            if whole.startswith(own):
+                rest = whole[len(own) :]
+                yield (rest if chat is messages else _without_opening(prompt, rest)), chat
+                if thinking and GEMMA_CHANNEL in self._template:  # some of its templates drop the last thinking
+                    yield _without_opening(prompt, f"{GEMMA_CHANNEL}thought\n{thinking}\n<channel|>{rest}"), chat
+            else:
+                opened = _after_opened_thought(prompt, whole, thinking) if chat is messages else None
+                if opened is not None:
+                    yield opened, chat
+
+    def _problem(self, rest: str, message: Mapping[str, Any], end: _AnswerEnd) -> str | None:
+        """What of an answer is wrong or missing in its rendering, if anything."""
+        thinking, text = self._thinking(message)
+        calls = message.get("tool_calls")
+        if thinking and thinking.strip() not in rest:
+            return "does not render the thinking of an answer (reasoning_content)"
+        if thinking or calls or not is_text(message.get("content")):
+            return None if calls or text.strip() in rest else "does not render the text of an answer"
+        forms = (form + end.after for form in _forms(text))
+        before = next((rest.removesuffix(form) for form in forms if rest.endswith(form)), None)
+        if before is None or not (before in ("", end.before) or _EMPTY_THOUGHT.fullmatch(before.strip())):
+            return "changes the answer of this row"
+        return None
 
     def _check_calls(self, messages: list[Any], whole: str, more: dict[str, Any]) -> None:
         """Refuse a last message whose tool calls, or one of them, did not reach the text."""
@@ -201,8 +231,7 @@ class ChatTemplate:
     @cached_property
     def _thinks(self) -> bool:
         """Whether the template knows thinking: it has a switch, or opens a thought."""
-        asked = [{"role": "user", "content": "Hello"}]
-        on, off = (self.render(asked, prompt=True, **dict.fromkeys(_MODES, mode)) for mode in (True, False))
+        on, off = (self.render(_ASKED, prompt=True, **dict.fromkeys(_MODES, mode)) for mode in (True, False))
         return on != off or on.rstrip().endswith("<think>")
 
     @cached_property
@@ -217,9 +246,8 @@ class ChatTemplate:
 
     def _find_end(self, thinks: bool) -> _AnswerEnd:
         mode = {} if any(name in self.rendering.arguments for name in _MODES) else dict.fromkeys(_MODES, thinks)
-        asked = [{"role": "user", "content": "Hello"}]
-        prompt = self.render(asked, prompt=True, **mode)
-        answered = [*asked, {"role": "assistant", "content": _PROBE}]
+        prompt = self.render(_ASKED, prompt=True, **mode)
+        answered = [*_ASKED, {"role": "assistant", "content": _PROBE}]
         whole = self.render(answered, **mode)
         before, probe, after = whole.rpartition(_PROBE)
         if not probe:
@@ -236,7 +264,7 @@ class ChatTemplate:
         learned = after[:begin] + token
         # Some templates end an answer with two tokens, of which the second one stops generation. Others close the chat
         # with another token, which no earlier answer has.
-        twice = self.render([*answered, *asked], prompt=True, **mode)
+        twice = self.render([*answered, *_ASKED], prompt=True, **mode)
         while following := next((t for t in self._special if after.startswith(learned + t)), None):
             if _PROBE + learned + following not in twice:
                 break
@@ -257,6 +285,12 @@ def _after_opened_thought(prompt: str, whole: str, thinking: str) -> str | None:
     if rest.startswith("<think>"):
         return rest.removeprefix("<think>").lstrip("\n")
     return f"{thinking}\n</think>\n\n{rest}"
+
+
+def _without_opening(prompt: str, reply: str) -> str:
+    """The reply to a prompt that has opened its thought."""
+    openings = (GEMMA_CHANNEL + "thought\n", "<think>\n", "<think>")
+    return next((reply[len(o) :] for o in openings if prompt.endswith(o) and reply.startswith(o)), reply)
 
 
 def _forms(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -19,6 +20,7 @@ from instruct.base.errors import InputError, one_line
 REASONING = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
 _PROBE = "probe"
+GEMMA_CHANNEL = "<|channel>"
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _as_read(message: Mapping[str, Any], form: str, template: str | Mapping[str,
         own["content"] = [{"type": "text", "text": content}]
     thinking, text = thinking_of(message, template)
     if thinking:
-        own[_key_of(template) or REASONING[0]] = thinking
+        own[_key_of(str(template)) or REASONING[0]] = thinking
     if form == "text" and text != own.get("content") and is_text(content):
         own["content"] = text
     return _with_arguments(own, lambda arguments: arguments)
@@ -165,19 +167,21 @@ def thinking_of(message: Mapping[str, Any], template: str | Mapping[str, str]) -
     A template that knows no thinking writes such a text as it is.
     """
     thinking, text = str(message.get(REASONING[0]) or ""), text_of(message)
-    if (
-        thinking
-        or message.get("role") != "assistant"
-        or not (_key_of(template) or "'</think>' in content" in str(template))
-    ):
+    if thinking or message.get("role") != "assistant" or not _knows_thinking(str(template)):
         return thinking, text
     inside = _THOUGHT.fullmatch(text)
     return (inside[1].strip("\n"), inside[2].lstrip("\n")) if inside else ("", text)
 
 
-def _key_of(template: str | Mapping[str, str]) -> str | None:
+def _knows_thinking(template: str) -> bool:
+    """Whether a template tells thinking from text, also if it drops all of it."""
+    return bool(_key_of(template)) or "'</think>' in content" in template or GEMMA_CHANNEL in template
+
+
+@functools.lru_cache
+def _key_of(template: str) -> str | None:
     """The key under which a template reads thinking, if it does."""
-    return next((key for key in REASONING if re.search(rf"(\.|['\"]){key}\b", str(template))), None)
+    return next((key for key in REASONING if re.search(rf"(\.|['\"]){key}\b", template)), None)
 
 
 def _with_arguments(message: dict[str, Any], write: Callable[[Any], Any]) -> dict[str, Any]:

@@ -203,11 +203,15 @@ def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) ->
         f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix its chat_template or "
         "the row, or set template: alpaca"
     )
+    # Where the past differs between prompt and chat, the prompt is what the model will be asked.
     forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML
     chats[1]["messages"] = [*USER, {"role": "assistant", "content": "hello"}, *chats[0]["messages"]]
     rows = load_rows(None, files=[write("turns.jsonl", chats)])
-    with pytest.raises(InputError, match="changes the prompt of this row"):
-        encode_rows(small_tokenizer(forgets), rows, 100)
+    tokenizer = small_tokenizer(forgets)
+    found = [row for row in encode_rows(tokenizer, rows, None).encoded if row["place"] == rows.sources[1]]
+    assert len(found) == 1  # its prompts go on with each other
+    trained = [label for label in found[0]["labels"] if label != -100]
+    assert text_of(tokenizer, trained) == "hello<|im_end|>fine<|im_end|>"
 
 
 def test_a_tokenizer_without_an_end_token_is_refused() -> None:
