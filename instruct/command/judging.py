@@ -28,6 +28,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     )
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
+    sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
     flags.add_option_flags(sub, "JudgeOptions", "orders", "stop_when")
     _add_request_flags(sub)
     flags.add_length_control_flags(sub)
@@ -85,7 +86,7 @@ def judge(arguments: argparse.Namespace) -> Result:
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
     comparisons = call.named_comparisons(run, arguments)
-    mode = JudgingMode(yes=arguments.yes, retry_failed=arguments.retry_failed, reparse=arguments.reparse)
+    mode = JudgingMode(arguments.yes, arguments.retry_failed, arguments.reparse, arguments.start_over)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)

@@ -138,13 +138,13 @@ def sample(arguments: argparse.Namespace) -> Result:
 def export_verdicts(arguments: argparse.Namespace) -> Result:
     from instruct.judging.interchange.exchange import export_from_run
     from instruct.judging.interchange.json_lines import export_jsonl
-    from instruct.judging.store import JudgmentStore
+    from instruct.judging.store import open_store
 
     run = call.named_run(arguments.run, "judgments.sqlite")
     if arguments.format == "jsonl":
         if arguments.candidate or arguments.baseline:
             raise InputError("--format jsonl exports every comparison; drop --candidate and --baseline")
-        with JudgmentStore(run.store, migrate=False) as store:
+        with open_store(run, migrate=False) as store:
             count = export_jsonl(store, arguments.output, arguments.judge)
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}

@@ -16,7 +16,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_comparison
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import JudgmentStore, open_store, start_over, was_judged
 from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
@@ -39,11 +39,13 @@ class JudgingMode:
         yes: ask a judge that costs money without a budget.
         retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
         reparse: read the verdicts again from the stored completions, without asking.
+        start_over: ask everything again, because the store has vanished.
     """
 
     yes: bool = False
     retry_failed: bool = False
     reparse: bool = False
+    start_over: bool = False
 
 
 def ask_judges(
@@ -64,6 +66,11 @@ def ask_judges(
     judges = list(judges)
     errors: list[InstructError] = []
     with only_process(run, VERDICTS):
+        if mode.start_over:
+            start_over(run)
+        elif was_judged(run):
+            with open_store(run):  # refuses one that has vanished
+                pass
         for judge in judges:
             try:
                 judge_tasks(run, judge, tasks_of(judge), mode)
@@ -181,7 +188,7 @@ def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
     failed = _failed(run, task)
     if not failed:
         return False
-    with JudgmentStore(run.store) as store:
+    with open_store(run) as store:
         judgments = store.judgments(ComparisonKey(judge.card.name, task.candidate.name, task.baseline.name))
         # More verdicts could change the end of a comparison that a rule has ended.
         if not judge.options.stop_when and store.to_ask_again(judgments):
@@ -202,7 +209,7 @@ def _judge_task(
         "reparse": mode.reparse,
         "replay": str(judge.replay) if judge.replay else None,
     }
-    with JudgmentStore(run.store) as store:
+    with open_store(run) as store:
         earlier = {(j.instruction, j.position): j.verdict for j in store.judgments(plan.comparison)}
         results: dict[str, Any] = {}
         # Reading verdicts again while replies are missing does not finish a step.
@@ -228,7 +235,7 @@ def _check_before_asking(
     run: RunDirectory, judge: Judge, plans: Sequence[Plan], engine: Engine, mode: JudgingMode
 ) -> None:
     """Refuse what cannot be judged; a call that is refused leaves no new store behind."""
-    with JudgmentStore(run.store if run.store.is_file() else ":memory:") as store:
+    with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
         missing = {request.key: request for plan in plans for request in plan.missing(store)}

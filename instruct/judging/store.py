@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from instruct.base.errors import InputError
 from instruct.judging.comparison import ComparisonKey
+from instruct.run.directory import RunDirectory
 from instruct.run.replies import ReplyStore, is_number
 
 _JUDGMENTS = """
@@ -133,6 +135,11 @@ class JudgmentStore(ReplyStore):
         if rows:
             self._transaction(lambda: self._db.executemany(statement, rows))
 
+    def is_empty(self) -> bool:
+        """Whether it has neither verdicts nor replies."""
+        exists = "EXISTS (SELECT 1 FROM judgments) OR EXISTS (SELECT 1 FROM completions)"
+        return not self._read(f"SELECT {exists}")[0][0]
+
     def comparisons(self) -> list[ComparisonKey]:
         """The comparisons that have verdicts, sorted by name."""
         rows = self._read(
@@ -162,6 +169,60 @@ class JudgmentStore(ReplyStore):
         if problem:
             raise self._damaged(f"pair {judgment.pair}: {problem}")
         return judgment
+
+
+# What to do if the store with a step's verdicts has vanished, by the beginning of the step's name.
+_WITHOUT_STORE = {
+    "judge/": "ask and pay for everything again with `instruct judge {run} --start-over`",
+    "import/": "import the verdicts into another run",
+    "validate/": "delete {run} to ask everything again",
+}
+
+
+def was_judged(run: RunDirectory) -> bool:
+    """Whether a run has verdicts, or has begun to make some: the store is there before the step begins."""
+    return run.store.exists() or bool(_recorded(run))
+
+
+def _recorded(run: RunDirectory) -> dict[str, dict[str, Any]]:
+    steps = run.manifest()["steps"]
+    return {step: record for step, record in steps.items() if step.startswith(tuple(_WITHOUT_STORE))}
+
+
+def open_store(run: RunDirectory, migrate: bool = True) -> JudgmentStore:
+    """A run's store; with `migrate` False to read alone.
+
+    Raises:
+        InputError: the run has recorded verdicts, and the store has vanished; else as for `JudgmentStore`.
+    """
+    recorded = _recorded(run)
+    if recorded and not run.store.exists():
+        raise _vanished(run, next(iter(recorded)), "is missing")
+    if recorded and not run.store.stat().st_size:
+        raise _vanished(run, next(iter(recorded)), "is empty")
+    store = JudgmentStore(run.store, migrate)
+    if (done := [step for step, record in recorded.items() if record["status"] == "done"]) and store.is_empty():
+        with store:
+            raise _vanished(run, done[0], "has no verdicts")
+    return store
+
+
+def _vanished(run: RunDirectory, step: str, problem: str) -> InputError:
+    way = next(way for beginning, way in _WITHOUT_STORE.items() if step.startswith(beginning))
+    return InputError(f"{run.store}: {problem}, but {step} is recorded; restore it, or {way.format(run=run.folder)}")
+
+
+def start_over(run: RunDirectory) -> None:
+    """Forget the steps whose verdicts were in a store that has vanished.
+
+    Raises:
+        InputError: the store is there.
+    """
+    if run.store.exists() and run.store.stat().st_size:
+        with JudgmentStore(run.store) as store:
+            if not store.is_empty():
+                raise InputError(f"{run.store}: is there; move it away first, or judge without --start-over")
+    run.forget(tuple(_WITHOUT_STORE))
 
 
 def _judgment_row(judgment: Judgment) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.labels import Labels, read_labels
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import open_store
 from instruct.reporting.comparison import Outcomes
 from instruct.run.directory import RunDirectory
 
@@ -24,7 +24,7 @@ def keep_labels(run: RunDirectory, path: str | Path) -> None:
     """
     path = Path(path).expanduser()
     labels = read_labels(path)
-    with JudgmentStore(run.store, migrate=False) as store:
+    with open_store(run, migrate=False) as store:
         judged = {each: {judgment.instruction for judgment in store.judgments(each)} for each in store.comparisons()}
     if not any(labels.of(each.candidate, each.baseline).keys() & pairs for each, pairs in judged.items()):
         names = dict.fromkeys(

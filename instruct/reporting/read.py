@@ -16,7 +16,7 @@ from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore, open_store, was_judged
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics, read_values
@@ -86,8 +86,8 @@ def read_run(folder: str | Path) -> RunContents:
     judged: list[Judged] = []
     usd: dict[str, float] = {}
     total = 0.0
-    if run.store.is_file():  # opening a store would create it
-        with JudgmentStore(run.store, migrate=False) as store:
+    if was_judged(run):  # opening a store would create it
+        with open_store(run, migrate=False) as store:
             # In the order in which they were judged, which is the config's.
             begun = [comparison for comparison, _ in judged_comparisons(manifest)]
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))

@@ -57,6 +57,7 @@ CREATE TABLE batches (
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
 _MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS}
 _UNREADABLE = object()
+_checked: set[Path] = set()  # stores whose pages this process has checked
 
 
 def completion_key(asked: dict[str, Any]) -> str:
@@ -79,12 +80,11 @@ class ReplyStore:
     is migrated, or read as it is with `migrate` False, which takes no lock.
 
     Raises:
-        InputError: the file is not a store, or has another version.
+        InputError: the file is not a store, is damaged, or has another version.
     """
 
     kind = "store of replies"
-    instead = "give another run"
-    repair = "restore it from a copy, or judge in another run"
+    instead = "restore it from a copy, or give another run"
     schema = _SCHEMA
     migrations = _MIGRATIONS
     shared = True  # other processes may read while one writes
@@ -92,10 +92,13 @@ class ReplyStore:
     def __init__(self, path: str | Path, migrate: bool = True) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir():
+            raise InputError(f"{path}: is a folder, not a {self.kind}; {self.instead}")
         self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
         try:
             if not self.shared:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._check_pages()
             version = self._migrated() if migrate else self._version()[0]
             self._db.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
@@ -111,6 +114,22 @@ class ReplyStore:
                 f"{path}: is a {self.kind} of version {version}, not {VERSION}; use the version of emo-instruct "
                 "that wrote it"
             )
+
+    def _check_pages(self) -> None:
+        """Refuse a file whose pages are damaged, once a process: 0.2 s for 100,000 replies."""
+        place = self.path.resolve()
+        if place in _checked:
+            return
+        try:
+            problems = [problem for (problem,) in self._db.execute("PRAGMA quick_check(1)")]
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a damaged name may be in the message
+            if not _is_damaged(error) or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise
+            problems = [one_line(error, 100)]
+        if problems != ["ok"]:
+            self._db.close()
+            raise self._damaged(one_line(problems[0], 100))
+        _checked.add(place)
 
     def _migrated(self) -> int:
         """The store's version, after creating its tables or migrating them."""
@@ -220,12 +239,17 @@ class ReplyStore:
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if _is_damaged(error):
                 raise self._damaged(_words(error)) from None
             raise InstructError(
                 f"{self.path}: cannot be read ({_words(error)}); end the process that locks it"
             ) from None
+
+    @property
+    def repair(self) -> str:
+        """What to do about a damaged file."""
+        return f"keep what can be read with `instruct doctor {self.path.parent} --repair`, or restore it from a copy"
 
     def _damaged(self, problem: str) -> InputError:
         return InputError(f"{self.path}: is damaged ({problem}); {self.repair}")
@@ -246,7 +270,11 @@ class ReplyStore:
             self._db.execute("BEGIN IMMEDIATE")
             with self._db:  # commits, or rolls back
                 write()
-        except sqlite3.OperationalError as error:
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.DatabaseError as error:
+            if _is_damaged(error):
+                raise self._damaged(_words(error)) from None
             raise InstructError(
                 f"{self.path}: could not be written ({error}); free disk space, or end the process that locks it; "
                 "committed replies are kept, so rerun the command to resume"
@@ -335,12 +363,12 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_damaged(error: sqlite3.Error) -> bool:
+def _is_damaged(error: Exception) -> bool:
     """Whether the file itself is wrong, rather than busy, on a full disk or not accessible."""
     return not isinstance(error, sqlite3.OperationalError) or (
         getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) == sqlite3.SQLITE_ERROR
     )
 
 
-def _words(error: sqlite3.Error) -> str:
+def _words(error: Exception) -> str:
     return one_line(error, 100)

@@ -22,7 +22,7 @@ from instruct.judging.human_agreement import LEAST_PAIRS, share, yardstick_warni
 from instruct.judging.judge import JudgingMode, JudgingTask, ask_judges
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers
-from instruct.judging.store import JudgmentStore
+from instruct.judging.store import JudgmentStore, open_store
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.validation.agreement import measure_agreement
@@ -192,7 +192,7 @@ def _asked(judge: Judge, human: HumanSet, folder: Path, mode: JudgingMode) -> tu
     inputs = {"set": human.sha256, "pairs": len(human.pairs), **made_from}
     task = JudgingTask(step, inputs, _answers(human, "first"), _answers(human, "second"))
     stopped = ask_judges(run, [judge], lambda _: [task], mode)
-    with JudgmentStore(run.store, migrate=False) as store:
+    with open_store(run, migrate=False) as store:
         rows, reasons = _stored(store, card, len(human.pairs))
     results = run.manifest()["steps"].get(step, {}).get("results", {})
     notes = [*results.get("notes", []), *(f"{count} × {reason}" for reason, count in reasons.most_common(5))]

@@ -22,7 +22,7 @@ from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation
 from instruct.judging.interchange.contents import Contents, check_same
 from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
 from instruct.judging.presentations import Answers
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore, open_store
 from instruct.judging.verdicts import read_verdict
 from instruct.run.directory import RunDirectory, whole_run
 from instruct.run.lock import VERDICTS, only_process
@@ -59,7 +59,7 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
         step = f"import/{path.name}" if lines else comparisons[0].step("import", run.manifest())
         names = [comparison._asdict() for comparison in comparisons]
         about: dict[str, Any] = {"comparisons": names} if lines else {"comparison": names[0]}
-        with only_process(run, VERDICTS), JudgmentStore(run.store) as store:
+        with only_process(run, VERDICTS), open_store(run) as store:
             check_same(path, store, contents.judgments)  # before the step is begun
             with run.step(step, {"file": sha256_of(path)}, **about) as results:
                 contents.store_in(path, store)
@@ -108,7 +108,7 @@ def export_from_run(
         InputError: the run has no such comparison, or several.
     """
     wanted = [name and system_name(name) for name in (candidate, baseline)]
-    with JudgmentStore(run.store, migrate=False) as store:
+    with open_store(run, migrate=False) as store:
         made = store.comparisons()
         found = [
             each

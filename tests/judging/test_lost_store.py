@@ -1,0 +1,97 @@
+"""A store that has vanished or is damaged: nothing is overwritten or paid again unless that is meant."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from instruct.base.files import write_atomically
+from instruct.config import ExperimentConfig
+from instruct.judging.store import JudgmentStore
+from instruct.run.directory import RunDirectory
+
+PAIRS = 30
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, make_answers) -> RunDirectory:
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory("runs/mine")
+    config = ExperimentConfig(name="mine", comparisons=[("emo", "mle")])
+    run.start(config.model_dump(mode="json"))
+    for name, text in (("emo", "One answer to"), ("mle", "Another answer to")):
+        write_atomically(run.outputs / f"{name}.json", json.dumps(make_answers(name, PAIRS, text).rows))
+    return run
+
+
+@pytest.fixture
+def judged(run, fake_server, instruct):
+    """A run that was judged by a fake server; the call that judges it, and the requests so far."""
+    url, requests = fake_server()
+    call = ["judge", str(run.folder), "--judge", "pandalm", "--orders", "one", "--base-url", url]
+    code, _, stderr = instruct(*call)
+    assert code == 0, stderr
+    assert len(requests()) == PAIRS
+    return call, requests
+
+
+def vanish(run: RunDirectory, how: str) -> None:
+    for path in run.folder.glob("judgments.sqlite*"):
+        path.unlink()
+    if how == "zero bytes":
+        run.store.touch()
+    elif how == "a new store":
+        with JudgmentStore(run.store):
+            pass
+
+
+@pytest.mark.parametrize("how", ["missing", "zero bytes", "a new store"])
+def test_a_store_that_vanished_is_refused_until_starting_over_is_meant(run, judged, instruct, how):
+    call, requests = judged
+    before = {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()}
+    vanish(run, how)
+    export = ["export", str(run.folder), "--judge", "pandalm", "--output", "x.json"]
+    for verb in (["report", str(run.folder)], call, [*call, "--reparse"], export):
+        code, _, stderr = instruct(*verb)
+        assert code == 2, stderr
+        assert "judgments.sqlite" in stderr
+        assert len(stderr.splitlines()) == 1
+    assert "--start-over" in instruct(*call)[2]
+    assert {path: path.read_bytes() for path in run.report.rglob("*") if path.is_file()} == before
+    assert len(requests()) == PAIRS
+    code, _, stderr = instruct(*call, "--start-over")
+    assert code == 0, stderr
+    assert len(requests()) == 2 * PAIRS
+    code, _, stderr = instruct(*call, "--start-over")
+    assert code == 2
+    assert "is there; move it away first" in stderr
+    assert len(requests()) == 2 * PAIRS
+
+
+@pytest.mark.parametrize("verb", ["report", "judge", "reparse"])
+def test_a_store_that_is_a_folder_is_refused_in_one_line(run, judged, instruct, verb):
+    call = judged[0]
+    vanish(run, "missing")
+    run.store.mkdir()
+    calls = {"report": ["report", str(run.folder)], "judge": call, "reparse": [*call, "--reparse"]}
+    code, _, stderr = instruct(*calls[verb])
+    assert code == 2
+    assert "judgments.sqlite: is a folder, not a judgment store; restore it from a copy" in stderr
+    assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_store_with_overwritten_bytes_is_refused_in_one_line(run, judged, instruct, monkeypatch, seed):
+    monkeypatch.setattr("instruct.run.replies._checked", set())
+    content, drawn = bytearray(run.store.read_bytes()), random.Random(seed)
+    for _ in range(5):
+        place = drawn.randrange(100, len(content) - 64)
+        content[place : place + 64] = drawn.randbytes(64)
+    run.store.write_bytes(content)
+    code, _, stderr = instruct(*judged[0], "--reparse")
+    assert code == 2
+    assert "judgments.sqlite: is damaged (" in stderr
+    assert f"instruct doctor {run.folder} --repair" in stderr
+    assert len(stderr.splitlines()) == 1
