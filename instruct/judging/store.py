@@ -156,6 +156,24 @@ class JudgmentStore(ReplyStore):
         )
         return [self._judgment(row) for row in rows]
 
+    def _drop_unreadable(self) -> None:
+        super()._drop_unreadable()
+        for rowid, *row in self._read(f"SELECT rowid, {_COLUMNS} FROM judgments"):
+            try:
+                self._judgment(tuple(row))
+            except InputError:
+                self._db.execute("DELETE FROM judgments WHERE rowid = ?", [rowid])
+
+    def check(self) -> None:
+        """Read everything.
+
+        Raises:
+            InputError: something is not what was stored there.
+        """
+        for comparison in self.comparisons():
+            self.judgments(comparison)
+        self.completions(key for (key,) in self._read("SELECT key FROM completions"))
+
     def _judgment(self, row: tuple[Any, ...]) -> Judgment:
         """A row of judgments, checked: whatever wrote it may have been another program."""
         values = dict(zip((field.name for field in fields(Judgment)), row, strict=True))

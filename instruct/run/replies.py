@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -226,6 +227,34 @@ class ReplyStore:
         """What the replies in this store cost, in US dollars: all of them, or one judge's."""
         where, values = ("", ()) if judge is None else (" WHERE judge = ?", (judge,))
         return float(self._read(f"SELECT TOTAL(usd) FROM spending{where}", values)[0][0])
+
+    def take_from(self, rows_of: Callable[[str, list[str]], Iterable[tuple[Any, ...]]]) -> dict[str, int]:
+        """Fill a new store with rows of a damaged one, but for those that are not what was stored there.
+
+        Args:
+            rows_of: the rows of a table, with these columns.
+
+        Returns:
+            How many rows of each table were taken.
+        """
+        tables = [name for (name,) in self._read("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        self._db.execute("BEGIN")
+        for table in tables:
+            columns = [column for _, column, *_ in self._read(f"PRAGMA table_info({table})")]
+            insert = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(columns))})"
+            for row in rows_of(table, columns):
+                with contextlib.suppress(sqlite3.Error):  # a value of another type
+                    self._db.execute(insert, row)
+        self._drop_unreadable()
+        self._db.execute("COMMIT")
+        return {table: self._read(f"SELECT COUNT(*) FROM {table}")[0][0] for table in tables}
+
+    def _drop_unreadable(self) -> None:
+        for (key,) in self._read("SELECT key FROM completions"):
+            try:
+                self.completions([key])
+            except InputError:
+                self._db.execute("DELETE FROM completions WHERE key = ?", [key])
 
     def _by_key(self, select: str, keys: Iterable[str]) -> list[tuple[Any, ...]]:
         """The rows of a table that have one of `keys`."""

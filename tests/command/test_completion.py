@@ -35,7 +35,7 @@ def test_verbs_judges_configs_and_runs_are_completed(completed):
     assert completed("run alpaca_emo_sm") == ["alpaca_emo_smollm2"]
     RunDirectory("runs/mine").start({"name": "mine"})
     assert completed("report ru") == ["runs/mine", "runs/"]
-    assert completed("judge runs/mine --st") == ["--stop-when"]
+    assert completed("judge runs/mine --st") == ["--start-over", "--stop-when"]
 
 
 def test_files_are_completed_where_a_name_may_be_a_path(completed):

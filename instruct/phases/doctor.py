@@ -1,0 +1,195 @@
+"""`instruct doctor RUN`: are a run's files what its steps wrote, what is half-finished, and what comes next."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from instruct.base.errors import InputError, InstructError, counted
+from instruct.base.files import changed_file, sha256_of
+from instruct.base.output import Finding
+from instruct.judging.store import JudgmentStore, open_store, was_judged
+from instruct.run.directory import RunDirectory
+from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
+from instruct.run.measurements import read_metrics
+from instruct.run.replies import BatchStore
+from instruct.run.salvage import salvage
+
+Steps = dict[str, dict[str, Any]]
+
+
+def check_run(run: RunDirectory, repair: bool = False) -> Iterator[Finding]:
+    """Compare a run's files with what its steps recorded, and tell what the next command does.
+
+    Args:
+        repair: also do what loses nothing: what can be read of a damaged store of verdicts is moved to a new one,
+            and parts of files that were not finished are removed.
+
+    Raises:
+        InputError: not a run directory, or its manifest or config cannot be read.
+    """
+    steps: Steps = run.manifest()["steps"]
+    run.config()
+    if not run.store.exists() and (run.folder / "validation.sqlite").exists():
+        run.store = run.folder / "validation.sqlite"
+    yield Finding("manifest", "ok", f"{counted(len(steps), 'step')} recorded")
+    with contextlib.ExitStack() as locks:
+        busy = ""
+        try:
+            for scope in _scopes(run, steps):
+                locks.enter_context(only_process(run, scope))
+        except InstructError as error:
+            busy = str(error)
+            yield Finding("process", "warning", busy)
+        if repair and busy:
+            raise InputError(busy)
+        yield from _adapters(run, steps)
+        yield from _outputs(run, steps)
+        yield from _stores(run, repair, steps)
+        yield from _metrics(run)
+        yield from _leftovers(run, repair, bool(busy))
+    yield from _unfinished(run, run.manifest()["steps"])
+
+
+def _scopes(run: RunDirectory, steps: Steps) -> list[str]:
+    """The locks of a run."""
+    systems = run.config().get("systems")
+    names = {step.removeprefix("train/") for step in steps if step.startswith("train/")}
+    names |= set(systems) if isinstance(systems, dict) else set()
+    return [VERDICTS, *(scope(name) for name in sorted(names) for scope in (adapter_of, outputs_of))]
+
+
+def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
+    for step, record in steps.items():
+        kind, _, name = step.partition("/")
+        folder = run.adapters / name
+        if kind == "train" and record["status"] == "done":
+            hashes = record["results"].get("sha256")
+            if not folder.is_dir():
+                text = f"{folder}: {step} is done, and it is not there"
+                yield Finding("adapters", "error", text, "restore it, or train again: instruct train")
+            elif not isinstance(hashes, dict):
+                yield Finding("adapters", "warning", f"{folder}: its hashes were not recorded")
+            elif changed := changed_file(folder, hashes):
+                text = f"{folder / changed}: is not what was trained"
+                yield Finding("adapters", "error", text, f"restore it, or delete {folder} to train again")
+            else:
+                yield Finding("adapters", "ok", f"{folder}: as trained")
+
+
+def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
+    recorded: dict[Path, Any] = {}
+    for step, record in steps.items():
+        results = record.get("results") or {}
+        if record["status"] == "done" and step == "answers":
+            recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
+        elif record["status"] == "done" and step.startswith("continuations/"):
+            recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
+    for path, about in recorded.items():
+        digest = about.get("sha256") if isinstance(about, dict) else None
+        if not path.is_file():
+            text = f"{path}: is recorded, and is not there"
+            yield Finding("outputs", "error", text, f"restore it, or `instruct generate {run.folder}` writes it again")
+        elif digest is None:
+            yield Finding("outputs", "warning", f"{path}: its hash was not recorded")
+        elif sha256_of(path) != digest:
+            text = f"{path}: is not what was generated"
+            remedy = f"restore it, or delete it, and `instruct generate {run.folder}` writes it from the stored replies"
+            yield Finding("outputs", "error", text, remedy)
+        else:
+            yield Finding("outputs", "ok", f"{path}: as generated")
+
+
+def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
+    for folder in (run.outputs, run.continuations):
+        for path in sorted(folder.glob("*.replies.sqlite")):
+            try:
+                with BatchStore(path, migrate=False):
+                    yield Finding("replies", "ok", f"{path}: whole")
+            except InstructError as error:
+                yield _problem("replies", error)
+    if not was_judged(run):
+        return
+    try:
+        with open_store(run, migrate=False) as store:
+            store.check()
+        yield Finding("verdicts", "ok", f"{run.store}: whole")
+    except InstructError as error:
+        if repair and run.store.is_file() and "is damaged" in str(error):
+            yield _salvaged(run, steps)
+        else:
+            yield _problem("verdicts", error)
+
+
+def _salvaged(run: RunDirectory, steps: Steps) -> Finding:
+    """What can be read of the store in a new one; judging that recorded more verdicts is not done any more."""
+    aside, kept = salvage(run.store, JudgmentStore)
+    with JudgmentStore(run.store) as store:
+        verdicts = {str(made._asdict()): len(store.judgments(made)) for made in store.comparisons()}
+    for step, record in steps.items():
+        made = sum((record.get("results") or {}).get("verdicts", {}).values())
+        if step.startswith(("judge/", "validate/")) and record["status"] == "done":
+            lost = made - verdicts.get(str(record.get("comparison")), 0)
+            if lost > 0:
+                stopped = f"a damaged store was repaired, and {counted(lost, 'verdict')} of {made} were lost"
+                results = {**record["results"], "stopped": stopped}
+                run.record(step, {**record, "status": "stopped", "results": results})
+    rows = ", ".join(f"{number:,} {table}" for table, number in kept.items())
+    text = f"{run.store}: kept {rows}; the damaged one is {aside}"
+    return Finding("verdicts", "warning", text, f"`instruct judge {run.folder}` asks for what is missing")
+
+
+def _metrics(run: RunDirectory) -> Iterator[Finding]:
+    try:
+        if rows := read_metrics(run).measurements:
+            yield Finding("metrics", "ok", f"{counted(len(rows), 'number')}")
+    except InstructError as error:
+        yield _problem("metrics", error)
+
+
+def _leftovers(run: RunDirectory, repair: bool, busy: bool) -> Iterator[Finding]:
+    """Parts of files that a killed process left: `.NAME.PID`."""
+    found = [] if busy else [path for path in run.folder.rglob(".*.*") if path.suffix[1:].isdigit() and path.is_file()]
+    if found and repair:
+        for path in found:
+            path.unlink()
+        yield Finding("leftovers", "ok", f"{counted(len(found), 'unfinished file')} removed")
+    elif found:
+        text = f"{counted(len(found), 'unfinished file')} of killed processes, such as {found[0]}"
+        yield Finding("leftovers", "warning", text, f"instruct doctor {run.folder} --repair")
+
+
+def _unfinished(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
+    unfinished = [(step, record) for step, record in steps.items() if record["status"] != "done"]
+    for step, record in unfinished:
+        why = (record.get("results") or {}).get("stopped") or f"begun {record.get('started', 'at an unknown time')}"
+        yield Finding("steps", "warning", f"{step} is not finished: {why}", _resumes(run, step))
+    if not unfinished:
+        report = "" if (run.report / "report.json").is_file() else f"; next: instruct report {run.folder}"
+        yield Finding("steps", "ok", f"all that were begun are finished{report}")
+
+
+def _resumes(run: RunDirectory, step: str) -> str:
+    """What a rerun does about a step that is not finished."""
+    kind, _, name = step.partition("/")
+    if kind == "train":
+        checkpoints = sorted((run.folder / "checkpoints" / name).glob("checkpoint-*/trainer_state.json"))
+        steps = []
+        for path in checkpoints:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                steps.append(int(json.loads(path.read_text(encoding="utf-8"))["global_step"]))
+        return f"`instruct train` {f'goes on after step {max(steps)}' if steps else 'trains it from the beginning'}"
+    if kind in ("answers", "continuations"):
+        return f"`instruct generate {run.folder}` asks what has no stored reply"
+    if kind == "evaluate":
+        return f"`instruct evaluate {run.folder}` measures it again"
+    return f"`instruct {kind if kind in ('judge', 'validate', 'import') else 'run'}`, called as before, goes on with it"
+
+
+def _problem(what: str, error: InstructError) -> Finding:
+    """A line for people says what is wrong, and after it what to do."""
+    text, _, remedy = str(error).rpartition("; ")
+    return Finding(what, "error", text, remedy)
