@@ -204,7 +204,7 @@ def _without_blanks(path: Path, rows: Iterable[RawRow]) -> Iterator[RawRow]:
             blank.append(row.row)
     if blank:
         first = ", ".join(map(str, blank[:5])) + (", …" if len(blank) > 5 else "")
-        say(f"note: {path}: {len(blank)} blank rows are left out (rows {first})")
+        say(f"note: {path}: blank rows left out: {len(blank)} (row {first})")
 
 
 def _headless(folder: Path, file: str, source: TaskSource) -> Iterator[RawRow]:

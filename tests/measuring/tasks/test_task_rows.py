@@ -110,13 +110,13 @@ def test_blank_rows_are_left_out_counted_and_named(tmp_path, printed):
         ("bad", "caf\xe9", "row 1"),
         ("good", "well made", "row 3"),
     ]
-    assert "test.txt: 2 blank rows are left out (rows 2, 4)" in printed.readouterr().out
+    assert "test.txt: blank rows left out: 2 (row 2, 4)" in printed.readouterr().out
     (tmp_path / "texts.txt").write_text("fine\n\nwell\n")
     (tmp_path / "labels.txt").write_text("1\n0\n1\n")
     split = {"files": ["texts.txt"], "label_files": ["labels.txt"]}
     rows = load_rows(make_card({"format": "lines", "splits": {"train": split, "test": split}}), tmp_path)
     assert [row.fields["text"] for row in rows.test] == ["fine", "well"]
-    assert "texts.txt: 1 blank rows are left out (rows 2)" in printed.readouterr().out
+    assert "texts.txt: blank rows left out: 1 (row 2)" in printed.readouterr().out
 
 
 def test_a_split_can_be_cut_from_a_sorted_file(tmp_path):
