@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.tasks --folder FOLDER
 
-FOLDER contains the files that the cards' `local` sources name. Both score 8-shot TREC (labels of several tokens) and
-5-shot MMLU (labels of one token) with SmolLM2-135M in float32 under the rule `sum`: lm-eval runs the exported tasks, in
-batches of 8. What either needs before the first row (loading, retrieving, lm-eval's index of tasks) is not measured;
-building and tokenizing the prompts is.
+FOLDER contains the files that the cards' `local` sources name. All score 8-shot TREC (labels of several tokens) and
+5-shot MMLU (labels of one token) with SmolLM2-135M in float32 under the rule `sum`: `ours` the cards; lm-eval runs the
+exported tasks, on its own model in batches of 8 (`lm_eval`) and on ours (`lm_eval_on_ours`, as `instruct evaluate`).
+What either needs before the first row (loading, retrieving, lm-eval's index of tasks) is not measured; building and
+tokenizing the prompts is.
 
 Where the gain comes from: lm-eval computes a prompt once for all labels of one token, but once for each label of
 several, as in TREC. Here it is once in both cases; and MMLU's fixed demonstrations are computed once for all rows of a
@@ -17,10 +18,12 @@ Seconds are those of CPU time in all threads of this process, because the machin
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,7 @@ def main() -> None:
     from instruct.engines.forward import open_model
     from instruct.measuring.tasks.answering import answer_task, load_task
     from instruct.measuring.tasks.harness import export_task
+    from instruct.measuring.tasks.lm import PrefixLM, Replies
     from instruct.measuring.tasks.options import TaskOptions
 
     model = open_model(ModelOptions(name=EMBEDDED_MODEL, dtype="float32"))
@@ -70,13 +74,23 @@ def main() -> None:
             def ours(task: Any = task, found: dict[str, Any] = found) -> None:
                 found["ours"] = [scores.values for scores in answer_task(model, task).scores]
 
-            def theirs(name: str = theirs_name, manager: Any = manager, found: dict[str, Any] = found) -> None:
-                result = simple_evaluate(harness, tasks=[name], task_manager=manager, bootstrap_iters=0)
+            def theirs(
+                lm: Any, place: str, name: str = theirs_name, manager: Any = manager, found: dict[str, Any] = found
+            ) -> None:
+                result = simple_evaluate(lm, tasks=[name], task_manager=manager, bootstrap_iters=0)
                 samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
-                found["theirs"] = [[float(reply[0]) for reply in sample["filtered_resps"]] for sample in samples]
+                found[place] = [[float(reply[0]) for reply in sample["filtered_resps"]] for sample in samples]
 
-            seconds = alternate({"ours": ours, "lm_eval": theirs}, arguments.rounds, time.process_time)
+            def on_ours(theirs: Any = theirs) -> None:
+                replies = Path(folder) / "replies.jsonl"
+                with contextlib.closing(Replies(replies)) as kept:
+                    theirs(PrefixLM(model, network, kept), "on_ours")
+                replies.unlink()
+
+            timed = {"ours": ours, "lm_eval": partial(theirs, harness, "theirs"), "lm_eval_on_ours": on_ours}
+            seconds = alternate(timed, arguments.rounds, time.process_time)
             assert np.allclose(found["ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
+            assert np.allclose(found["on_ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
             rates = {each: len(task.rows) / statistics.median(values) for each, values in seconds.items()}
             rows.append(
                 {
@@ -86,6 +100,7 @@ def main() -> None:
                     "labels": len(task.card.labels),
                     "rows_per_cpu_second": {each: round(rate, 3) for each, rate in rates.items()},
                     "speedup": ratio(seconds, "lm_eval", "ours"),
+                    "speedup_on_ours": ratio(seconds, "lm_eval", "lm_eval_on_ours"),
                     "seconds": {each: [round(value, 3) for value in values] for each, values in seconds.items()},
                     "aim": AIM,
                 }

@@ -24,14 +24,18 @@ from instruct.run.measurements import read_metrics, read_values
 lm_eval = pytest.importorskip("lm_eval")
 
 
-def their_scores(model, path: Path) -> tuple[float, list[list[float]]]:
-    """lm-eval's accuracy, and its log-probability of each choice of each row."""
+def their_scores(model, path: Path, replies: Path | None = None) -> tuple[float, list[list[float]]]:
+    """lm-eval's accuracy, and its log-probability of each choice of each row; with `replies` on our model."""
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
+    from instruct.measuring.tasks.lm import PrefixLM, Replies
+
     with model.engine.adapted(None) as network:
         found = lm_eval.simple_evaluate(
-            HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4),
+            PrefixLM(model, network, Replies(replies))
+            if replies
+            else HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4),
             tasks=[yaml.safe_load(path.read_text())["task"]],
             task_manager=TaskManager(include_path=str(path.parent), include_defaults=False),
             bootstrap_iters=0,
@@ -46,14 +50,19 @@ def their_scores(model, path: Path) -> tuple[float, list[list[float]]]:
 def compare(model, name: str, options: TaskOptions, folder: Path) -> None:
     task = load_task(name, options)
     answers = answer_task(model, task)
-    accuracy, scores = their_scores(model, export_task(task, folder))
+    exported = export_task(task, folder)
+    accuracy, scores = their_scores(model, exported)
     for ours, theirs in zip(answers.scores, scores, strict=True):
         assert ours.values == pytest.approx(theirs, abs=1e-4)
+    on_ours, scores_on_ours = their_scores(model, exported, folder / "replies.jsonl")
+    assert on_ours == accuracy
+    for ours, theirs in zip(scores_on_ours, scores, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-4)
     assert task_measured(task, answers).numbers[0].value == pytest.approx(100 * accuracy)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "rows"), [("sst2", 4), ("mmlu", 2)])
+@pytest.mark.parametrize(("name", "rows"), [("sst2", 4), ("mmlu", 2), ("trec", 2), ("tweet_emotion", 2)])
 def test_scores_under_the_rule_sum_are_lm_evals(name, rows, smollm2, shared_data, tmp_path):
     options = TaskOptions(cards=[name], folder=str(shared_data / "tasks"), limit=rows, rule="sum")
     compare(open_model(ModelOptions(name=smollm2, dtype="float32")), name, options, tmp_path)
