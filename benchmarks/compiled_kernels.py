@@ -29,11 +29,11 @@ UNUSED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """`use`: mle, emo, or everything (bias, scale, softcap, error norm)."""
+    """`use`: mle, emo, or everything (bias, scale, softcap, error norm); `assembly`: PTX, or AMD's own."""
 
     name: str
     use: str
-    ptx: str
+    assembly: str
     registers: int
     spilled_bytes: int
     warps: int
@@ -46,14 +46,13 @@ class CompiledKernel:
         return min(REGISTERS // (of_warp * self.warps), THREADS // (32 * self.warps))
 
 
-def compile_kernels(dtype: str, vocabulary: int) -> list[CompiledKernel]:
-    """Both kernels for each use, as `linear_objective_loss` would launch them on an H100.
+def compile_kernels(dtype: str, vocabulary: int, target: str = "sm_90") -> list[CompiledKernel]:
+    """Both kernels for each use, as `linear_objective_loss` would launch them on a GPU.
 
     Args:
         dtype: of logits, cost rows and bias: bf16, fp16 or fp32.
+        target: sm_75 (Turing) to sm_120 (Blackwell), sm_90 being an H100; gfx90a or gfx942 (AMD MI200, MI300).
     """
-    import triton
-
     from instruct.objectives import triton_kernels
     from instruct.objectives.linear import GPU_STRIDE
     from instruct.objectives.plan import whole_rows
@@ -74,13 +73,14 @@ def compile_kernels(dtype: str, vocabulary: int) -> list[CompiledKernel]:
         ):
             constants = row | head | constants | unused
             constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
-            ptx, cubin = _compile(kernel, constants, dtype, warps)
+            assembly, *usage = _compiled(kernel, constants, dtype, warps, target)
             name = kernel.fn.__name__.strip("_").removesuffix("_kernel")
-            found.append(CompiledKernel(name, use, ptx, *_usage(cubin, Path(triton.__file__).parent), warps))
+            found.append(CompiledKernel(name, use, assembly, *usage, warps))
     return found
 
 
-def _compile(kernel: Any, constants: dict[str, Any], dtype: str, warps: int) -> tuple[str, bytes]:
+def _compiled(kernel: Any, constants: dict[str, Any], dtype: str, warps: int, target: str) -> tuple[str, int, int]:
+    """The assembly, registers of a thread, and bytes that it spills."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -97,8 +97,13 @@ def _compile(kernel: Any, constants: dict[str, Any], dtype: str, warps: int) -> 
     }
     source = ASTSource(kernel, signature, constants, aligned)
     options = {"num_warps": warps, "enable_fp_fusion": True}
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    return compiled.asm["ptx"], compiled.asm["cubin"]
+    if target.startswith("gfx"):
+        text = triton.compile(source, target=GPUTarget("hip", target, 64), options=options).asm["amdgcn"]
+        names = ("vgpr_count", "vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size")
+        registers, *spilled = (int(re.findall(rf"\.{name}: +(\d+)", text)[-1]) for name in names)
+        return text, registers, sum(spilled)
+    compiled = triton.compile(source, target=GPUTarget("cuda", int(target[3:]), 32), options=options)
+    return compiled.asm["ptx"], *_usage(compiled.asm["cubin"], Path(triton.__file__).parent)
 
 
 def _usage(cubin: bytes, triton_folder: Path) -> tuple[int, int]:

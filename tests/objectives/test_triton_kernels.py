@@ -43,24 +43,42 @@ sys.exit("triton" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("dtype", "vocabulary"), [("bf16", 128256), ("bf16", 50257), ("fp16", 128256), ("fp32", 128256)]
-)
-def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtype, vocabulary, tmp_path, monkeypatch):
-    """Compiling needs no GPU, and the interpreter accepts code that the compiler rejects."""
+@pytest.fixture
+def compile_kernels(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.compiled_kernels import compile_kernels
 
+    return compile_kernels
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vocabulary"), [("bf16", 128256), ("bf16", 50257), ("fp16", 128256), ("fp32", 128256)]
+)
+def test_the_kernels_compile_for_hopper_with_16_byte_accesses_and_no_spills(dtype, vocabulary, compile_kernels):
+    """Compiling needs no GPU, and the interpreter accepts code that the compiler rejects."""
     found = compile_kernels(dtype, vocabulary)
     assert {(kernel.name, kernel.use) for kernel in found} == {
         (name, use) for name in ("statistics", "gradient") for use in ("mle", "emo", "everything")
     }
     for kernel in found:
-        assert "ld.global.v4.b32" in kernel.ptx
-        assert kernel.name == "statistics" or "st.global.v4.b32" in kernel.ptx
+        assert "ld.global.v4.b32" in kernel.assembly
+        assert kernel.name == "statistics" or "st.global.v4.b32" in kernel.assembly
         assert kernel.spilled_bytes == 0
         assert kernel.registers <= (80 if kernel.use == "everything" or not is_pinned("triton") else 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120", "gfx90a", "gfx942"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_the_kernels_compile_for_other_gpus_without_spills(dtype, target, compile_kernels):
+    found = compile_kernels(dtype, 128256, target)
+    assert len(found) == 6
+    for kernel in found:
+        # A wavefront of AMD has twice the threads, whose loads are as wide or half as wide.
+        assert "_load_dwordx" in kernel.assembly if target.startswith("gfx") else "ld.global.v4.b32" in kernel.assembly
+        assert kernel.spilled_bytes == 0
+        assert kernel.registers <= 128  # of 65,536 for 512 threads: a program always fits
 
 
 @pytest.mark.slow
