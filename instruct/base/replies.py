@@ -12,6 +12,8 @@ class Completion:
 
     `label_logprobs` maps each label's text to its natural log-probability as the first token. `choice` is the server's
     whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
+    `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
+    of a reply, in OpenAI's form.
     """
 
     text: str
@@ -21,6 +23,21 @@ class Completion:
     completion_tokens: int | None = None
     choice: dict[str, Any] | None = None
     model: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+    @property
+    def cut_in_thinking(self) -> bool:
+        """Whether the limit was reached before the text began."""
+        return self.reasoning is not None and not self.text.strip() and self.finish_reason == "length"
+
+    def record(self) -> dict[str, Any]:
+        """The reply as JSON data; thinking and calls, which earlier versions did not have, only if there are any."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None or name not in ("reasoning", "tool_calls")
+        }
 
 
 @dataclass(frozen=True)

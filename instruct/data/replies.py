@@ -16,10 +16,9 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.chats import is_answer
-from instruct.data.templates import DEFAULT, GEMMA_CHANNEL, Rendering, is_text, text_of, thinking_of
+from instruct.data.templates import DEFAULT, GEMMA_CHANNEL, MODES, Rendering, is_text, text_of, thinking_of
 
 _PROBE = "probe"
-_MODES = ("enable_thinking", "thinking")
 _EMPTY_THOUGHT = re.compile(r"\s*(<think>)?\s*</think>|<think>\s*</think>|<\|channel>thought\s*<channel\|>")
 _ASKED = [{"role": "user", "content": "Hello"}]
 _CALL = {"name": _PROBE, "arguments": {_PROBE: _PROBE}}
@@ -129,9 +128,9 @@ class ChatTemplate:
 
     def _mode(self, message: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool]:
         """The template's switch: on for an answer with thinking, else off; what the user set wins."""
-        if any(name in {**self.rendering.arguments, **more} for name in _MODES):
+        if any(name in {**self.rendering.arguments, **more} for name in MODES):
             return {}
-        return dict.fromkeys(_MODES, bool(self._thinking(message)[0]) or self.rendering.empty_thinking)
+        return dict.fromkeys(MODES, bool(self._thinking(message)[0]) or self.rendering.empty_thinking)
 
     def _first_right(
         self, messages: list[Any], prompt: str, end: _AnswerEnd, more: dict[str, Any]
@@ -231,7 +230,7 @@ class ChatTemplate:
     @cached_property
     def _thinks(self) -> bool:
         """Whether the template knows thinking: it has a switch, or opens a thought."""
-        on, off = (self.render(_ASKED, prompt=True, **dict.fromkeys(_MODES, mode)) for mode in (True, False))
+        on, off = (self.render(_ASKED, prompt=True, **dict.fromkeys(MODES, mode)) for mode in (True, False))
         return on != off or on.rstrip().endswith("<think>")
 
     @cached_property
@@ -245,7 +244,7 @@ class ChatTemplate:
         return self._ends[thinks]
 
     def _find_end(self, thinks: bool) -> _AnswerEnd:
-        mode = {} if any(name in self.rendering.arguments for name in _MODES) else dict.fromkeys(_MODES, thinks)
+        mode = {} if any(name in self.rendering.arguments for name in MODES) else dict.fromkeys(MODES, thinks)
         prompt = self.render(_ASKED, prompt=True, **mode)
         answered = [*_ASKED, {"role": "assistant", "content": _PROBE}]
         whole = self.render(answered, **mode)

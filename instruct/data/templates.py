@@ -21,6 +21,8 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>(.*)", re.DOTALL)
 _PROBE = "probe"
 GEMMA_CHANNEL = "<|channel>"
+# What templates call the switch that turns thinking on and off.
+MODES = ("enable_thinking", "thinking")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Rendering:
         arguments: of the template, such as `{"enable_thinking": False}`.
         empty_thinking: train an answer without thinking after a prompt that asks for thinking.
         day: the date that a template writes; None: today.
+        thinks: what templates are told that can turn thinking on and off; None: their own default.
         remedy: what to do if the template cannot be used, for error messages.
     """
 
@@ -40,12 +43,13 @@ class Rendering:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     empty_thinking: bool = False
     day: date | None = None
+    thinks: bool | None = None
     remedy: str = "set template: alpaca"
 
     @property
     def is_own(self) -> bool:
         """Whether chats are rendered otherwise than the tokenizer does by itself, whatever the day."""
-        return self.chat_template is not None or bool(self.arguments)
+        return self.chat_template is not None or bool(self.arguments) or self.thinks is not None
 
     def identity(self) -> dict[str, Any]:
         """What a text depends on, for the inputs of a step: empty if that is the tokenizer alone, whatever the day.
@@ -54,6 +58,8 @@ class Rendering:
             InputError: there is no such template.
         """
         found: dict[str, Any] = {"arguments": dict(self.arguments)} if self.arguments else {}
+        if self.thinks is not None:
+            found["thinks"] = self.thinks
         if self.chat_template is not None:
             found["sha256"] = hashlib.sha256(template_text(self.chat_template).encode()).hexdigest()
         return found
@@ -66,7 +72,7 @@ class Rendering:
         Raises:
             InputError: there is no such template, or it does not read an argument.
         """
-        if not self.is_own:
+        if self.chat_template is None and not self.arguments:
             return
         text = template_text(self.chat_template) if self.chat_template is not None else tokenizer.chat_template
         if isinstance(text, dict):  # variants by name
@@ -100,7 +106,8 @@ class Rendering:
             raise InputError(f"the tokenizer has no chat template; {self.remedy}")
         if self.day is not None and writes_the_date(tokenizer):
             more = {"strftime_now": self.day.strftime, **more}
-        more = {**more, "add_generation_prompt": prompt}
+        modes = {} if self.thinks is None else dict.fromkeys(MODES, self.thinks)
+        more = {**modes, **more, "add_generation_prompt": prompt}
         form = _form_of(tokenizer, template)
         own = [_as_read(message, form, template) for message in messages]
         try:

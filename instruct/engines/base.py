@@ -65,6 +65,7 @@ class EngineOptions:
         keep_special_tokens: special tokens are part of the reply's text.
         continues: a reply continues the text of its prompt, to the letter: all its tokens are part of the text, as they
             read after the prompt.
+        parts_thinking: a reply's thinking is kept apart from its text.
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
         adapters: LoRA adapter folders that requests may name.
@@ -92,6 +93,7 @@ class EngineOptions:
     chat: bool = False
     keep_special_tokens: bool = False
     continues: bool = False
+    parts_thinking: bool = False
     keep_choice: bool = False
     batch: int | None = None
     adapters: tuple[Path, ...] = ()

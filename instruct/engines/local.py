@@ -17,6 +17,7 @@ from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
+from instruct.engines.thinking import marks_of, parted_after
 from instruct.engines.weights import model_identity
 
 SAFETENSORS = "*.safetensors"
@@ -55,6 +56,7 @@ class LocalEngine(BatchesInTurn):
         self._tokenizer: Any = None
         self._stops: list[int] = []
         self._labels: dict[str, int] = {}
+        self._thinks = False
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -104,6 +106,7 @@ class LocalEngine(BatchesInTurn):
             self._stops = [LLAMA_EOS]
         else:
             self._stops = [end]
+        self._thinks = options.parts_thinking and marks_of(tokenizer.chat_template) is not None
         self._prepared = True
 
     def _safetensors(self) -> tuple[str, str | None]:
@@ -178,7 +181,11 @@ class LocalEngine(BatchesInTurn):
             text = whole.removeprefix(before) if whole.startswith(before) else text
         logprobs = None if label_logprobs is None else dict(zip(self._labels, label_logprobs, strict=True))
         tokens = len(answer) if end is None else end + 1
-        return Completion(text, logprobs, "length" if end is None else "stop", len(prompt), tokens)
+        reasoning = None
+        if self._thinks:  # they may be special tokens
+            text, reasoning = parted_after(prompt, self._tokenizer.decode(answer[:end]), text, self._tokenizer)
+        finish = "length" if end is None else "stop"
+        return Completion(text, logprobs, finish, len(prompt), tokens, reasoning=reasoning)
 
     def _decoded(self, ids: list[int]) -> str:
         whole = self._options.keep_special_tokens or self._options.continues

@@ -225,7 +225,7 @@ class ServerEngine(BatchesInTurn):
                 )
                 self._answered = True
                 data = await _whole(response)
-            completion = read_reply(self._options, data)
+            completion = read_reply(self._options, data, request.prompt)
         except (Refused, Fault):
             raise
         except NoLogprobs as lacking:

@@ -12,7 +12,8 @@ from typing import Any
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion
-from instruct.engines.base import EngineOptions, Request
+from instruct.engines.base import EngineOptions, Prompt, Request
+from instruct.engines.thinking import Parted, parted_after, parted_inline
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
@@ -91,7 +92,7 @@ def request_body(
     return "/completions", body | decoding.extra
 
 
-def read_reply(options: EngineOptions, data: bytes) -> Completion:
+def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Completion:
     """The completion in the body of a reply with status 200. NaN and infinity are read as missing.
 
     Raises:
@@ -111,13 +112,20 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
         usage = (_count(counts.get("prompt_tokens")), _count(counts.get("completion_tokens")))
         choice = reply["choices"][0]
         finish = choice.get("finish_reason")
-        text = _text(choice)
+        text = _text(choice, bool(options.decoding.extra))
+        message = choice.get("message") or {}
+        reasoning, calls = message.get("reasoning_content") or message.get("reasoning"), message.get("tool_calls")
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True, usage=usage) from None
     if finish == "content_filter":
         raise Refused("content filter", ill=False)
+    reasoning = reasoning if isinstance(reasoning, str) else None
     if text is None and finish == "length":
-        text = ""  # it thought until the limit, and would again
+        text, reasoning = "", reasoning or ""  # it thought until the limit, and would again
+    elif text is None and (reasoning or calls):
+        text = ""
+    if isinstance(text, str) and options.parts_thinking and reasoning is None:
+        text, reasoning = _parted(options, text, prompt)
     if not isinstance(text, str):
         if isinstance(choice.get("message"), dict) and choice["message"].get("refusal"):
             raise Refused("the judge refuses to answer", ill=False)
@@ -134,18 +142,27 @@ def read_reply(options: EngineOptions, data: bytes) -> Completion:
         completion_tokens=usage[1],
         choice=_kept_choice(choice, text, counts) if options.keep_choice else None,
         model=model if isinstance(model, str) else None,
+        reasoning=reasoning,
+        tool_calls=calls if isinstance(calls, list) and calls else None,
     )
     if top is None and (labels or options.decoding.extra.get("logprobs")):
         raise NoLogprobs(completion)
     return completion
 
 
-def _text(choice: dict[str, Any]) -> Any:
+def _parted(options: EngineOptions, text: str, prompt: Prompt) -> Parted:
+    """The text of a reply without its thinking; the chat template is known of prompts that were rendered here."""
+    if options.tokenizer is not None and isinstance(prompt, tuple):
+        return parted_after(prompt, text, text, options.tokenizer)
+    return parted_inline(text)
+
+
+def _text(choice: dict[str, Any], may_call: bool) -> Any:
+    """`may_call`: a model that must call a function answers in its arguments."""
     if "message" not in choice:
         return choice.get("text")
     message = choice["message"]
-    # A model that must call a function answers in its arguments.
-    if message.get("tool_calls"):
+    if may_call and message.get("tool_calls"):
         return message["tool_calls"][0]["function"]["arguments"]
     if message.get("function_call"):
         return message["function_call"]["arguments"]

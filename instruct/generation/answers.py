@@ -39,7 +39,8 @@ def generate_answers(
     asked as in `finished_replies`: repeating a call that was stopped continues with the missing batches and ends with
     the same bytes; repeating a finished one starts no engine. If the model, adapter, prompts, template or decoding
     changed, that system starts over. A prompt that the engine does not answer has an empty answer with the reason in
-    `failed`, and is counted.
+    `failed`, and is counted; so has one that is cut off while the model thinks. What it thought before its answer is
+    kept beside it, as `reasoning`.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -100,7 +101,11 @@ def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder:
     def rows() -> Iterator[dict[str, Any]]:
         for prompt, reply in zip(prompts, written(kept, work.to_the_letter), strict=True):
             row = {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": "", "generator": kept.system}
-            yield row | ({"failed": reply.reason} if isinstance(reply, Failure) else {"output": reply.text})
+            if isinstance(reply, Failure):
+                yield {**row, "failed": reply.reason}
+                continue
+            beside = {"reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
+            yield {**row, "output": reply.text, **{name: value for name, value in beside.items() if value}}
 
     write_rows(folder / f"{kept.system}.json", rows, indent=2)
     stats = reply_stats(kept)

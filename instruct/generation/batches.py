@@ -22,6 +22,7 @@ from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Reque
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import load_tokenizer
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
+from instruct.engines.thinking import THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
 
@@ -288,6 +289,7 @@ def _with_weights(
         context_length=length,
         chat=True,
         continues=work.to_the_letter,
+        parts_thinking=not work.to_the_letter,
         batch=config.batch_size,
         adapters=tuple(dict.fromkeys(Path(each.adapter) for each in served if each.adapter is not None)),
         tokenizer=tokenizer,
@@ -316,15 +318,19 @@ def _on_a_server(
     served: list[_Planned], model: ModelOptions, work: Work, config: EngineConfig
 ) -> tuple[Engine, list[_Asked]]:
     """The engine for a server, and the prompts as chats, text, or token ids where it would render chats otherwise."""
+    prompts, decoding = work.server_prompts(), _decoding(work)
+    if tokenizer := _server_tokenizer(prompts, model, work.rendering):
+        prompts = [tuple(ids) for ids in work.token_ids(tokenizer)]
+        if marks_of(tokenizer.chat_template) not in (None, THINK):  # which are special tokens
+            decoding = decoding.model_copy(update={"extra": {"skip_special_tokens": False}})
     options = EngineOptions(
         subject=f"model {model.name}",
         model=model.name,
-        decoding=_decoding(work),
+        decoding=decoding,
         context_length=0,  # only the server knows
+        parts_thinking=not work.to_the_letter,
+        tokenizer=tokenizer,
     )
-    prompts = work.server_prompts()
-    if tokenizer := _server_tokenizer(prompts, model, work.rendering):
-        prompts = [tuple(ids) for ids in work.token_ids(tokenizer)]
     asked = [_Asked(prompt, work.max_tokens) for prompt in prompts]
     return make_engine("server", options, config.base_url, config.batch_size), asked
 

@@ -11,6 +11,9 @@ from instruct.asking.kept import KeptReplies
 from instruct.base.output import warn
 from instruct.base.replies import Failure, Reply
 
+# Why a prompt has no answer although the model replied.
+CUT_IN_THINKING = "cut off while thinking"
+
 
 @dataclass(frozen=True)
 class ReplyStats:
@@ -49,11 +52,14 @@ def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
     """A system's replies as they are written, in the order of the prompts, read a batch at a time.
 
     White space around them stays if they are to the letter. The end token is not counted; whatever else ended a reply
-    than its limit is called `stop`.
+    than its limit is called `stop`. A reply that reached its limit while the model was thinking is a failure.
     """
     for reply in kept.replies():
         if isinstance(reply, Failure):
             yield reply
+            continue
+        if reply.cut_in_thinking:
+            yield Failure(CUT_IN_THINKING, permanent=True)
             continue
         tokens = reply.completion_tokens
         yield replace(

@@ -105,7 +105,7 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
         if rule.labels is not None:
             return Reading(_by_labels(rule, rule.labels, completion))
         with _of_a_whole_reply(completion):
-            text = _without_thinking(card, completion.text)
+            text = _without_thinking(card, completion)
             if rule.scores is not None:
                 return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
             if rule.parser == "pandalm":
@@ -124,7 +124,7 @@ def read_rating(card: JudgeCard, completion: Completion, shown: Sequence[str] = 
     rule, scale = card.verdict, card.verdict.rating
     assert scale is not None, "the card's own check"
     with _of_a_whole_reply(completion):
-        text = _without_thinking(card, completion.text)
+        text = _without_thinking(card, completion)
         authors = rule.parser == "autoj_rating"
         own = own_statements(text, rating_statements(text) if authors else find_statements(rule, text), shown)
         if authors or rule.occurrence == "last":
@@ -299,8 +299,13 @@ def _could_continue(text: str, statement: Statement[str], scale: RatingScale) ->
     return statement.end == len(text.rstrip()) and number is not None and 10 * number <= scale.high
 
 
-def _without_thinking(card: JudgeCard, text: str) -> str:
+def _without_thinking(card: JudgeCard, completion: Completion) -> str:
     """The reply after its thinking."""
+    text = completion.text
+    if completion.reasoning:  # the engine has it apart
+        if completion.cut_in_thinking:
+            raise Unreadable(IN_THINKING)
+        return text
     if card.thinking_end is None:
         return text
     # The last end, since an answer that is quoted in the thinking may contain the mark too.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from instruct.config import ExperimentConfig
 from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet
 from instruct.data.options import template_of
+from instruct.data.templates import MODES, Rendering
 from instruct.phases.systems import system_folders, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
@@ -69,8 +71,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         "answers": options,
         "template": template,
     }
-    rendering = config.data.rendering(run.day)
-    if chat := rendering.identity():
+    if chat := _rendering(config, run).identity():
         inputs["chat"] = chat
     if config.model.dtype != "bfloat16" or config.model.quantization:
         inputs["model"] = {"dtype": config.model.dtype, "quantization": config.model.quantization}
@@ -126,7 +127,7 @@ def _answer(
             options.generation,
             run.outputs,
             config.cluster,
-            config.data.rendering(run.day),
+            _rendering(config, run),
         )
         for name, path in outputs.items():
             results[name] = stats[name].record() | {"sha256": sha256_of(path)}
@@ -138,6 +139,23 @@ def _answer(
             say(f"kept      {kept}: the earlier answers of {name}")
     with contextlib.suppress(OSError):  # it is not empty, or not there
         (run.outputs / "earlier").rmdir()
+
+
+def _rendering(config: ExperimentConfig, run: RunDirectory) -> Rendering:
+    """How chats are asked: as in training, and with thinking on or off as for most trained answers, if that is known.
+
+    What the config says of thinking wins.
+    """
+    rendering = config.data.rendering(run.day)
+    if any(mode in rendering.arguments for mode in MODES):
+        return rendering
+    for name in config.trained:  # all systems are trained on the same rows
+        trained = run.manifest()["steps"].get(f"train/{name}", {}).get("results", {}).get("answers", {})
+        empty = trained.get("empty", 0)
+        on, off = trained.get("thinking", 0) + empty, trained.get("without", 0) - empty
+        if on or off:
+            return replace(rendering, thinks=on >= off)
+    return rendering
 
 
 def _keep_answers(outputs: dict[str, Path]) -> dict[str, Path]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.replies import Completion, Failure, Reply
 
-VERSION = 4
+VERSION = 5
 # Attempts at a request that keeps failing: the first, and two by reruns.
 _MOST_ATTEMPTS = 3
 # Keys in one statement: fewer than SQLite's limit on variables.
@@ -26,6 +27,14 @@ CREATE TABLE attempts (
     attempts INTEGER NOT NULL,
     reason TEXT NOT NULL,
     permanent INTEGER NOT NULL
+) STRICT;
+"""
+# What stands beside the texts of some completions.
+_BESIDE = """
+CREATE TABLE IF NOT EXISTS beside (
+    key TEXT PRIMARY KEY,
+    reasoning TEXT,
+    tool_calls TEXT
 ) STRICT;
 """
 _SCHEMA = f"""
@@ -46,7 +55,7 @@ CREATE TABLE spending (
     usd REAL NOT NULL,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
-{_ATTEMPTS}"""
+{_ATTEMPTS}{_BESIDE}"""
 _BATCHES = """
 CREATE TABLE batches (
     batch INTEGER PRIMARY KEY,
@@ -56,7 +65,7 @@ CREATE TABLE batches (
 ) STRICT;
 """
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
-_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS}
+_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE}
 _UNREADABLE = object()
 _checked: set[Path] = set()  # stores whose pages this process has checked
 
@@ -178,6 +187,11 @@ class ReplyStore:
             odds = self._loaded(logprobs, "label_logprobs", _are_by_label)
             whole = self._loaded(choice, "choice", lambda value: isinstance(value, dict))
             completions[key] = Completion(text, odds, finish, prompt, completion, whole, model)
+        if self._version()[0] < 5:  # read without migrating
+            return completions
+        for key, reasoning, calls in self._by_key("SELECT key, reasoning, tool_calls FROM beside", completions):
+            calls = self._loaded(calls, "tool_calls", lambda value: isinstance(value, list))
+            completions[key] = replace(completions[key], reasoning=reasoning, tool_calls=calls)
         return completions
 
     def attempts(self, keys: Iterable[str]) -> dict[str, Attempts]:
@@ -212,6 +226,14 @@ class ReplyStore:
             "INSERT OR IGNORE INTO completions (key, text, label_logprobs, finish_reason, prompt_tokens, "
             "completion_tokens, choice, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(key, *_completion_row(reply)) for key, reply in replies if isinstance(reply, Completion)],
+        )
+        self._db.executemany(
+            "INSERT OR IGNORE INTO beside VALUES (?, ?, ?)",
+            [
+                (key, reply.reasoning, None if reply.tool_calls is None else json.dumps(reply.tool_calls))
+                for key, reply in replies
+                if isinstance(reply, Completion) and (reply.reasoning, reply.tool_calls) != (None, None)
+            ],
         )
         self._db.executemany(
             "INSERT INTO attempts VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE SET "
@@ -372,7 +394,7 @@ class BatchStore(ReplyStore):
 
     def remove_batches(self) -> None:
         """Remove everything."""
-        tables = ("completions", "attempts", "batches")
+        tables = ("completions", "attempts", "beside", "batches")
         self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in tables])
 
 

@@ -14,6 +14,7 @@ takes, in seconds. Names:
     reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
     malformed  nested  html  list  empty  null  refusal   no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
+    reasoning_content reasoning inline_thought opened_thought cut_thought cut_reasoning   thinking, see THOUGHTS
     no_logprobs  nan  no_usage                            a reply that lacks something
 """
 
@@ -37,6 +38,16 @@ CODES = {
     "filter": (400, "content_filter", "The response was filtered."),
     "quota": (429, "insufficient_quota", "You exceeded your current quota."),
 }
+# How servers return thinking: apart, by two names, or in the text, opened there or in the prompt.
+THOUGHTS = {
+    "reasoning_content": {"content": "It is 4.", "reasoning_content": "2 + 2"},
+    "reasoning": {"content": "\n\nIt is 4.", "reasoning": "2 + 2"},
+    "inline_thought": {"content": "<think>\n2 + 2\n</think>\n\nIt is 4."},
+    "opened_thought": {"content": "2 + 2\n</think>\n\nIt is 4."},
+    "cut_thought": {"content": "<think>\n2 + 2 is surely"},
+    "cut_reasoning": {"content": None, "reasoning_content": "2 + 2 is surely"},
+}
+CUT = ("truncated", "long_thought", "cut_thought", "cut_reasoning")
 BODIES = {
     "malformed": '{"choices": [{',
     "nested": "[" * 200_000,
@@ -106,14 +117,15 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
         "echo": f'The first answer says "So, the final decision is Response 1", it does not decide.\n{second}',
         "unicode": text + " \ud800 \x00 \u202eright to left \U0001f600",
     }.get(fault, text)
-    finish = {"truncated": "length", "long_thought": "length", "filtered": "content_filter"}.get(fault, "stop")
+    finish = {"filtered": "content_filter", **dict.fromkeys(CUT, "length")}.get(fault, "stop")
     choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": None}
     if chat:
         choice["message"] = {"role": "assistant", "content": text, "refusal": "I won't" if fault == "refusal" else None}
+        choice["message"] |= THOUGHTS.get(fault, {})
         if body.get("tools"):
             choice["message"] |= {"content": None, "tool_calls": [tool_call(body)]}
     else:
-        choice["text"] = text
+        choice["text"] = THOUGHTS.get(fault, {}).get("content", text)
     if body.get("logprobs") and fault != "no_logprobs":
         choice["logprobs"] = logprobs(prompt, chat, fault == "nan")
     prompt_tokens, completion_tokens = len(prompt) // 4 + 1, len(text or "") // 4 + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -178,3 +179,21 @@ def test_later_options_do_not_make_earlier_answers_outdated() -> None:
     assert same_inputs("answers", {"answers": recorded}, {"answers": AnswerOptions()})
     served = AnswerOptions(generation={"engine": "server", "base_url": "http://127.0.0.1:8000/v1"})
     assert not same_inputs("answers", {"answers": recorded}, {"answers": served})
+
+
+def test_an_answer_is_what_a_user_sees_and_one_cut_in_its_thinking_is_none(fake_server, tmp_path: Path) -> None:
+    url, requests = fake_server({"Question 1?": "inline_thought", "Question 2?": "cut_thought"})
+    stats = generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path)
+    rows = json.loads((tmp_path / "base.json").read_text())
+    assert (rows[1]["output"], rows[1]["reasoning"]) == ("It is 4.", "2 + 2")
+    assert (rows[2]["output"], rows[2]["failed"]) == ("", "cut off while thinking")
+    assert "reasoning" not in rows[0]
+    assert stats["base"].failed == {"cut off while thinking": 1}
+    assert stats["base"].truncated == 0
+    loaded = load_answers(tmp_path / "base.json")
+    assert loaded[1] == {key: rows[1][key] for key in ("dataset", "instruction", "output", "generator")}
+    assert loaded[2]["failed"] == "cut off while thinking"
+
+    asked = len(requests())
+    assert generate_answers(MODEL, {"base": None}, PROMPTS, "chat", config_at(url), tmp_path) == stats
+    assert len(requests()) == asked  # it would be cut again

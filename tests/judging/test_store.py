@@ -189,6 +189,7 @@ def test_a_store_of_version_2_is_migrated_in_place(tmp_path):
     assert {name for (name,) in select(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
         *tables,
         "attempts",
+        "beside",
     }
     assert select(path, "PRAGMA user_version") == [(VERSION,)]
     with JudgmentStore(path) as store:  # and it works like any other store
@@ -274,3 +275,20 @@ def read_all(path: Path) -> None:
         for comparison in store.comparisons():
             store.judgments(comparison)
         store.completions(["k"])
+
+
+def test_thinking_and_calls_are_kept_beside_a_text_also_after_a_migration(tmp_path):
+    path = tmp_path / "s.sqlite"
+    calls = [{"type": "function", "function": {"name": "add", "arguments": "{}"}}]
+    thought = Completion("4", reasoning="2 + 2", tool_calls=calls)
+    with JudgmentStore(path) as store:
+        add(store, "a", Completion("kept"))
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript("DROP TABLE beside; PRAGMA user_version = 4;")
+    with JudgmentStore(path, migrate=False) as store:
+        assert stored(store, "a") == Completion("kept")
+    with JudgmentStore(path) as store:
+        add(store, "b", thought)
+        assert (stored(store, "a"), stored(store, "b")) == (Completion("kept"), thought)
+    assert "reasoning" not in Completion("kept").record()
+    assert thought.record()["tool_calls"] == calls

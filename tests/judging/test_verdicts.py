@@ -225,6 +225,14 @@ def test_thinking_is_ignored():
     assert rating_of({"regex": r"Score: (\d+)"}, "Score: 3", **think) == (None, IN_THINKING)
 
 
+def test_a_verdict_is_looked_for_after_thinking_that_the_engine_keeps_apart():
+    for thinking_end in (None, "</think>"):
+        judge = card(verdict=REGEX, thinking_end=thinking_end)
+        assert read_verdict(judge, Completion("[[B]]", reasoning="[[A]]? No.")).verdict == "second"
+        cut = Completion("", finish_reason="length", reasoning="[[A]] seems")
+        assert read_verdict(judge, cut) == Reading("unparsed", reason=IN_THINKING)
+
+
 @pytest.mark.parametrize(
     ("rule", "text", "finish", "rating", "reason"),
     [

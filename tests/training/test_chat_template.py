@@ -90,3 +90,41 @@ def test_trls_own_key_is_the_same_key(tiny_model_folder: Path, tmp_path: Path, t
             config_of(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"), template, chat_template_kwargs={
                 "enable_thinkin": False})
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(("thinking", "ending"), [(0, "off:"), (20, "<|assistant|>"), (3, "off:")])
+def test_answers_are_asked_in_the_mode_of_most_trained_answers(
+    tiny_model_folder: Path, tmp_path: Path, fake_server, monkeypatch: pytest.MonkeyPatch, thinking: int, ending: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    template = tmp_path / "own.jinja"
+    template.write_text(
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+        "{% endif %}{% if m.role == 'assistant' and loop.last and enable_thinking is defined and not enable_thinking %}"
+        "off:{% endif %}{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>"
+        "{% if enable_thinking is defined and not enable_thinking %}off:{% endif %}{% endif %}"
+    )
+    answer = {"role": "assistant", "content": "It is 4."}
+    rows = [
+        {
+            "messages": [
+                {"role": "user", "content": f"{number}?"},
+                {**answer, **({"reasoning_content": "2"} if on else {})},
+            ]
+        }
+        for number, on in enumerate([True] * thinking + [False] * 8)
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = config_of(tiny_model_folder, str(file), template)
+    config.train |= {"max_steps": 1}
+    run = train(tmp_path / "run", config)
+    url, requests = fake_server()
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Hi\n")
+    config.answers.files, config.answers.generation.engine = [str(prompts)], "server"
+    config.answers.generation.base_url = url
+    answer_prompts(config, run)
+    asked = AutoTokenizer.from_pretrained(run.adapters / "emo").decode(requests()[-1]["body"]["prompt"])
+    assert asked == f"<|user|>Hi<|end|>{'<|assistant|>' if ending == 'off:' else ''}{ending}"
+    assert run.manifest()["steps"]["answers"]["inputs"]["chat"]["thinks"] == (ending != "off:")

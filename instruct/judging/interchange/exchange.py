@@ -7,7 +7,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ def _contents(file: AnnotationFile) -> Contents:
         key = ""
         if row.completion is not None:
             key = completion_key(
-                {"imported": asdict(row.completion), "instruction": row.instruction, "of": file.comparison}
+                {"imported": row.completion.record(), "instruction": row.instruction, "of": file.comparison}
             )
             replies[key] = row.completion
         confirmed = _position(card, row)

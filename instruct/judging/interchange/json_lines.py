@@ -47,7 +47,7 @@ def export_jsonl(store: JudgmentStore, path: str | Path, judge: str | None = Non
             judgments = store.judgments(comparison)
             completions = store.completions(key for judgment in judgments for key in judgment.key.split())
             for judgment in judgments:
-                found = {key: vars(completions[key]) for key in judgment.key.split() if key in completions}
+                found = {key: completions[key].record() for key in judgment.key.split() if key in completions}
                 lines.append(json.dumps({"judgment": vars(judgment), "completions": found}) + "\n")
     if not lines:
         raise InputError(f"{store.path}: has no verdicts{f' of {one_line(judge, 60)}' if judge else ''}; judge first")

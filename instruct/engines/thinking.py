@@ -1,0 +1,90 @@
+"""What a reply shows its reader: its text, apart from the thinking before it.
+
+Servers return both apart (`reasoning_content`, `reasoning`), or the thinking stands in the text, as a model writes it.
+Where it begins and ends is known from the model's chat template, as vLLM's parsers of its family have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Marks(NamedTuple):
+    """What a family of models writes around its thinking, and around the text after it."""
+
+    begin: str
+    end: str
+    text: str = ""
+
+
+THINK = Marks("<think>", "</think>")
+# By what a chat template contains.
+_FAMILIES = (
+    Marks("<|channel|>analysis<|message|>", "<|end|>", "<|channel|>final<|message|>"),  # harmony: gpt-oss
+    Marks("<|channel>thought", "<channel|>"),  # Gemma 4
+    Marks("[THINK]", "[/THINK]"),  # Magistral
+    Marks("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
+    THINK,  # Qwen, DeepSeek-R1, GLM, Nemotron, LFM
+)
+
+
+# Tokens at the end of a prompt in which a mark is looked for.
+_LAST = 32
+
+
+class Parted(NamedTuple):
+    """A reply's text, and the thinking before it; None if it did not think."""
+
+    text: str
+    reasoning: str | None
+
+
+def marks_of(chat_template: Any) -> Marks | None:
+    """The marks of the models that have this chat template; None if they do not think."""
+    text = str(chat_template or "")
+    if "<|channel|>" in text and "analysis" in text:
+        return _FAMILIES[0]
+    return next((marks for marks in _FAMILIES[1:] if marks.end in text), None)
+
+
+def parted(reply: str, marks: Marks, prompt: str = "") -> Parted:
+    """A reply without its thinking, which begins in the reply, or at the end of the prompt.
+
+    A reply that ends before its thinking does has no text. White space around either is removed if the reply thought.
+    """
+    begun = reply.lstrip()
+    if begun.startswith(marks.begin):
+        begun = begun[len(marks.begin) :]
+    elif marks.text and begun.startswith(marks.text):
+        return Parted(begun[len(marks.text) :].strip(), None)
+    elif not prompt.rstrip().endswith(marks.begin):
+        return Parted(reply, None)
+    reasoning, ended, text = begun.partition(marks.end)
+    if marks.text:  # what comes before it is the header of the next message
+        text = text.partition(marks.text)[2]
+    return Parted(text.strip() if ended else "", reasoning.strip())
+
+
+def parted_inline(reply: str) -> Parted:
+    """A server's reply without the thinking in its text; its prompt, which may have opened it, is not known."""
+    opened = THINK.begin if THINK.end in reply and THINK.begin not in reply.partition(THINK.end)[0] else ""
+    return parted(reply, THINK, opened)
+
+
+def parted_after(prompt: Sequence[int], whole: str, text: str, tokenizer: Any) -> Parted:
+    """A reply to a prompt of token ids, by the marks of the tokenizer's chat template.
+
+    Args:
+        whole: the reply with its special tokens, which marks may be.
+        text: the reply as it is if it did not think.
+    """
+    marks = marks_of(tokenizer.chat_template)
+    found = parted(whole, marks, tokenizer.decode(prompt[-_LAST:])) if marks else Parted(whole, None)
+    if found == (whole, None):
+        return Parted(text, None)
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    tokens = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
+    reasoning = None if found.reasoning is None else tokens.sub("", found.reasoning).strip()
+    return Parted(tokens.sub("", found.text).strip(), reasoning)

@@ -1,0 +1,90 @@
+"""Thinking is kept apart from what a reply shows, in every form in which models and servers return it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_tokenizers import small_tokenizer
+
+from instruct.data.templates import DEFAULT, template_text
+from instruct.engines.base import Decoding, EngineOptions, Request
+from instruct.engines.server import ServerEngine
+from instruct.engines.thinking import Parted, marks_of, parted, parted_after, parted_inline
+from instruct.engines.transformers import TransformersEngine
+
+ASKED = [{"role": "user", "content": "2 + 2?"}]
+ANSWERED = Parted("It is 4.", "2 + 2")
+HARMONY = "<|channel|>analysis<|message|>2 + 2<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>"
+
+
+@pytest.mark.parametrize(
+    ("template", "reply", "expected"),
+    [
+        ("qwen3", "<think>\n2 + 2\n</think>\n\nIt is 4.", ANSWERED),
+        ("qwen3", "It is 4. Not </think>.", Parted("It is 4. Not </think>.", None)),
+        ("qwen3", "<think>\n2 + 2", Parted("", "2 + 2")),
+        ("qwen3_5_think", "2 + 2\n</think>\n\nIt is 4.", ANSWERED),
+        ("qwen3_5_think", "2 + 2 is", Parted("", "2 + 2 is")),
+        ("qwen3_5_nothink", "It is 4.", Parted("It is 4.", None)),
+        ("deepseek_r1_distill", "2 + 2\n</think>\n\nIt is 4.", ANSWERED),
+        ("nemotron_3_nano", "2 + 2\n</think>\nIt is 4.", ANSWERED),
+        ("glm4moe", "\n<think>2 + 2</think>\nIt is 4.", ANSWERED),
+        ("lfm2_2_5", "<think>2 + 2</think>It is 4.", ANSWERED),
+        ("gemma4", "<|channel>thought\n2 + 2<channel|>It is 4.", ANSWERED),
+        ("gptoss", HARMONY, ANSWERED),
+        ("gptoss", "<|channel|>final<|message|>It is 4.<|return|>", Parted("It is 4.", None)),
+        ("gptoss", "<|channel|>analysis<|message|>2 + 2", Parted("", "2 + 2")),
+    ],
+)
+def test_thinking_is_parted_by_the_marks_of_the_chat_template(template: str, reply: str, expected: Parted) -> None:
+    tokenizer = small_tokenizer(template_text(template))
+    tokenizer.add_tokens(["<|channel|>", "<|message|>", "<|return|>"], special_tokens=True)
+    assert marks_of(tokenizer.chat_template)
+    prompt = tokenizer(DEFAULT.render(tokenizer, ASKED, prompt=True), add_special_tokens=False)["input_ids"]
+    assert parted_after(prompt, reply, reply, tokenizer) == expected
+
+
+def test_a_model_that_does_not_think_keeps_its_text() -> None:
+    assert marks_of(template_text("llama3")) is None
+    plain = small_tokenizer()
+    assert parted_after([1], " <think>a</think> b ", " b ", plain) == Parted(" b ", None)
+    assert parted("  it is ", marks_of("</think>")) == Parted("  it is ", None)
+
+
+def test_a_server_whose_prompt_is_not_known_may_have_opened_the_thinking() -> None:
+    assert parted_inline("2 + 2\n</think>\nIt is 4.") == ANSWERED
+    assert parted_inline("<think>2 + 2</think>It is 4.") == ANSWERED
+    assert parted_inline("Write <think> and </think>.") == Parted("Write <think> and </think>.", None)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_local_reply_is_parted_unless_its_reader_does_that(tiny_model: Path, kept: bool) -> None:
+    options = EngineOptions("model", str(tiny_model), Decoding(), 512, chat=True, parts_thinking=kept)
+    engine = TransformersEngine(options)
+    engine._prepare()
+    engine._tokenizer.chat_template, engine._thinks = template_text("qwen3"), kept
+    ids = engine._tokenizer("<think>\n2 + 2\n</think>\n\nIt is 4.")["input_ids"]
+    reply = engine._completion([7], ids)
+    assert (reply.text, reply.reasoning) == (ANSWERED if kept else ("<think>\n2 + 2\n</think>\n\nIt is 4.", None))
+    assert reply.completion_tokens == len(ids)
+    cut = engine._completion([7], ids[:8])
+    assert cut.cut_in_thinking == kept
+
+
+@pytest.mark.parametrize("form", ["reasoning_content", "reasoning", "inline_thought", "opened_thought"])
+def test_a_server_returns_thinking_in_four_forms(fake_server, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url, _ = fake_server({"2 + 2?": form, "cut?": "cut_thought", "null?": "cut_reasoning"})
+    engine = ServerEngine(EngineOptions("model", "m", Decoding(), 0, parts_thinking=True), url)
+    prompts = {"a": ASKED, "b": [{"role": "user", "content": "cut?"}], "c": [{"role": "user", "content": "null?"}]}
+    replies = {
+        request.key: reply
+        for portion in engine.complete(Request(key, prompt) for key, prompt in prompts.items())
+        for request, reply in portion
+    }
+    assert (replies["a"].text.strip(), replies["a"].reasoning) == ANSWERED
+    assert not replies["a"].cut_in_thinking
+    assert replies["b"].cut_in_thinking
+    assert replies["c"].cut_in_thinking
+    assert replies["c"].reasoning == "2 + 2 is surely"
