@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from instruct.analysis import results as schema_statistics
+from instruct.analysis.claims import LEAST_DECIDED
 from instruct.analysis.lengths import LEAST_PAIRS, MODEL
-from instruct.analysis.statistics import LEAST_DECIDED
 from instruct.reporting import model
 from instruct.reporting.health import FAULTY_PERCENT, LONGER_PERCENT, REPEATED_ABOVE
 from instruct.reporting.model import ComparisonReport, Panel, TallyFigures

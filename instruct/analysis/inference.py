@@ -18,21 +18,46 @@ _Z = NormalDist().inv_cdf(0.975)
 _AT_ONCE = 4_000_000
 # With at most this many distinct values their counts are resampled instead of rows: the same distribution, faster.
 _FEW_VALUES = 16
+# Below these Wilson's interval covers too little, and is united with the exact limits.
+_FEW_PAIRS, _FEW_POINTS = 20, 5
 
 
-def win_rate_interval(scores: NDArray[np.float64], graded: bool) -> list[float] | None:
-    """The leading 95 % interval of 100 * mean(scores), in percent.
+def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool = False) -> list[float] | None:
+    """The interval of 100 * mean(scores), in percent; None without scores.
 
-    Wilson's score interval for counted verdicts (win 1, tie 1/2, loss 0); for graded preferences the mean -/+ 1.96
-    standard errors, which is AlpacaEval's, cut to 0..100. None without scores, or with a single graded one.
+    Wilson's score interval with as many pairs as would vary as little: ties and grades vary less than wins and losses
+    with the same mean. Their variance is estimated with one more win and one more loss, so that an interval has a width
+    even if all scores are equal. With fewer than 20 pairs, or fewer than 5 points on a side, it is united with the
+    exact limits.
+
+    Args:
+        scores: one per prompt, 0 to 1: a win 1, a tie 1/2, a loss 0, or a grade.
+        exact: unite in any case, as simultaneous intervals need.
+
+    Source: Wilson, JASA 22 (1927); Clopper and Pearson, Biometrika 26 (1934); coverage: benchmarks/claims.py.
     """
     n = len(scores)
-    if not graded:
-        return wilson_interval(float(scores.sum()), n)
-    if n < 2:
+    if not n:
         return None
-    rate, spread = 100 * float(scores.mean()), 196 * float(scores.std(ddof=1)) / math.sqrt(n)
-    return [max(0.0, rate - spread), min(100.0, rate + spread)]
+    points = math.fsum(scores)
+    added = np.append(scores, [0.0, 1.0])
+    mean = float(added.mean())
+    pairs = max(n, n * mean * (1 - mean) / float(added.var()))
+    low, high = wilson_interval(points * pairs / n, pairs, NormalDist().inv_cdf((1 + level) / 2)) or [0.0, 100.0]
+    if exact or n < _FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
+        limits = _exact_limits(points, n, level)
+        low, high = min(low, limits[0]), max(high, limits[1])
+    return [low, high]
+
+
+def _exact_limits(points: float, n: int, level: float) -> list[float]:
+    """Clopper and Pearson's limits in percent; points that are not whole are rounded outward."""
+    from scipy.special import betaincinv  # takes half a second
+
+    few, many, tail = math.floor(points + 1e-9), math.ceil(points - 1e-9), (1 - level) / 2
+    low = float(betaincinv(few, n - few + 1, tail)) if few else 0.0
+    high = float(betaincinv(many + 1, n - many, 1 - tail)) if many < n else 1.0
+    return [100 * low, 100 * high]
 
 
 def bootstrap_interval(values: NDArray[np.float64]) -> list[float] | None:
@@ -71,19 +96,16 @@ def chunks(width: int) -> Iterator[int]:
         yield min(rows, RESAMPLES - start)
 
 
-def wilson_interval(points: float, n: int) -> list[float] | None:
-    """Wilson's score interval of points / n in percent; None if n is 0.
-
-    A tie counts as half a success. Ties vary less than wins and losses with the same mean, so the interval is then
-    wider than it needs to be, never narrower.
+def wilson_interval(points: float, n: float, z: float = _Z) -> list[float] | None:
+    """Wilson's score interval of points / n in percent, `z` standard errors wide; None if n is 0.
 
     Source: Wilson, Journal of the American Statistical Association 22 (1927).
     """
     if not n:
         return None
-    share, shrink = points / n, 1 + _Z**2 / n
-    center = (share + _Z**2 / (2 * n)) / shrink
-    half = _Z / shrink * math.sqrt(max(0.0, share * (1 - share)) / n + _Z**2 / (4 * n**2))
+    share, shrink = points / n, 1 + z**2 / n
+    center = (share + z**2 / (2 * n)) / shrink
+    half = z / shrink * math.sqrt(max(0.0, share * (1 - share)) / n + z**2 / (4 * n**2))
     return [max(0.0, 100 * (center - half)), min(100.0, 100 * (center + half))]
 
 
@@ -175,6 +197,8 @@ def power(values: NDArray[np.float64]) -> Power:
             smallest_difference=None, pairs_needed=None, note="all verdicts are the same, so there is no deviation"
         )
     smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
+    if smallest < 50 / len(values):  # less than one tie more or less changes
+        return Power(smallest_difference=None, pairs_needed=None, note="not estimable: the verdicts hardly differ")
     difference = abs(float(values.mean()) - 0.5)
     if difference < 1e-9:
         return Power(

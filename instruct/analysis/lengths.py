@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import rounded_interval, win_rate_interval
+from instruct.analysis.inference import rounded_interval, score_interval
 from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
 
 MODEL = (
@@ -48,11 +48,10 @@ def length_figures(
 def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
     """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide.
 
-    The intervals are by the rule of the win rate (intervals.win_rate_interval).
+    The intervals are by the rule of the win rate (inference.score_interval).
     """
     cuts = np.unique(np.quantile(difference, np.arange(1, _BINS) / _BINS))
     place = np.searchsorted(cuts, difference)  # a difference at a cut is below it
-    graded = not np.isin(scores, (0, 0.5, 1)).all()
     found = []
     for number in np.unique(place):
         inside = place == number
@@ -63,7 +62,7 @@ def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) ->
                 high=int(difference[inside].max()),
                 n=n,
                 win_rate=round(100 * points / n, 6),
-                interval=rounded_interval(win_rate_interval(scores[inside], graded)),
+                interval=rounded_interval(score_interval(scores[inside])),
             )
         )
     return found
@@ -165,6 +164,8 @@ def _unfit(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> str | 
     won, lost = difference[scores > 0], difference[scores < 1]  # a tie is half of both
     if not len(won) or not len(lost) or len(np.unique(scores)) == 1:
         return "all verdicts are the same"
+    if not (difference >= 0).any() or not (difference <= 0).any():
+        return "not estimable: no pair has answers of equal length, nor are there longer and shorter ones"
     # With one term a maximum exists only if wins and losses overlap in length (Albert, Anderson 1984).
     if won.max() <= lost.min() or lost.max() <= won.min():
         return _SEPARATED

@@ -7,13 +7,17 @@ on it, so that what is easy for every system is not mistaken for a difference.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import SEED, chunks
+from instruct.analysis.claims import ALPHA
+from instruct.analysis.holm import holm
+from instruct.analysis.inference import SEED, chunks, score_interval, sign_flip_test
 
 _BOUND = 15.0  # log-odds: no sample that fits into memory tells a larger strength from it
 
@@ -36,11 +40,14 @@ class Standing:
 
 @dataclass(frozen=True)
 class Strength:
-    """A system's Bradley-Terry strength in log-odds, mean 0 over all systems, with its 95 % bootstrap interval."""
+    """A system's Bradley-Terry strength in log-odds, mean 0 over all systems, with its 95 % bootstrap interval.
+
+    The interval is None where no resample differs, as with ties alone: it is not estimable.
+    """
 
     name: str
     strength: float
-    interval: list[float]
+    interval: list[float] | None
 
 
 def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing]:
@@ -52,25 +59,25 @@ def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing
     Raises:
         ValueError: fewer than two systems, or one without a verdict.
 
-    Source: max-t bootstrap intervals (Romano and Wolf, Econometrica 73, 2005); rank intervals from simultaneous
-    differences (Mogstad, Romano, Shaikh and Wilhelm, Review of Economic Studies 91, 2024).
+    Source: Sidak's level, JASA 62 (1967); rank intervals from simultaneous differences (Mogstad, Romano, Shaikh and
+    Wilhelm, Review of Economic Studies 91, 2024), here from paired tests with Holm's correction.
     """
     names, matrix = list(scores), _matrix(scores)
     counts = (~np.isnan(matrix)).sum(axis=0)
     if len(names) < 2 or not counts.all():
         raise ValueError("needs two systems or more, each with a verdict")
-    rates = 100 * np.nanmean(matrix, axis=0)
-    drawn = _resampled_rates(matrix)
-    low, high = _simultaneous(rates, drawn)
-    better = _surely_better(rates, drawn)
+    rates, level = 100 * np.nanmean(matrix, axis=0), 0.95 ** (1 / len(names))
+    better = _surely_better(matrix)
     found = []
     for index, name in enumerate(names):
+        column = matrix[:, index]
+        low, high = score_interval(column[~np.isnan(column)], level, exact=True) or [0.0, 100.0]
         found.append(
             Standing(
                 name,
                 int(counts[index]),
                 round(float(rates[index]), 6),
-                [round(max(0.0, float(low[index])), 6), round(min(100.0, float(high[index])), 6)],
+                [round(low, 6), round(high, 6)],
                 1 + int((rates > rates[index]).sum()),
                 [1 + int(better[:, index].sum()), len(names) - int(better[index].sum())],
             )
@@ -85,37 +92,24 @@ def _matrix(scores: Mapping[str, Mapping[str, float | None]]) -> NDArray[np.floa
     return np.array(rows, dtype=np.float64).reshape(len(prompts), len(scores))
 
 
-def _resampled_rates(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Win rates in percent over resampled prompts: shape (resamples, systems)."""
-    rng = np.random.default_rng(SEED)
-    known, values = (~np.isnan(matrix)).astype(np.float64), np.nan_to_num(matrix)
-    parts = []
-    for rows in chunks(len(matrix)):
-        weights = rng.multinomial(len(matrix), np.full(len(matrix), 1 / len(matrix)), size=rows)
-        parts.append(100 * (weights @ values) / np.maximum(weights @ known, 1))
-    return np.concatenate(parts)
+def _surely_better(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """[i, j]: system i is better than system j, at 5 % for all pairs of systems at once.
 
-
-def _simultaneous(
-    rates: NDArray[np.float64], drawn: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Low and high ends around `rates` (k,) that all hold at once, from resampled rates (resamples, k)."""
-    error = drawn.std(axis=0)
-    varies = error > 1e-9
-    if not varies.any():
-        return rates.copy(), rates.copy()
-    largest = (np.abs(drawn - rates)[:, varies] / error[varies]).max(axis=1)
-    half = float(np.quantile(largest, 0.95)) * error
-    return rates - half, rates + half
-
-
-def _surely_better(rates: NDArray[np.float64], drawn: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """[i, j]: system i is better than system j, at 5 % for all pairs of systems at once."""
-    count = len(rates)
+    By paired sign-flip tests, corrected by Holm's method. A resampled p-value is 1 / 10,001 or more, too much for many
+    pairs of systems: beyond that, Hoeffding's bound 2 exp(-sum ** 2 / (2 sum of squares)) counts.
+    """
+    count = matrix.shape[1]
     better = np.zeros((count, count), dtype=bool)
-    first, second = np.triu_indices(count, 1)
-    low, high = _simultaneous(rates[first] - rates[second], drawn[:, first] - drawn[:, second])
-    better[first, second], better[second, first] = low > 0, high < 0
+    pairs = list(itertools.combinations(range(count), 2))
+    differences = [each[~np.isnan(each)] for each in (matrix[:, i] - matrix[:, j] for i, j in pairs)]
+    p_values = []
+    for each in differences:
+        squares, p = float((each**2).sum()), sign_flip_test(each)[0]
+        bound = 2 * math.exp(-(float(each.sum()) ** 2) / (2 * squares)) if squares else 1.0
+        p_values.append(None if p is None else min(p, bound))
+    for (i, j), each, p in zip(pairs, differences, holm(p_values), strict=True):
+        if p is not None and p <= ALPHA:
+            better[(i, j) if each.sum() > 0 else (j, i)] = True
     return better
 
 
@@ -148,7 +142,10 @@ def bradley_terry(games: Sequence[tuple[str, str, Mapping[str, float | None]]]) 
         weights = rng.multinomial(len(scores), np.full(len(scores), 1 / len(scores)), size=rows)
         parts.append(_fitted(sides, weights @ values, weights @ known, len(names)))
     low, high = np.percentile(np.concatenate(parts), [2.5, 97.5], axis=0)
-    found = [Strength(name, float(strengths[i]), [float(low[i]), float(high[i])]) for i, name in enumerate(names)]
+    found = [
+        Strength(name, float(strengths[i]), [float(low[i]), float(high[i])] if high[i] - low[i] > 1e-6 else None)
+        for i, name in enumerate(names)
+    ]
     return sorted(found, key=lambda each: -each.strength)
 
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from instruct.analysis.claims import Finding
+
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
@@ -35,10 +37,17 @@ class PermutationTest(Record):
 
 
 class Significance(Record):
-    """Two-sided p-values under the leading policy. The hypothesis: the judge sees no difference."""
+    """Two-sided p-values under the leading policy. The hypothesis: the judge sees no difference.
+
+    `p`: of the claim, by the sign test of counted verdicts, the permutation test of graded ones, or judging's early
+    stop. `adjusted_p`: corrected by Holm's method for the `claims` that are made together; the finding follows it.
+    """
 
     sign_test: SignTest
     permutation_test: PermutationTest
+    p: float | None = None
+    adjusted_p: float | None = None
+    claims: int = 1
 
 
 class LengthBin(Record):
@@ -119,7 +128,9 @@ class SeedSpread(Record):
 
     `win_rates` in the order of `seeds`, and the `standard_deviation` between them. `interval_seeds` covers other seeds
     on these prompts; `interval_both` covers other seeds and other prompts like the `n` with a verdict for every seed.
-    Without any variation there is nothing to estimate them from, and they are null.
+    `interval_prompts` covers other prompts for these seeds: the difference in width is what the seeds cost.
+    Without any variation there is nothing to estimate them from, and they are null. The `finding` follows the two-way
+    analysis, whose p-value `adjusted_p` corrects for the `claims` that are made together.
     """
 
     judge: str
@@ -133,6 +144,11 @@ class SeedSpread(Record):
     interval_seeds: Interval | None
     n: int
     interval_both: Interval | None
+    interval_prompts: Interval | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    claims: int = 1
+    finding: Finding = "no difference"
 
 
 class PairAgreement(Record):
@@ -176,7 +192,9 @@ class Look(Record):
 class Sequential(Record):
     """Judging in a random order until `rule` is met. `looks`: the confidence sequence, the last after all judged pairs.
 
-    `judged` of `pairs` were judged; `met`: whether the rule was. Any extra pairs were in flight when it was.
+    `judged` of `pairs` were judged; `met`: whether the rule was. Any extra pairs were in flight when it was. The looks
+    are about these pairs alone; `interval` is the confidence sequence's for all prompts like these, and `p` is valid at
+    every look.
     """
 
     rule: str
@@ -185,3 +203,5 @@ class Sequential(Record):
     judged: int
     met: bool
     looks: list[Look]
+    p: float | None = None
+    interval: Interval | None = None

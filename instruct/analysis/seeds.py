@@ -14,8 +14,9 @@ class Spread:
     """Win rates of several seeds, in percent, with 95 % intervals of their mean, cut to 0..100.
 
     `interval_seeds` is over seeds alone, for these prompts; `interval_both` over seeds and prompts, from the `n`
-    prompts that have a verdict for every seed (None with fewer than two). Both are None without any variation to
-    estimate them from: equal win rates of a few seeds do not show that other seeds would give the same.
+    prompts that have a verdict for every seed (None with fewer than two), and `interval_prompts` over these alone. All
+    are None without any variation to estimate them from: equal win rates of a few seeds do not show that other seeds
+    would give the same. `p`: of the hypothesis that the mean over seeds and prompts is 50.
     """
 
     mean: float
@@ -23,6 +24,8 @@ class Spread:
     interval_seeds: list[float] | None
     n: int
     interval_both: list[float] | None
+    interval_prompts: list[float] | None
+    p: float | None
 
 
 def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float | None]]) -> Spread:
@@ -43,14 +46,16 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     mean, deviation = float(rates.mean()), float(rates.std(ddof=1))
     over_seeds = _interval(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
     shared = [prompt for prompt in scores[0] if all(each.get(prompt) is not None for each in scores)]
-    both = None
-    if len(shared) > 1:
-        both = _crossed_interval(np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float))
-    return Spread(mean, deviation, over_seeds, len(shared), both)
+    matrix = np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float)
+    both, prompts, p = _crossed(matrix) if len(shared) > 1 else (None, None, None)
+    return Spread(mean, deviation, over_seeds, len(shared), both, prompts, p)
 
 
-def _crossed_interval(scores: np.ndarray) -> list[float] | None:
-    """The interval of 100 times the mean of `scores`, (seeds, prompts), over both; None if all are equal."""
+def _crossed(scores: np.ndarray) -> tuple[list[float] | None, list[float] | None, float | None]:
+    """The intervals of 100 times the mean of `scores`, (seeds, prompts), over both and over prompts, and its p-value.
+
+    None if all are equal.
+    """
     seeds, prompts = scores.shape
     mean = float(scores.mean())
     by_seed, by_prompt = scores.mean(axis=1, keepdims=True), scores.mean(axis=0, keepdims=True)
@@ -61,20 +66,25 @@ def _crossed_interval(scores: np.ndarray) -> list[float] | None:
     ]
     freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
     of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
+    over_prompts = _interval(100 * mean, 100 * math.sqrt(of_prompts / (seeds * prompts)), prompts - 1)
     total = of_seeds + of_prompts - rest
     parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
     if total < max(of_seeds, of_prompts):
         total = max(of_seeds, of_prompts)
         parts = [parts[0] if of_seeds >= of_prompts else parts[1]]
     if not total:
-        return None
-    return _interval(100 * mean, 100 * math.sqrt(total / (seeds * prompts)), total**2 / sum(parts))
+        return None, None, None
+    from scipy.special import stdtr
+
+    error, degrees = math.sqrt(total / (seeds * prompts)), total**2 / sum(parts)
+    p = 2 * float(stdtr(degrees, -abs(mean - 0.5) / error))
+    return _interval(100 * mean, 100 * error, degrees), over_prompts, p
 
 
 def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
     if not error:
         return None
-    from scipy import stats  # takes seconds; most reports have no seeds
+    from scipy.special import stdtrit  # takes half a second; most reports have no seeds
 
-    half = float(stats.t.ppf(0.975, freedom)) * error
+    half = float(stdtrit(freedom, 0.975)) * error
     return [max(0.0, mean - half), min(100.0, mean + half)]

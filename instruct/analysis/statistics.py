@@ -7,19 +7,13 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import bootstrap_interval, win_rate_interval
+from instruct.analysis.claims import LEAST_DECIDED, Finding, finding_of
+from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, ShownVerdict, is_identical
-
-# Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
-LEAST_DECIDED = 6
-
-Finding = Literal["candidate", "baseline", "no difference", "too few"]
-IntervalMethod = Literal["wilson", "standard error"]
 
 
 @dataclass(frozen=True)
@@ -105,21 +99,13 @@ class Tally:
 
     @property
     def interval(self) -> list[float] | None:
-        """The leading 95 % interval of the win rate, in percent; None where it is not defined."""
-        return win_rate_interval(self.values, graded=self.scores is not None)
+        """The 95 % interval of the win rate, in percent; None without a verdict."""
+        return score_interval(self.values)
 
     @property
-    def interval_method(self) -> IntervalMethod:
-        """What `interval` is: Wilson's for counted verdicts, by the standard error for graded preferences."""
-        return "wilson" if self.scores is None else "standard error"
-
-    @property
-    def second_interval(self) -> list[float] | None:
-        """The bootstrap interval, only where it would lead to another finding; None otherwise."""
-        if self.finding == "too few":
-            return None
-        second = bootstrap_interval(self.values)
-        return None if finding_of(second) == self.finding else second
+    def p(self) -> float | None:
+        """Of the test that decides: the sign test, or the sign-flip test of graded preferences."""
+        return sign_test(self.win, self.loss) if self.scores is None else sign_flip_test(self.values - 0.5)[0]
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -130,21 +116,13 @@ class Tally:
 
     @property
     def finding(self) -> Finding:
-        """Which side is better, by whether the interval includes 50; `too few` with fewer than six wins and losses."""
-        return "too few" if self.win + self.loss < LEAST_DECIDED else finding_of(self.interval)
+        """Which side is better, by `p`; `too few` with fewer than six wins and losses."""
+        return finding_of(self.p, self.win_rate, self.win + self.loss >= LEAST_DECIDED)
 
     @property
     def reversible(self) -> bool:
         """Whether the pairs without a verdict could put the win rate on the other side of 50."""
         return self.bounds is not None and self.unread > 0 and self.bounds[0] <= 50 <= self.bounds[1]
-
-
-def finding_of(interval: Sequence[float] | None) -> Finding:
-    """Which side is better, by whether the interval of the win rate includes 50."""
-    if interval is None:
-        return "too few"
-    low, high = interval
-    return "candidate" if low > 50 else "baseline" if high < 50 else "no difference"
 
 
 def tally(

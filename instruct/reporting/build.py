@@ -20,6 +20,7 @@ from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.cautions import figure_warnings
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded, tally_figures
 from instruct.reporting.figures import figures
+from instruct.reporting.findings import settle
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.human_labels import with_labels
 from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate, no_length_control
@@ -68,10 +69,15 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     for outcomes in found:
         name = outcomes.judged.key.judge
         judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
-        judge.comparisons.append(_comparison(contents, outcomes, systems, difficulty))
+        judge.comparisons.append(_comparison(contents, outcomes, difficulty))
     if difficulty:
         _check_difficulty_used(difficulty, judges.values())
     seeds = seeds_of(config)
+    spreads = seed_spreads(judges.values(), found, seeds)
+    settle(judges.values(), spreads)
+    for judge in judges.values():
+        for comparison in judge.comparisons:
+            _warn(contents, comparison, systems)
     data = ReportData(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
@@ -80,7 +86,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         judges=list(judges.values()),
         panels=_panels(found),
         paired=_paired(found, seeds),
-        seeds=seed_spreads(judges.values(), found, seeds),
+        seeds=spreads,
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
         trainings=trainings(manifest, config, contents.run.adapters),
@@ -100,9 +106,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     return BuiltReport(data, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
 
 
-def _comparison(
-    contents: RunContents, outcomes: Outcomes, systems: Mapping[str, SystemReport], difficulty: Difficulty | None
-) -> ComparisonReport:
+def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficulty | None) -> ComparisonReport:
     judged = outcomes.judged
     _, candidate, baseline = judged.key
     sides = [contents.answers.get(name) for name in (candidate, baseline)]
@@ -126,14 +130,17 @@ def _comparison(
     if contents.labels:
         figures.with_labels, cautions = with_labels(outcomes, contents.labels)
         figures.warnings += map(claim_warning, cautions)
-    overlap = recorded_overlap(contents.manifest)
-    finding = figures.leading_figures.finding
-    about_answers = [
-        *overlap_warnings(contents.manifest, overlap, candidate, baseline),
-        *health_warnings(candidate, baseline, finding, systems),
-    ]
-    figures.warnings = [*figure_warnings(figures), *figures.warnings, *map(claim_warning, about_answers)]
     return figures
+
+
+def _warn(contents: RunContents, comparison: ComparisonReport, systems: Mapping[str, SystemReport]) -> None:
+    """Add the warnings that follow from a comparison's figures, and those about its answers."""
+    names, finding = (comparison.candidate, comparison.baseline), comparison.leading_figures.finding
+    about_answers = [
+        *overlap_warnings(contents.manifest, recorded_overlap(contents.manifest), *names),
+        *health_warnings(*names, finding, systems),
+    ]
+    comparison.warnings = [*figure_warnings(comparison), *comparison.warnings, *map(claim_warning, about_answers)]
 
 
 def _identical_warnings(outcomes: Outcomes, ours: SystemAnswers | None, theirs: SystemAnswers | None) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from instruct.analysis.statistics import LEAST_DECIDED
+from instruct.analysis.claims import LEAST_DECIDED
 from instruct.base.errors import counted
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning, note_warning
+from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
 from instruct.reporting.text import span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
@@ -27,18 +27,19 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
         pairs = counted(figures.win + figures.loss, "pair")
         text = f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}"
         warnings.append(claim_warning(text))
-    if figures.second_interval:
-        bootstrap = span(figures.second_interval)
-        warnings.append(
-            claim_warning(f"uncertain: the bootstrap interval ({bootstrap} %) would lead to another finding")
+    rate, counts = figures.win_rate, figures.discrete_win_rate
+    if rate is not None and counts is not None and (rate - 50) * (counts - 50) < 0:
+        text = (
+            f"the mean of the judge's grades leads ({rate:.1f} %), and the count of answers preferred says the "
+            f"opposite ({counts:.1f} %): the side preferred more often is preferred by less"
         )
+        warnings.append(claim_warning(text))
     if missing := figures.unparsed + figures.failed:
         text = (
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
             f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
         )
-        reverses = f"{text}, which could reverse the result"
-        warnings.append(claim_warning(reverses) if figures.reversible else note_warning(text))
+        warnings.append(claim_warning(f"{text}, which could reverse the result" if figures.reversible else text))
     consistency = comparison.consistency
     if consistency is not None and consistency < _LEAST_CONSISTENCY:
         changed = round(comparison.consistency_n * (1 - consistency / 100))

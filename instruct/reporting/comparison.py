@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Record, Sequential, Significance, SignTest
-from instruct.analysis.sequential import StopRule, sequential
-from instruct.analysis.statistics import Tally, finding_of, position_statistics, tally_pairs
+from instruct.analysis.sequential import StopRule, claim_p, sequential
+from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.base.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
@@ -94,12 +95,12 @@ def comparison_figures(
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
-    policies: dict[str, TallyFigures] = {
-        policy: tally_figures(counts if policy == outcomes.leading else tally_pairs(outcomes.by_policy[policy]))
-        for policy in sorted(outcomes.by_policy, key=lambda policy: policy != outcomes.leading)
+    policies: dict[str, TallyFigures] = {outcomes.leading: _leading_figures(counts, looked)}
+    policies |= {
+        policy: tally_figures(tally_pairs(pairs))
+        for policy, pairs in outcomes.by_policy.items()
+        if policy != outcomes.leading
     }
-    if looked and looked.judged < looked.pairs:
-        policies[outcomes.leading] = _with_sequence(policies[outcomes.leading], looked)
     own = []
     if partial:
         text = (
@@ -138,7 +139,7 @@ def comparison_figures(
         ratings=ratings,
         reasons=_reasons(judgments),
         trimmed=trimmed,
-        significance=_significance(counts),
+        significance=_significance(counts, looked),
         length=length,
         length_control=length_control,
         parts=_parts(outcomes.pairs),
@@ -157,17 +158,22 @@ def _sequential(outcomes: Outcomes, pairs: Iterable[str]) -> Sequential | None:
     return sequential(outcomes.pairs, pairs, StopRule.parse(rule)) if rule else None
 
 
-def _with_sequence(figures: TallyFigures, looked: Sequential) -> TallyFigures:
-    """The figures with the interval that is valid although the verdicts decided when to stop."""
-    interval = looked.looks[-1].interval if looked.looks else [0.0, 100.0]
-    changed = {"interval": interval, "interval_method": "confidence sequence", "second_interval": None}
-    found = figures.finding if figures.finding == "too few" else finding_of(interval)
-    return figures.model_copy(update=changed | {"finding": found})
+def _leading_figures(counts: Tally, looked: Sequential | None) -> TallyFigures:
+    """The figures that lead, whose finding and interval are settled together with the judge's other claims.
+
+    If the verdicts decided when to stop, with the interval that is valid at every look.
+    """
+    figures = tally_figures(counts).model_copy(update={"interval": _rounded(counts.interval)})
+    if looked and looked.judged < looked.pairs:
+        return figures.model_copy(update={"interval": looked.interval, "interval_method": "confidence sequence"})
+    return figures
 
 
 def tally_figures(counts: Tally) -> TallyFigures:
-    """A tally as report.json holds it."""
-    return recorded(TallyFigures, counts, kind="counted" if counts.scores is None else "weighted")
+    """A tally as report.json holds it, its finding by its own test."""
+    kind: Any = "counted" if counts.scores is None else "weighted"
+    interval = _rounded(agreeing_interval(counts.interval, counts.finding))
+    return recorded(TallyFigures, counts, kind=kind, interval=interval, interval_method="score")
 
 
 def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
@@ -202,11 +208,13 @@ def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarni
     ]
 
 
-def _significance(counts: Tally) -> Significance:
-    p, resamples = sign_flip_test(counts.values - 0.5)
+def _significance(counts: Tally, looked: Sequential | None) -> Significance:
+    sign, (flip, resamples) = sign_test(counts.win, counts.loss), sign_flip_test(counts.values - 0.5)
+    p = sign if counts.scores is None else flip
     return Significance(
-        sign_test=SignTest(p=sign_test(counts.win, counts.loss), n=counts.win + counts.loss),
-        permutation_test=PermutationTest(p=p, resamples=resamples),
+        sign_test=SignTest(p=sign, n=counts.win + counts.loss),
+        permutation_test=PermutationTest(p=flip, resamples=resamples),
+        p=claim_p(looked, p) if looked else p,
     )
 
 

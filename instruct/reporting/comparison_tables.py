@@ -22,13 +22,13 @@ _IDENTICAL = (
     " Identical: the ties between two identical answers, which the judge was not asked about; they are among the ties."
 )
 _CONTRADICTED = " Contradicted: the ties of pairs whose verdict changed with the order; they are among the ties."
-_SECOND = " Second interval: the bootstrap's, given where it would lead to another finding."
 _ORDERS = (
     "Consistency: the same answer preferred in both orders, over pairs readable in both. First position: share of "
     "verdicts other than ties for the answer shown first; 50 means no position bias."
 )
 _POWER = (
-    "Two-sided p-values under the leading policy. Minimum detectable difference: the smallest distance from 50, in "
+    "Two-sided p-values under the leading policy. Adjusted: by Holm's method for all claims of the judge; the finding "
+    "follows it. Minimum detectable difference: the smallest distance from 50, in "
     "points, that this number of pairs detects with 80 % power at the 5 % level; pairs needed: for the difference "
     "observed."
 )
@@ -94,7 +94,6 @@ def _tally_columns(every: Sequence[TallyFigures]) -> list[Column]:
         Column("discrete %", "figures.discrete_win_rate", when=_weighted(every)),
         Column("std. error", "figures.standard_error"),
         Column("95 % CI", "figures.interval"),
-        Column("second interval", "figures.second_interval", when="known"),
         Column("bounds %", "figures.bounds"),
     ]
 
@@ -109,7 +108,6 @@ def _tally_note(every: Sequence[TallyFigures]) -> str:
         _CONTRADICTED * any(figures.contradicted for figures in every)
         + _IDENTICAL * any(figures.identical for figures in every)
         + _WEIGHTED * _weighted(every)
-        + _SECOND * any(bool(figures.second_interval) for figures in every)
     )
 
 
@@ -119,6 +117,8 @@ def _tests(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("pairs without ties", "significance.sign_test.n"),
         Column("permutation p", lambda it: probability(it.significance.permutation_test.p)),
         Column("resamples", "significance.permutation_test.resamples"),
+        Column("adjusted p", lambda it: probability(it.significance.adjusted_p)),
+        Column("claims", "significance.claims"),
         Column("min. detectable", "power.smallest_difference"),
         Column("pairs needed", lambda it: None if it.power.pairs_needed is None else f"{it.power.pairs_needed:,}"),
     ]

@@ -91,12 +91,15 @@ class Document:
 def document(report: ReportData) -> Document:
     """The document of a report."""
     verdicts = {
-        judge.name: [verdict(judge, pair, spread_with(report, judge, pair)) for pair in judge.comparisons]
+        judge.name: [verdict(judge, pair, spread_with(report.seeds, judge, pair)) for pair in judge.comparisons]
         for judge in report.judges
     }
     opening: list[Block] = [
         Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)
     ]
+    if report.seeds:
+        seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
+        opening.append(Listing("Training seeds", seeds))
     for judge in report.judges:
         opening += [
             *verdicts[judge.name],
@@ -114,8 +117,6 @@ def _together(report: ReportData) -> Iterator[Block]:
             for panel in report.panels
         ]
         yield Listing("Panel of judges", majorities)
-    if report.seeds:
-        yield Listing("Training seeds", [(sentences.seeds_headline(spread), []) for spread in report.seeds])
     if differences := [sentences.paired_difference(pair) for pair in report.paired if pair.difference is not None]:
         yield Brief(differences)
     for text in report.texts.warnings if report.texts else ():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instruct.analysis.prediction_powered import LEAST_LABELS, prediction_powered
+from instruct.analysis.prediction_powered import LEAST_ON_A_SIDE, prediction_powered
 from instruct.analysis.results import PredictionPowered
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
@@ -56,10 +56,11 @@ def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered |
     if len(labeled) < 2 or not len(rest):
         why = "all pairs are labeled" if not len(rest) else "fewer than two labels are on judged pairs"
         return None, [*warnings, f"the labels cannot be combined with the verdicts: {why}"]
-    if len(labeled) < LEAST_LABELS:
+    points = sum(given[pair] for pair in labeled)
+    if (fewer := min(points, len(labeled) - points)) < LEAST_ON_A_SIDE:
         warnings.append(
-            f"only {counted(len(labeled), 'label')}: the interval of the win rate with labels is too narrow; label "
-            f"{LEAST_LABELS} pairs or more"
+            f"only {fewer:g} of {counted(len(labeled), 'label')} for the side that has fewer: the interval of the win "
+            f"rate with labels may be too narrow; label until there are {LEAST_ON_A_SIDE}"
         )
     found = prediction_powered(
         np.array([given[pair] for pair in labeled]), np.array([verdicts[pair] for pair in labeled]), rest

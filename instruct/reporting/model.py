@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from instruct.analysis.claims import Finding
 from instruct.analysis.results import (
     Interval,
     LengthFigures,
@@ -34,7 +35,7 @@ from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA_PATH = Path(__file__).with_name("report.schema.json")
 
 
@@ -88,8 +89,8 @@ class TallyFigures(Record):
 
     `kind`: `weighted` if the judge grades its preferences (AlpacaEval 2): the win rate, its error and its bounds then
     come from the grades, and the counts and `discrete_win_rate` from preferences above, at and below a tie. Otherwise
-    `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, which the finding
-    follows; `second_interval`, the bootstrap's, is given only if it would lead to another finding. The ties:
+    `counted`, and both rates are the same. `interval` is the 95 % interval by `interval_method`, and agrees with the
+    finding (`wilson` and `standard error` are of version 5 and before). The ties:
     `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
     about, and ties that the judge called.
     """
@@ -108,11 +109,18 @@ class TallyFigures(Record):
     discrete_win_rate: float | None
     standard_error: float | None
     interval: Interval | None
-    interval_method: Literal["wilson", "standard error", "confidence sequence"]
-    second_interval: Interval | None
+    interval_method: Literal["score", "confidence sequence", "wilson", "standard error"]
     bounds: Interval | None
-    finding: Literal["candidate", "baseline", "no difference", "too few"]
+    finding: Finding
     reversible: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_5(cls, figures: Any) -> Any:
+        """Version 5 also had the bootstrap's interval where it led to another finding."""
+        if not isinstance(figures, dict):
+            return figures
+        return {name: value for name, value in figures.items() if name != "second_interval"}
 
     @property
     def called(self) -> int:
@@ -369,7 +377,9 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
     schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
-    schema["required"] = list(schema["properties"])  # all are written; those with a default are absent from old reports
+    for part in (schema, *schema["$defs"].values()):
+        if "properties" in part:  # all are written; those with a default are absent from old reports
+            part["required"] = list(part["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

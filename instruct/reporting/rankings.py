@@ -11,8 +11,8 @@ from instruct.reporting.entries import Entry
 from instruct.reporting.tables import Column, Table, columns_table
 
 _RANKED = (
-    "Simultaneous 95 % intervals (max-t bootstrap over prompts): all of them hold at once. Ranks: those that the "
-    "simultaneous pairwise comparisons leave open. A tie is half a win."
+    "Simultaneous 95 % intervals (Šidák's level, united with the exact limits): all of them hold at once. Ranks: those "
+    "that paired tests of all pairs of systems leave open, corrected by Holm's method. A tie is half a win."
 )
 _STRENGTHS = (
     "Bradley–Terry strengths in log-odds, mean 0, with 95 % bootstrap intervals over prompts: a system beats one that "
@@ -111,7 +111,7 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
     strength = [
         Column("system", "name", text=True),
         Column("strength", lambda system: f"{system.strength:+.2f}"),
-        Column("95 % CI", lambda system: f"{system.interval[0]:+.2f} to {system.interval[1]:+.2f}"),
+        Column("95 % CI", _strength_interval),
     ]
     tables = []
     for ranking in ranked:
@@ -123,6 +123,10 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
         note = _UNDETERMINED if group.strengths is None else _STRENGTHS
         tables.append(columns_table(title, group.strengths or [], strength, note))
     return tables
+
+
+def _strength_interval(system: Strength) -> str:
+    return f"{system.interval[0]:+.2f} to {system.interval[1]:+.2f}" if system.interval else "not estimable"
 
 
 def _ranks(standing: Standing) -> str:

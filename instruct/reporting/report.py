@@ -16,6 +16,7 @@ from instruct.reporting.document import document
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.tables import figures_table
 from instruct.reporting.figures import draw_figures
+from instruct.reporting.findings import settle
 from instruct.reporting.length_control import Difficulty, keep_difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
 from instruct.reporting.read import read_run
@@ -23,10 +24,13 @@ from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
 from instruct.reporting.render.terminal import render_terminal
-from instruct.reporting.text import headline
+from instruct.reporting.seeds import spread_with
+from instruct.reporting.text import headline, seeds_headline
 
 # This version's report.json has the warnings that were read from the run, not those that follow from the figures.
 _WITHOUT_FIGURE_WARNINGS = 4
+# This version's findings followed the intervals, one comparison at a time.
+_WITHOUT_CLAIMS = 5
 
 
 class Report(ReportData):
@@ -59,13 +63,25 @@ class Report(ReportData):
             raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
         except ValueError:
             raise InputError(f"{file}: has a number that is not finite; {again}") from None
-        if report.schema_version == _WITHOUT_FIGURE_WARNINGS:
-            for comparison in (pair for judge in report.judges for pair in judge.comparisons):
-                comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
-            report.schema_version = SCHEMA_VERSION
+        report._bring_up_to_date()
         if report.schema_version != SCHEMA_VERSION:
             raise InputError(f"{file}: has schema_version {report.schema_version}, not {SCHEMA_VERSION}; {again}")
         return report
+
+    def _bring_up_to_date(self) -> None:
+        """Settle the claims of a report whose findings followed its intervals, and add warnings it did not have."""
+        version, comparisons = self.schema_version, [pair for judge in self.judges for pair in judge.comparisons]
+        if version not in (_WITHOUT_FIGURE_WARNINGS, _WITHOUT_CLAIMS):
+            return
+        for comparison in comparisons:
+            tests, looked = comparison.significance, comparison.sequential
+            if looked is None or looked.judged == looked.pairs:
+                weighted = comparison.leading_figures.kind == "weighted"
+                tests.p = tests.permutation_test.p if weighted else tests.sign_test.p
+        settle(self.judges, self.seeds)
+        for comparison in comparisons if version == _WITHOUT_FIGURE_WARNINGS else ():
+            comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
+        self.schema_version = SCHEMA_VERSION
 
     def write(self, path: str | Path) -> None:
         """Write the report as FILE.json, FILE.md or FILE.html, whole or not at all.
@@ -99,8 +115,15 @@ class Report(ReportData):
         return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
     def headlines(self) -> list[str]:
-        """Who won, by how much and how certainly: a sentence per judge and comparison."""
-        return [headline(judge, pair) for judge in self.judges for pair in judge.comparisons]
+        """Who won, by how much and how certainly: a sentence per judge and claim.
+
+        Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
+        """
+        alone = [(judge, pair) for judge in self.judges for pair in judge.comparisons]
+        return [
+            *map(seeds_headline, self.seeds),
+            *(headline(judge, pair) for judge, pair in alone if not spread_with(self.seeds, judge, pair)),
+        ]
 
     def warnings(self) -> list[str]:
         """What changes the claims that the headlines make: a sentence per warning, with what it is about."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from instruct.analysis.results import SeedSpread
 from instruct.data.overlap import overlap_text
 from instruct.reporting.health import REPEATED_RULE
 from instruct.reporting.model import ReportData
@@ -25,10 +28,15 @@ _ANSWERS = (
 
 def report_tables(report: ReportData) -> list[Table]:
     """What belongs to no single comparison; tables without rows are left out."""
-    return [table for table in (_seeds(report), _paired(report), _systems(report), _trainings(report)) if table.rows]
+    return [
+        table
+        for table in (seeds_table(report.seeds), _paired(report), _systems(report), _trainings(report))
+        if table.rows
+    ]
 
 
-def _seeds(report: ReportData) -> Table:
+def seeds_table(spreads: Sequence[SeedSpread]) -> Table:
+    """Comparisons made with several training seeds, over all of them."""
     columns = [
         *text_columns("judge", "policy", "candidate", "baseline"),
         Column("seeds", lambda spread: ", ".join(map(str, spread.seeds)), text=True),
@@ -37,8 +45,9 @@ def _seeds(report: ReportData) -> Table:
         Column("standard deviation", "standard_deviation"),
         Column("95 % CI over seeds", "interval_seeds"),
         Column("over seeds and prompts", "interval_both"),
+        Column("adjusted p", lambda spread: probability(spread.adjusted_p)),
     ]
-    return columns_table("Training seeds", report.seeds, columns, _SEEDS)
+    return columns_table("Training seeds", spreads, columns, _SEEDS)
 
 
 def _paired(report: ReportData) -> Table:

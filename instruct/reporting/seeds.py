@@ -8,7 +8,7 @@ from typing import Any
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes, recorded
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
+from instruct.reporting.model import ComparisonReport, JudgeReport
 from instruct.training.options import seed_name, without_seed
 
 
@@ -51,12 +51,13 @@ def _spread(
     rates = [rate for rate, _ in by_seed.values()]
     spread = seed_spread(rates, [scores for _, scores in by_seed.values()])
     names = {"judge": judge, "policy": policy, "candidate": candidate, "baseline": baseline}
-    return recorded(SeedSpread, spread, **names, seeds=list(by_seed), win_rates=rates)
+    claimed = {"p": spread.p, "adjusted_p": None, "claims": 1, "finding": "no difference"}
+    return recorded(SeedSpread, spread, **names, **claimed, seeds=list(by_seed), win_rates=rates)
 
 
-def spread_with(report: ReportData, judge: JudgeReport, comparison: ComparisonReport) -> SeedSpread | None:
+def spread_with(spreads: Iterable[SeedSpread], judge: JudgeReport, comparison: ComparisonReport) -> SeedSpread | None:
     """The spread that a comparison is one seed of; None if it was made with one seed."""
-    for each in report.seeds:
+    for each in spreads:
         if judge.name == each.judge and any(
             comparison.candidate in (each.candidate, seed_name(each.candidate, seed))
             and comparison.baseline in (each.baseline, seed_name(each.baseline, seed))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.results import PairAgreement, Paired, SeedSpread
+from instruct.analysis.claims import LEAST_SEEDS
+from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Significance
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 
@@ -21,12 +22,22 @@ def name(text: object) -> str:
     return one_line(text, 200)
 
 
-def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
-    """Which system is better under the leading policy, with win rate, interval and number of pairs."""
-    figures = comparison.leading_figures
-    said = _sentence(name(judge.name), figures, comparison.candidate, comparison.baseline)
-    ties = largest_tie(figures)
-    return f"{said}. {ties}" if ties else said
+def headline(judge: JudgeReport, comparison: ComparisonReport, one_seed: bool = False) -> str:
+    """Which system is better under the leading policy, with win rate, interval and number of pairs.
+
+    Args:
+        one_seed: whether this is one of several training seeds, which no claim rests on.
+    """
+    figures, tests = comparison.leading_figures, comparison.significance
+    said = "".join(claim(figures, comparison.candidate, comparison.baseline, one_seed))
+    parts = [f"{name(judge.name)}: {said}", claim_figures(figures)]
+    text = ". ".join(filter(None, [": ".join(filter(None, parts)), largest_tie(figures)]))
+    return f"{text}. {adjusted(tests)}" if tests.claims > 1 and tests.adjusted_p is not None else text
+
+
+def adjusted(tests: Significance | SeedSpread) -> str:
+    """The p-value that the finding follows."""
+    return f"p {_equals(tests.adjusted_p)}, corrected for {counted(tests.claims, 'claim')}"
 
 
 def largest_tie(figures: TallyFigures) -> str | None:
@@ -49,8 +60,23 @@ def majority_headline(panel: Panel) -> str:
 
 def seeds_headline(spread: SeedSpread) -> str:
     """A comparison over all its training seeds: the mean win rate, and how certain that is."""
-    judge, candidate, baseline = map(name, (spread.judge, spread.candidate, spread.baseline))
-    return f"{judge}: {candidate} against {baseline}, {len(spread.seeds)} training seeds: {over_seeds(spread)}"
+    candidate, baseline, seeds = name(spread.candidate), name(spread.baseline), len(spread.seeds)
+    said = {
+        "candidate": f"{candidate} beats {baseline} over {seeds} training seeds",
+        "baseline": f"{baseline} beats {candidate} over {seeds} training seeds",
+        "no difference": f"no difference shown between {candidate} and {baseline} over {seeds} training seeds",
+        "too few": f"too few training seeds to compare {candidate} with {baseline} ({seeds}, not {LEAST_SEEDS})",
+    }[spread.finding]
+    text = f"{name(spread.judge)}: {said}; for {candidate}: {over_seeds(spread)}"
+    return text if spread.adjusted_p is None else f"{text}. {capital(adjusted(spread))}"
+
+
+def seeds_cost(spread: SeedSpread) -> list[str]:
+    """How much wider the interval is because the trainings differ."""
+    if spread.interval_both is None or spread.interval_prompts is None:
+        return []
+    both, prompts = ((high - low) / 2 for low, high in (spread.interval_both, spread.interval_prompts))
+    return [f"what the seeds cost: ±{prompts:.1f} points over prompts alone, ±{both:.1f} over prompts and seeds"]
 
 
 def over_seeds(spread: SeedSpread) -> str:
@@ -78,17 +104,18 @@ def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> 
     return f"{by}: {said}: {rest}" if rest else f"{by}: {said}"
 
 
-def claim(figures: TallyFigures, candidate: str, baseline: str) -> list[str]:
-    """The first half of a headline in pieces, every other one a name."""
+def claim(figures: TallyFigures, candidate: str, baseline: str, one_seed: bool = False) -> list[str]:
+    """The first half of a headline in pieces, every other one a name; `one_seed` as in headline."""
     ours, theirs = name(candidate), name(baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]
-    return {
+    first, *rest = {
         "candidate": ["", ours, " beats ", theirs],
         "baseline": ["", theirs, " beats ", ours],
         "no difference": ["no difference shown between ", ours, " and ", theirs],
         "too few": ["too few pairs to compare ", ours, " with ", theirs],
     }[figures.finding]
+    return [f"one training seed: {first}" if one_seed else first, *rest]
 
 
 def claim_figures(figures: TallyFigures) -> str:
@@ -98,6 +125,7 @@ def claim_figures(figures: TallyFigures) -> str:
     details = [*rate_details(figures), f"n = {figures.n_judged}"]
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
+    weighted += "early-stopped " * (figures.interval_method == "confidence sequence")
     said = f"{weighted}win rate {number(claimed_rate(figures))} % ({', '.join(details)})"
     if figures.reversible and figures.finding in ("candidate", "baseline"):
         said += f". The pairs without a verdict ({unread(figures)}) could reverse this"
@@ -162,9 +190,10 @@ def _stopping(comparison: ComparisonReport) -> str | None:
         return f"To be judged until {goal}: it took all {counted(looked.pairs, 'pair')}."
     if not looked.met:
         return f"To be judged until {goal}: not reached after {looked.judged} of {looked.pairs} pairs."
+    saved = f"{looked.judged} of {looked.pairs} pairs, {looked.pairs - looked.judged} saved"
     return (
-        f"Judged until {goal}: {looked.judged} of {looked.pairs} pairs, {looked.pairs - looked.judged} saved; the "
-        f"confidence sequence is for the win rate over all {looked.pairs}."
+        f"Judged until {goal}: {saved}. A rate at a stop overstates: 65 % shows as 68 % on average. On these "
+        f"{looked.pairs} prompts alone: 95 % confidence sequence {span(looked.looks[-1].interval)}."
     )
 
 

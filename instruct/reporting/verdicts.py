@@ -76,8 +76,8 @@ def verdict(judge: JudgeReport, comparison: ComparisonReport, spread: SeedSpread
         model=name(judge.model),
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
-        headline=sentences.headline(judge, comparison),
-        claim=sentences.claim(figures, comparison.candidate, comparison.baseline),
+        headline=sentences.headline(judge, comparison, bool(spread)),
+        claim=sentences.claim(figures, comparison.candidate, comparison.baseline, bool(spread)),
         finding=figures.finding,
         details=[one_line(capital(text), 1000) for text in details if text],
         seeds=f"One of {len(spread.seeds)} training seeds; over all of them: {sentences.over_seeds(spread)}."

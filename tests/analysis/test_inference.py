@@ -13,13 +13,14 @@ from statsmodels.stats.power import zt_ind_solve_power
 from statsmodels.stats.proportion import proportion_confint
 
 from instruct.analysis import inference
+from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import (
     bootstrap_interval,
     power,
+    score_interval,
     sign_flip_test,
     sign_test,
     wilson_interval,
-    win_rate_interval,
 )
 from instruct.analysis.statistics import Tally
 
@@ -70,7 +71,7 @@ def test_bootstrap_of_counts_equals_bootstrap_of_rows(monkeypatch):
 def every_interval(counts: Tally) -> dict[str, list[float] | None]:
     return {
         "wilson": wilson_interval(counts.points, counts.n_judged),
-        "standard_error": win_rate_interval(counts.values, graded=True),
+        "score": score_interval(counts.values),
         "bootstrap": bootstrap_interval(counts.values),
     }
 
@@ -80,8 +81,8 @@ def every_interval(counts: Tally) -> dict[str, list[float] | None]:
 def test_every_interval_contains_the_win_rate_and_mirrors_when_sides_swap(counts):
     found = every_interval(counts)
     other = every_interval(Tally(win=counts.loss, tie=counts.tie, loss=counts.win))
-    assert (found["wilson"] is None) == (counts.n_judged == 0)
-    assert (found["bootstrap"] is None) == (found["standard_error"] is None) == (counts.n_judged < 2)
+    assert (found["wilson"] is None) == (found["score"] is None) == (counts.n_judged == 0)
+    assert (found["bootstrap"] is None) == (counts.n_judged < 2)
     for name, interval in found.items():
         if interval is None:
             continue
@@ -92,35 +93,41 @@ def test_every_interval_contains_the_win_rate_and_mirrors_when_sides_swap(counts
         assert other[name] == pytest.approx([100 - high, 100 - low], abs=tolerance)
 
 
-def test_wilson_of_scores_is_never_narrower_than_their_variance_requires():
-    for seed in range(5):
-        found = every_interval(weighted(400, seed))
-        wilson, spread = (found[name][1] - found[name][0] for name in ("wilson", "standard_error"))
-        assert wilson >= spread - 0.1
+@pytest.mark.parametrize(("wins", "losses"), [(3, 0), (10, 9), (0, 20), (30, 4), (800, 5)])
+def test_few_verdicts_have_the_exact_limits_too(wins, losses):
+    n, found = wins + losses, score_interval(Tally(win=wins, loss=losses).values)
+    exact = proportion_confint(wins, n, method="beta")
+    wilson = wilson_interval(wins, n)
+    few = n < 20 or min(wins, losses) < 5
+    expected = [min(100 * exact[0], wilson[0]), max(100 * exact[1], wilson[1])] if few else wilson
+    assert found == pytest.approx(expected)
 
 
-@given(counted)
-def test_wilson_leads_for_counted_verdicts(counts):
-    assert counts.interval == wilson_interval(counts.points, counts.n_judged)
-    assert counts.interval_method == "wilson"
+def test_without_ties_the_interval_of_many_verdicts_is_wilsons():
+    assert score_interval(Tally(win=55, loss=45).values) == pytest.approx(wilson_interval(55, 100))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_alpaca_evals_standard_error_leads_for_graded_preferences(seed):
-    counts = weighted(200, seed)
-    spread = 1.96 * counts.standard_error
-    assert counts.interval == pytest.approx([counts.win_rate - spread, counts.win_rate + spread])
-    assert counts.interval_method == "standard error"
+@pytest.mark.parametrize("scores", [[1.0] * 3, [0.98] * 6, [1.0] * 35, [0.5] * 40, [0.0] * 805])
+def test_scores_that_are_all_the_same_have_an_interval_with_a_width(scores):
+    low, high = score_interval(np.array(scores))
+    assert high - low > 0.3
 
 
-def test_a_second_interval_appears_only_where_the_finding_would_differ():
-    assert Tally(win=55, loss=45).second_interval is None
-    assert Tally(win=70, loss=30).second_interval is None
-    assert Tally(win=3).second_interval is None
-    ties = Tally(win=14, tie=83, loss=3)  # ties vary little, which Wilson's interval does not use
-    assert ties.finding == "no difference"
-    assert ties.second_interval == bootstrap_interval(ties.values)
-    assert ties.second_interval[0] > 50
+def test_ties_make_the_interval_narrower():
+    with_ties = score_interval(Tally(win=180, tie=483, loss=142).values)
+    without = wilson_interval(180 + 483 / 2, 805)
+    assert with_ties[0] > 50 > without[0]
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+def test_counts_are_found_different_exactly_when_the_sign_test_says_so(win, tie, loss):
+    counts = Tally(win, tie, loss)
+    claimed = counts.finding in ("candidate", "baseline")
+    assert claimed == (win + loss >= 6 and sign_test(win, loss) <= 0.05)
+    interval = agreeing_interval(counts.interval, counts.finding)
+    if interval is not None:
+        assert (interval[0] > 50 or interval[1] < 50) == claimed
+        assert interval[0] - 1e-5 <= counts.win_rate <= interval[1] + 1e-5
 
 
 @given(st.integers(0, 120), st.integers(0, 120))

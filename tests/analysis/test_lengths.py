@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from instruct.analysis.inference import wilson_interval
+from instruct.analysis.inference import score_interval
 from instruct.analysis.lengths import by_difference, length_adjusted, length_figures, length_warning
 
 
@@ -112,8 +112,9 @@ def test_an_extrapolated_rate_is_marked():
     scores, _ = sample(60, 1)
     difference = np.random.default_rng(1).integers(1, 500, size=60)
     note = "extrapolated: the candidate's answer is at {} as long as the baseline's for {} of 60 pairs"
-    assert length_adjusted(scores, difference).note == note.format("most", "none")
-    assert length_adjusted(scores, -difference).note == note.format("least", "none")
+    for none_in_support in (length_adjusted(scores, difference), length_adjusted(scores, -difference)):
+        assert none_in_support.win_rate is none_in_support.interval is None
+        assert none_in_support.note.startswith("not estimable")
     difference[:2] = -3
     assert length_adjusted(scores, difference).note == note.format("most", "only 2")
     difference[:6] = -3
@@ -154,7 +155,7 @@ def test_bins_equal_the_quintiles_of_pandas(pairs):
         inside = (difference >= each.low) & (difference <= each.high)
         assert each.n == inside.sum()
         assert each.win_rate == pytest.approx(100 * scores[inside].mean(), abs=1e-6)
-        assert each.interval == pytest.approx(wilson_interval(scores[inside].sum(), each.n), abs=1e-6)
+        assert each.interval == pytest.approx(score_interval(scores[inside]), abs=1e-6)
     if len(np.unique(np.quantile(difference, np.linspace(0, 1, 6)))) == 6:
         theirs = pd.Series(difference).groupby(pd.qcut(difference, 5), observed=True).agg(["min", "max", "count"])
         assert [[each.low, each.high, each.n] for each in found] == theirs.to_numpy().tolist()

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instruct.analysis.outcomes import PairResult
-from instruct.analysis.sequential import StopRule, capital, confidence_interval, enough, random_order, sequential
+from instruct.analysis.sequential import (
+    StopRule,
+    anytime_p,
+    capital,
+    claim_p,
+    confidence_interval,
+    enough,
+    random_order,
+    sequential,
+)
 
 SCORES = "1110t10111t0011111110010011111100010t010"
 # The mean over this module's eight bets of confseq 0.0.11's betting_mart(scores, mean, N=60, theta=1, trunc_scale=1,
@@ -131,17 +140,35 @@ def test_unknown_rules_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "interval", "met"),
+    ("rule", "scores", "met"),
     [
-        ("decided", [50.1, 70], True),
-        ("decided", [20, 49.9], True),
-        ("decided", [50, 70], False),
-        ("width=5", [48, 53], True),
-        ("width=5", [60, 65.1], False),
+        ("decided", [1.0] * 20, True),
+        ("decided", [0.0] * 20, True),
+        ("decided", [1.0] * 5, False),
+        ("decided", [1.0, 0.0] * 50, False),  # their mean is known to be 50, and that of such prompts is not
+        ("decided", [1.0, 0.0] * 45 + [1.0] * 10, False),
+        ("width=50", [1.0, 0.0] * 25, True),
+        ("width=20", [1.0, 0.0] * 25, False),
     ],
 )
-def test_rule_is_met_by_an_interval(rule: str, interval: list[float], met: bool) -> None:
-    assert StopRule.parse(rule).met_by(interval) is met
+def test_rule_is_met_by_the_scores_so_far(rule: str, scores: list[float | None], met: bool) -> None:
+    assert StopRule.parse(rule).met_by(scores) is met
+
+
+def test_fair_coins_are_crowned_in_one_of_a_hundred_sequences() -> None:
+    rng = np.random.default_rng(0)
+    crowned = sum(anytime_p(list(map(float, rng.integers(2, size=400)))) <= 0.01 for _ in range(400))
+    assert crowned <= 8
+
+
+def test_looks_and_end_share_one_error_budget() -> None:
+    pairs = [str(number) for number in range(100)]
+    order = random_order(pairs)
+    all_judged = sequential(results(dict(zip(order, [1.0, 0.0] * 50, strict=True))), pairs, StopRule())
+    assert claim_p(all_judged, 0.041) > 0.05 > claim_p(all_judged, 0.039)
+    stopped = sequential(results(dict.fromkeys(order[:20], 1.0)), pairs, StopRule())
+    assert claim_p(stopped, 1e-6) == pytest.approx(stopped.p / 0.2)
+    assert stopped.interval[0] > 50
 
 
 def test_pairs_that_overtake_an_unjudged_one_do_not_count() -> None:

@@ -60,7 +60,7 @@ def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     comparison = build_report(judged.folder).judges[0].comparisons[0]
     interval = comparison.policies["strict"].interval
     assert [float(first["interval_low"]), float(first["interval_high"])] == interval
-    assert (first["interval_method"], first["second_interval_low"]) == ("wilson", "")
+    assert (first["interval_method"], first["claims"]) == ("score", "1")
     assert float(first["sign_test_p"]) == comparison.significance.sign_test.p == 0.375  # 4 against 1
     assert rows[1]["sign_test_p"] == ""  # a policy other than the leading one
     assert (first["run"], first["candidate"], first["baseline"]) == ("small", "emo", "mle")
@@ -107,7 +107,7 @@ def test_hostile_names_are_escaped_in_every_export(run, card, judge_pairs):
 
 def test_latex_has_a_row_per_system_and_a_column_per_judge(judged):
     text = latex_tables(win_rate_tables(build_report(judged.folder)))
-    assert "System & j & k \\\\\n\\midrule\nemo & 71.4 $\\pm$ 14.9 & 100.0 $\\pm$ 0.0 \\\\\n\\bottomrule" in text
+    assert "System & j & k \\\\\n\\midrule\nemo & 71.4 $\\pm$ 14.9 & 100.0 (63.1–100.0) \\\\\n\\bottomrule" in text
     assert "against mle" in text
     assert "j: strict, 7 pairs with a verdict; k: strict, 8 pairs with a verdict." in text
     assert text.count(r"\begin{tabular}{lrr}") == text.count(r"\end{tabular}") == 1

@@ -121,7 +121,7 @@ def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instru
     path.write_text(path.read_text() + json.dumps(json.loads(label_line(0, "tie")) | {"instruction": "other"}) + "\n")
     code, out, _ = instruct("report", folder, "--human", path)
     assert code == 0
-    assert "only 10 labels" in out
+    assert "only 5 of 10 labels for the side that has fewer" in out
     assert "not counted: 1 label on pairs without a verdict" in out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from instruct.analysis.inference import wilson_interval
+from instruct.analysis.inference import score_interval
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -47,7 +47,7 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(run, card, w
     assert all(getattr(a, key) + getattr(b, key) == getattr(figures, key) for key in ("n", "win", "tie", "loss"))
     assert (a.unread, b.unread) == (1, 1)
     assert a.win_rate == 87.5
-    assert a.interval == pytest.approx(wilson_interval(3.5, 4), abs=1e-6)
+    assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 0.5])), abs=1e-6)
     significance = comparison.significance
     assert significance.sign_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "n": 6}
     assert significance.permutation_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}
@@ -95,10 +95,10 @@ def test_every_report_shows_the_panel(run, card, write_answers, judge_pairs):
     text = write_report(run.folder).path.read_text(encoding="utf-8")
     assert (
         "- **majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between emo and mle: win rate "
-        "71.4 % (95 % CI 35.9–91.8" in text
+        "71.4 % (95 % CI 29.0–96.3" in text
     )
     assert "- alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in text
-    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 35.9–91.8 | 62.5–75.0 |" in text
+    assert "| majority | 8 | 5 | 0 | 2 | 1 | 0 | 71.4 | 18.4 | 29.0–96.3 | 62.5–75.0 |" in text
     summary = str(report)
     assert "majority of 3 judges (votes: alone 7, both 7, sided 7): no difference shown between" in summary
     assert "  alone and both: kappa 0.59, the same outcome for 85.7 % of 7 pairs" in summary

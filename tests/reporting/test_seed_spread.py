@@ -52,9 +52,11 @@ def test_the_spread_is_in_the_report_and_in_the_terminal(judged):
     assert "covers other trainings, answering these prompts" in text
     assert "Training seeds" in path.with_suffix(".html").read_text()
     line = (
-        "j: emo against mle, 3 training seeds: mean win rate 60.0 % (standard deviation 10.0; 95 % CI over seeds 35.2"
+        "j: no difference shown between emo and mle over 3 training seeds; for emo: mean win rate 60.0 % (standard "
+        "deviation 10.0; 95 % CI over seeds 35.2"
     )
     assert line in str(report)
+    assert "what the seeds cost: ±" in str(report)
     assert f"- **{line}" in text
     assert f"<li>{line}" in path.with_suffix(".html").read_text()
 

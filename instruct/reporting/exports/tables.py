@@ -9,7 +9,7 @@ from typing import NamedTuple
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, TallyFigures
 from instruct.reporting.tables import Column, Table, Value, columns_table
-from instruct.reporting.text import number
+from instruct.reporting.text import number, span
 
 _COUNTS = ("win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
 
@@ -74,8 +74,9 @@ def _win_rate_table(report: ReportData, baseline: str) -> Table:
 def _rate(figures: TallyFigures) -> str | None:
     if figures.win_rate is None:
         return None
+    # Verdicts that are all the same have no standard error to speak of.
     error = figures.standard_error
-    return number(figures.win_rate) + ("" if error is None else f" ± {number(error)}")
+    return number(figures.win_rate) + (f" ± {number(error)}" if error else f" ({span(figures.interval)})")
 
 
 def figures_table(report: ReportData) -> Table:
@@ -112,11 +113,12 @@ _FIGURES = [
     *(Column(key, f"figures.{key}") for key in ("kind", "n", "n_judged", *_COUNTS)),
     *(Column(key, f"figures.{key}") for key in ("win_rate", "discrete_win_rate", "standard_error", "interval_method")),
     *_ends("interval", "interval"),
-    *_ends("second_interval", "second_interval"),
     *_ends("bound", "bounds"),
     Column("finding", "figures.finding"),
     _leading("sign_test_p", lambda it: it.significance.sign_test.p),
     _leading("permutation_test_p", lambda it: it.significance.permutation_test.p),
+    _leading("adjusted_p", lambda it: it.significance.adjusted_p),
+    _leading("claims", lambda it: it.significance.claims),
     _leading("length_adjusted_win_rate", lambda it: it.length.adjusted.win_rate if it.length else None),
     Column("length_controlled_win_rate", "win_rate").within(attrgetter("comparison.length_control")),
     *(Column(key, f"comparison.{key}") for key in ("pairs_judged", "pairs_expected", "partial", "consistency")),

@@ -1,0 +1,48 @@
+"""May the headline say that one system beats the other: the one rule, which every output follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+# A claim is made if its test, corrected for the number of claims made together, rejects at this level.
+ALPHA = 0.05
+# Six coin tosses all agree in 2 of 64 cases: with fewer than six decided pairs no result is significant at 5 %.
+LEAST_DECIDED = 6
+# With two trainings nobody knows how much a training seed changes: Student's t has one degree of freedom.
+LEAST_SEEDS = 3
+# The smallest step of report.json: an interval that ends here does not include 50.
+_BESIDE = 1e-6
+
+Finding = Literal["candidate", "baseline", "no difference", "too few"]
+
+
+def finding_of(p: float | None, rate: float | None, enough: bool = True) -> Finding:
+    """Which system may be said to beat the other.
+
+    Args:
+        p: of the test that decides, corrected for the number of claims; None where it is not defined.
+        rate: the candidate's win rate in percent.
+        enough: whether there are LEAST_DECIDED decided pairs, or LEAST_SEEDS seeds.
+    """
+    if not enough:
+        return "too few"
+    if p is None or p > ALPHA or rate is None or rate == 50:
+        return "no difference"
+    return "candidate" if rate > 50 else "baseline"
+
+
+def agreeing_interval(interval: Sequence[float] | None, finding: Finding) -> list[float] | None:
+    """The interval of a win rate in percent, extended to 50 where nothing is claimed, and cut there where it is.
+
+    Both keep its coverage: a longer interval covers more, and a test at 5 % that rejects 50 for one side rejects every
+    rate on the other one.
+    """
+    if interval is None:
+        return None
+    low, high = interval
+    if finding == "candidate":
+        return [max(low, 50 + _BESIDE), max(high, 50 + _BESIDE)]
+    if finding == "baseline":
+        return [min(low, 50 - _BESIDE), min(high, 50 - _BESIDE)]
+    return [min(low, 50.0), max(high, 50.0)]
