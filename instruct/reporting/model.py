@@ -377,9 +377,9 @@ def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
     schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
-    for part in (schema, *schema["$defs"].values()):
-        if "properties" in part:  # all are written; those with a default are absent from old reports
-            part["required"] = list(part["properties"])
+    # All of these are written; those with a default are absent from old reports.
+    for part in (schema, *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential"))):
+        part["required"] = list(part["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
