@@ -47,7 +47,8 @@ class ChatTemplate:
         rendering: how chats become text.
         facts: counts, for people, what the chats that were read have: `answers`, those with `thinking` and `without`
             it if the template knows thinking, `empty` thoughts that are trained on, text `beside` a tool call that the
-            template drops.
+            template drops, prompts that a server sends only if it is asked with thinking on or off (`asked_on`,
+            `asked_off`).
     """
 
     tokenizer: Any
@@ -97,7 +98,7 @@ class ChatTemplate:
         """The prompt of the last of `messages` and the reply that is trained on after it."""
         message = messages[-1]
         thinking, text = self._thinking(message)
-        more = more | self._mode(message, more)
+        given, more = more, more | self._mode(message, more)
         end = self._end(bool(thinking) or self.rendering.empty_thinking)
         prompt = self.render(messages[:-1], prompt=True, **more)
         rest, chat = self._first_right(messages, prompt, end, more)
@@ -110,6 +111,8 @@ class ChatTemplate:
                 "model not to think, and the chat template cannot turn thinking off; remove the row, give it "
                 "reasoning_content, or set data.empty_thinking: train"
             )
+        if self._thinks and prompt != self.render(messages[:-1], prompt=True, **given):
+            facts["asked_on" if thinking or self.rendering.empty_thinking else "asked_off"] += 1
         facts.update(
             answers=1,
             thinking=bool(thinking),

@@ -122,7 +122,14 @@ class EncodedRows:
         notes = []
         if facts["thinking"] or facts["without"]:
             how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
-            notes.append(f"{counted(facts['thinking'], 'answer')} with thinking, {facts['without']:,} without, {how}")
+            without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
+            notes.append(f"{counted(facts['thinking'], 'answer')} with thinking{without}")
+        for name, mode in (("asked_on", "true"), ("asked_off", "false")):
+            if facts[name]:
+                notes.append(
+                    f"{counted(facts[name], 'answer')} after a prompt that a server sends only with "
+                    f'chat_template_kwargs {{"enable_thinking": {mode}}}'
+                )
         if facts["empty"]:
             notes.append(
                 f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "

@@ -115,7 +115,7 @@ def _label(
 
 def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, Any] | None:
     tools = example.get("tools")
-    tools = json.loads(tools) if isinstance(tools, str) else tools
+    tools = json.loads(tools) if isinstance(tools, str) else _without_nulls(tools)
 
     def messages(key: str) -> list[dict[str, Any]]:
         # Arrow gives every message the keys of all of them; a template may ask whether there is a key.
@@ -126,6 +126,8 @@ def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, A
                 more = more_of(turn, turn["role"])
             except InputError as error:
                 raise InputError(f"{key}[{number}].{error}") from None
+            if "tool_calls" in more:
+                more["tool_calls"] = _without_nulls(more["tool_calls"])
             content = "" if turn.get("content") is None else turn["content"]
             own.append({"role": turn["role"], "content": content, **others, **more})
         return prepare_multimodal_messages(own) if parts else own
@@ -138,6 +140,13 @@ def _row(example: dict[str, Any], train_on: TrainOn, parts: bool) -> dict[str, A
     if train_on == "last_turn":
         return chat_row([*row["prompt"], *row["completion"]], tools, train_on, Counter())
     return {**row, "tools": tools} if tools else row
+
+
+def _without_nulls(value: Any) -> Any:
+    """Calls and tools without what Arrow adds: it gives every call the arguments of all others, with null."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def mask_pictures(args: Any, dataset: Any) -> None:

@@ -76,7 +76,8 @@ class TrainingRows:
 
     def made_of(self) -> dict[str, Any]:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
-        of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens."""
+        of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens (of a stream, of the
+        first rows)."""
         if self.stream:
             rows, parts, turns = self.stream.counts, self.stream.parts, {}
         else:
@@ -85,7 +86,7 @@ class TrainingRows:
         if self.rows.plain_text:
             rows["tokens"] = self.stream.tokens if self.stream else int(numbers(self.encoded.encoded, "tokens").sum())
         made = {"rows": rows, "turns": turns, "mixture": parts}
-        if not self.stream and set(self.encoded.facts) - {"answers", "ends"}:
+        if set(self.encoded.facts) - {"answers", "ends"}:
             made["answers"] = self.encoded.facts
         return {name: value for name, value in made.items() if value or name == "rows"}
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import trl
 from datasets import Dataset
-from tiny import chat_tokenizer, conversations, make_trainer, tiny_model
+from tiny import chat_tokenizer, conversations, make_trainer, tiny_model, tiny_tokenizer
 from trl import SFTConfig, SFTTrainer
 
 from instruct import EMOConfig, EMOTrainer
+from instruct.base.errors import InputError
+from instruct.data.rows import load_rows
+from instruct.data.tokens import encode_rows
+from instruct.training.chat_labels import label_chats
 
 MARKED = "{% generation %}"
 
@@ -105,6 +113,61 @@ def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_p
     assert len(trainer.train_dataset) == answers > len(conversations())
     assert all(text.count("</s>") == 1 for text in trained_rows(trainer))
     assert f"train dataset: {len(conversations())} chats are {answers} rows" in caplog.text
+
+
+TEMPLATES = Path(trl.__file__).parent / "chat_templates"
+
+
+def call(**arguments):
+    return {"type": "function", "function": {"name": "add", "arguments": arguments}}
+
+
+def agentic_rows():
+    """Chats as users have them: calls without text, thinking under three names, turns that are not trained."""
+    asked = {"role": "user", "content": "w1"}
+    answers = [
+        [{"role": "assistant", "content": None, "tool_calls": [call(w2="w3")]}],
+        [{"role": "assistant", "content": "w4", "tool_calls": [call(w5="w6")]}],
+        [{"role": "assistant", "content": "w7", "reasoning_content": "w8"}],
+        [{"role": "assistant", "content": "w7", "reasoning": "w9"}],
+        [{"role": "assistant", "content": "w7", "thinking": "w10"}],
+        [{"role": "assistant", "content": "w7", "train": False}, asked, {"role": "assistant", "content": "w11"}],
+        [{"role": "assistant", "content": "w7", "weight": 0}, asked, {"role": "assistant", "content": "w12"}],
+        [{"role": "assistant", "content": "w13"}, asked, {"role": "assistant", "content": "w14"}],
+    ]
+    return [{"messages": [asked, *turns]} for turns in answers]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5_think", "muse_glimmer"])
+def test_a_file_and_a_data_set_in_python_are_trained_alike(name, tmp_path):
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["<|im_end|>", "<|eot|>", "<|eom|>"], special_tokens=True)
+    tokenizer.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in agentic_rows()))
+    read = encode_rows(tokenizer, load_rows(None, files=[str(file)]), None).encoded
+    args = SimpleNamespace(dataset_num_proc=None, train_on="assistant_turns", on_bad_row="stop", empty_thinking=None)
+    labeled = label_chats(Dataset.from_list(agentic_rows()), tokenizer, args, "train")
+    assert [(row["input_ids"], row["labels"]) for row in labeled] == [(row["input_ids"], row["labels"]) for row in read]
+    assert len(read) >= 8
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [(None, None), ("skip", None), ("stop", "train dataset, row 8: the tokenizer's chat template does not")],
+)
+def test_a_chat_that_the_template_rejects_is_left_out_or_stops(choice, message, tmp_path, caplog):
+    chats = [*conversations().to_list(), {"messages": agentic_rows()[2]["messages"]}]
+    chats = chats if choice else [*chats[:8] * 2, chats[8]]
+    tokenizer = unmarked(chat_tokenizer())
+    if message:
+        with pytest.raises(InputError, match=message):
+            make_trainer(tmp_path, rows=Dataset.from_list(chats), tokenizer=tokenizer, on_bad_row=choice)
+        return
+    with caplog.at_level(logging.WARNING):
+        trainer = make_trainer(tmp_path, rows=Dataset.from_list(chats), tokenizer=tokenizer, on_bad_row=choice)
+    assert len(trainer.train_dataset) == len(chats) - 1
+    assert f"1 of {len(chats)} chats are left out, because the chat template rejects them" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Answers with and without thinking: how each is asked, and what the plan says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trl
+from small_tokenizers import small_tokenizer, text_of
+
+from instruct.data.rows import load_rows
+from instruct.data.templates import Rendering
+from instruct.data.tokens import EncodedRows, encode_rows
+
+USER = {"role": "user", "content": "One?"}
+PLAIN = {"messages": [USER, {"role": "assistant", "content": "It is 1."}]}
+THINKS = {"messages": [USER, {"role": "assistant", "content": "It is 1.", "reasoning": "Hm."}]}
+
+
+def encoded(name: str, file: str, rendering: Rendering) -> tuple[EncodedRows, list[str]]:
+    tokenizer = small_tokenizer((Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text())
+    found = encode_rows(tokenizer, load_rows(None, files=[file]), None, rendering=rendering)
+    return found, [text_of(tokenizer, row["input_ids"]) for row in found.encoded]
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_think", "qwen3_6", "qwen3_8"])
+def test_an_answer_never_stands_inside_an_open_thought(name: str, write: Any) -> None:
+    file = write("rows.jsonl", [PLAIN, PLAIN, THINKS])
+    found, texts = encoded(name, file, Rendering())
+    assert [text.partition("assistant\n")[2] for text in texts] == [
+        *["<think>\n\n</think>\n\nIt is 1.<|im_end|>"] * 2,
+        "<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>",
+    ]
+    assert found.notes == [
+        "1 answer with thinking, 2 without, asked with thinking turned off",
+        '2 answers after a prompt that a server sends only with chat_template_kwargs {"enable_thinking": false}',
+    ]
+    assert (found.facts["thinking"], found.facts["without"]) == (1, 2)
+
+
+def test_empty_thoughts_are_named_in_the_plan(write: Any) -> None:
+    found, texts = encoded("qwen3_5_think", write("rows.jsonl", [PLAIN]), Rendering(empty_thinking=True))
+    assert texts[0].endswith("assistant\n<think>\n\n</think>\n\nIt is 1.<|im_end|>")
+    assert found.encoded[0]["loss_tokens"] == len("\n</think>\n\nIt is 1.") + 1
+    assert found.notes == [
+        "0 answers with thinking, 1 without, with an empty thought",
+        "1 empty thought trained on, which teaches the model not to think (data.empty_thinking: train)",
+    ]
+
+
+def test_what_the_user_set_wins(write: Any) -> None:
+    found, texts = encoded("qwen3", write("rows.jsonl", [THINKS]), Rendering(arguments={"enable_thinking": True}))
+    assert texts[0].endswith("assistant\n<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>")
+    assert found.notes == ["1 answer with thinking"]
