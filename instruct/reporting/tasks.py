@@ -93,7 +93,9 @@ def _differences(answers: AnswerColumns) -> list[TaskDifference]:
     for part, systems in answers.items():
         kind, _, task = part.partition("/")
         values = {system: columns for system, columns in systems.items() if kind == "lm_eval" and len(columns) > 1}
-        metric = next((name for columns in values.values() for name in columns if name != "id"), "accuracy")
+        names = [name for columns in values.values() for name in columns if name != "id"]
+        whole = (name for name in names if all(None not in columns.get(name, [None]) for columns in values.values()))
+        metric = next(whole, names[0] if names else "accuracy")
         scored = {
             name: _row_scores(columns, metric) for name, columns in (systems if kind == "tasks" else values).items()
         }

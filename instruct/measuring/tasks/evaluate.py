@@ -11,6 +11,7 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
+from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.measuring.tasks.answering import Task, answer_task, load_task, task_measured
 from instruct.measuring.tasks.harness import Harness
@@ -20,19 +21,24 @@ from instruct.run.measurements import PartResult, measure, metric_step
 
 
 def evaluate_tasks(
-    options: TaskOptions, run: RunDirectory, base: ModelOptions, systems: Mapping[str, Path | None]
+    options: TaskOptions,
+    run: RunDirectory,
+    base: ModelOptions,
+    systems: Mapping[str, Path | None],
+    rendering: Rendering = DEFAULT,
 ) -> None:
     """Every system of the run answers every task.
 
     Args:
         systems: the folder of each one's weights; None: the base.
+        rendering: how chats become text.
 
     Raises:
         InputError: a task that cannot be read, a row that does not fit the context.
     """
     if not options.cards and not options.lm_eval:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
-    harness = Harness(options) if options.lm_eval else None
+    harness = Harness(options, rendering) if options.lm_eval else None
     tasks = [load_task(name, options) for name in options.cards]  # what is wrong with one is found before the work
     model: ForwardModel | None = None
     for system, folder in systems.items():

@@ -6,6 +6,7 @@ Needs the extra `lm-eval`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import glob
 import hashlib
 import json
@@ -21,6 +22,7 @@ import yaml
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.files import sha256_of, write_atomically
+from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
 from instruct.measuring.tasks.options import TaskOptions
@@ -37,18 +39,20 @@ class Harness:
         InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
     """
 
-    def __init__(self, options: TaskOptions) -> None:
+    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
         try:
             import lm_eval
             from lm_eval.tasks import TaskManager
         except ImportError as error:
+            near = nearest(options.lm_eval[0], (card.name for card in list_cards("data/tasks")))
             raise InputError(
-                f"lm_eval: {', '.join(options.lm_eval)}: needs the package lm-eval ({one_line(error, 80)}); run "
-                "`pip install 'emo-instruct[lm-eval]'`"
+                f"task {one_line(', '.join(options.lm_eval), 100)}: has no card{near}, and tasks of lm-eval need the "
+                f"package ({one_line(error, 80)}); run `pip install 'emo-instruct[lm-eval]'`"
             ) from None
         self.version: str = lm_eval.__version__
         self._options = options
+        self._rendering = dataclasses.replace(rendering, remedy="set --no-chat")
         self._files = {
             task_of_file(Path(name), options.trust_task_code): name for name in options.lm_eval if is_task_file(name)
         }
@@ -78,7 +82,7 @@ class Harness:
         """What results depend on besides the model and the task."""
         options = self._options
         inputs = {"lm_eval": self.version, "shots": options.lm_eval_shots, "limit": options.limit}
-        return inputs | ({"chat": True} if options.chat else {})
+        return inputs | ({"chat": self._rendering.identity() or True} if options.chat else {})
 
     def evaluate(self, model: ForwardModel, name: str, replies: Path) -> PartResult:
         """A task's results, or those of a group and its tasks, as lm-eval gives them, not in percent; and by row what
@@ -94,10 +98,12 @@ class Harness:
 
         from instruct.measuring.tasks.lm import PrefixLM, Replies
 
-        if self._options.chat and not model.tokenizer.chat_template:
-            raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
+        if self._options.chat:
+            self._rendering.prepare(model.tokenizer)
+            if not model.tokenizer.chat_template:
+                raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
         with contextlib.closing(Replies(replies)) as kept, model.engine.adapted(model.adapter) as network:
-            lm = PrefixLM(model, network, kept)
+            lm = PrefixLM(model, network, kept, self._rendering)
             try:
                 found = simple_evaluate(
                     lm,

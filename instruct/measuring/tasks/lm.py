@@ -14,6 +14,8 @@ from typing import Any
 from lm_eval.api.model import CacheHook, hash_args
 from lm_eval.models.huggingface import HFLM
 
+from instruct.base.errors import InputError
+from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel, TextRow
 from instruct.measuring.tasks.scoring import PrefixScorer, keeps_prefixes
 
@@ -57,8 +59,9 @@ class PrefixLM(HFLM):
     `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
     """
 
-    def __init__(self, model: ForwardModel, network: Any, replies: Replies) -> None:
+    def __init__(self, model: ForwardModel, network: Any, replies: Replies, rendering: Rendering = DEFAULT) -> None:
         super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
+        self._rendering = rendering
         self._replies = replies
         self.set_cache_hook(replies)
         self.shortened = 0
@@ -74,6 +77,17 @@ class PrefixLM(HFLM):
         if sampled:
             return list(super().generate_until(requests))
         return self._resumed("generate_until", super().generate_until, requests)
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """The chat as text, without a system message if the template has no place for one, as lm-eval does."""
+        ends: dict[str, Any] = {"prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
+        try:
+            return self._rendering.render(self.tokenizer, chat_history, **ends)
+        except InputError:
+            without = [message for message in chat_history if message["role"] != "system"]
+            if len(without) == len(chat_history):
+                raise
+            return self._rendering.render(self.tokenizer, without, **ends)
 
     def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
         keys = [hash_args(kind, request.args) for request in requests]

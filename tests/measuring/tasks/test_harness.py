@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +233,14 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
     (tmp_path / "class.yaml").write_text("task: mine\nclass: steal.All\n")
     with pytest.raises(InputError, match=r"runs code of its own \(steal\.All\)"):
         task_of_file(tmp_path / "class.yaml", trusted=False)
+
+
+def test_without_lm_eval_its_tasks_are_named_with_the_nearest_card(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    with pytest.raises(
+        InputError, match=r"^task trecc: has no card \(nearest: trec\), and .*'emo-instruct\[lm-eval\]'"
+    ):
+        Harness(TaskOptions(lm_eval=["trecc"]))
 
 
 def test_a_chat_is_not_asked_of_cards():

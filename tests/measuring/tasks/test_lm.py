@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import date
 
 import pytest
 
 from instruct.base.models import ModelOptions
+from instruct.data.templates import Rendering
 from instruct.engines.forward import open_model
 
 pytest.importorskip("lm_eval")
@@ -144,3 +146,25 @@ def test_replies_are_kept_but_samples_are_drawn_again(model, tmp_path, monkeypat
     assert generated == [2, 1, 1]
     assert len(path.read_text().splitlines()) == 4
     assert json.loads(path.read_text().splitlines()[0])[1] in found[0]
+
+
+def test_chats_are_written_in_the_runs_template(model, tmp_path):
+    chat = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    with model.engine.adapted(None) as network:
+        ours = PrefixLM(model, network, Replies(tmp_path / "replies.jsonl"))
+        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
+        for messages, asks in [(chat, True), ([*chat, {"role": "assistant", "content": "Answer:"}], False)]:
+            assert ours.apply_chat_template(messages, asks) == theirs.apply_chat_template(messages, asks)
+        own = model.tokenizer.chat_template
+        template = tmp_path / "mine.jinja"
+        template.write_text(
+            "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+            "[{{ m.content }}]{% endfor %}{{ strftime_now('%Y') }}"
+        )
+        rendering = Rendering(str(template), day=date(2001, 2, 3))
+        try:
+            rendering.prepare(model.tokenizer)
+            lm = PrefixLM(model, network, Replies(tmp_path / "replies.jsonl"), rendering)
+            assert lm.apply_chat_template(chat) == "[hi]2001"
+        finally:
+            model.tokenizer.chat_template = own
