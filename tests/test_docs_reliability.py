@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from instruct.engines import server
+from instruct.engines import server, server_http
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
@@ -34,10 +34,12 @@ def test_the_numbers_are_those_of_the_code():
         f"At most {server.CONCURRENCY} requests",
         f"up to {server.ATTEMPTS} times, after {server.FIRST_WAIT} s",
         f"{server.LONGEST_WAIT:.0f} s at most",
-        f"none in {server.TIMEOUT:.0f} s) it is sent up to {server.PAID_ATTEMPTS} times",
+        f"none in {server.TIMEOUT:.0f} s, `--timeout`) it is sent up to {server.PAID_ATTEMPTS} times",
         f"{server.FAILURES_IN_A_ROW} requests in a row",
         f"waited for ({server.LAST_REPLIES:.0f} s)",
-        f"{server.TIMEOUT:.0f} s in all, or {server.LARGEST_REPLY // 2**20} MiB",
+        f"{server.TIMEOUT:.0f} s in all (`--timeout`)",
+        f"{server_http._PER_TOKEN // 2**10} KiB for each token of a reply",
+        f"{server_http.LARGEST_REPLY // 2**20} MiB at most",
         f"exit code 2 after {server.PAID_ATTEMPTS} attempts",
         f"after {server.ATTEMPTS} attempts",
     ):

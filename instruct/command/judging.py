@@ -56,7 +56,7 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     text = f"{flags.option_help('JudgeOptions', 'base_url')}; repeatable: servers of one model, asked in turn"
     sub.add_argument("--base-url", action="append", metavar="URL", help=text)
     flags.add_option_flags(sub, "JudgeOptions", "model", model="judge_model")
-    flags.add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "trim", "budget_usd")
+    flags.add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "timeout", "trim", "budget_usd")
     flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
     flags.add_retry_flag(sub)

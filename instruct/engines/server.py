@@ -13,10 +13,12 @@ from typing import Any
 
 import tenacity
 
-from instruct.base.errors import InputError, InstructError, StoppedError
+from instruct.base.errors import InputError, InstructError, StoppedError, one_line
+from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
 from instruct.engines.prompt_size import most_tokens
+from instruct.engines.server_http import ErrorStatus, Redirected, open_client, send, whole
 from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
 
 # Requests in flight at a server.
@@ -34,9 +36,7 @@ LONGEST_WAIT = 60.0
 FAILURES_IN_A_ROW = 20
 # Seconds to wait for replies in flight once no more requests are sent: they may have been charged for.
 LAST_REPLIES = 30.0
-# Bytes; a longer reply is cut off.
-LARGEST_REPLY = 32 * 2**20
-
+_TIMED_OUT = "timed out"
 _OPENAI = "https://api.openai.com/v1"
 # Not the global generator: a retry must not change what is drawn elsewhere.
 _jitter = random.Random()
@@ -68,6 +68,8 @@ class ServerEngine(BatchesInTurn):
     ) -> None:
         if concurrency < 1:
             raise InputError(f"--concurrency {concurrency}: give 1 or more requests at a time")
+        if not timeout > 0:
+            raise InputError(f"--timeout {timeout:g}: give a positive number of seconds")
         base_url = base_url or os.environ.get("OPENAI_BASE_URL")
         self._options = options
         self._base_url = base_url or _OPENAI
@@ -91,6 +93,7 @@ class ServerEngine(BatchesInTurn):
         self._failed_in_a_row = 0
         self._worked = False  # whether a request has had its reply
         self._more = True  # whether there may be unsent requests
+        self._said: set[str] = set()  # of what the user was told
 
     def start(self) -> str:
         """The server's address; nothing is loaded here."""
@@ -139,20 +142,7 @@ class ServerEngine(BatchesInTurn):
                 runner.run(self._hang_up(running))
 
     async def _open(self) -> None:
-        import httpx2
-        import openai
-
-        timeout = httpx2.Timeout(None, connect=min(self._timeout, 10.0))
-        self._clients = [
-            openai.AsyncOpenAI(
-                api_key=os.environ.get("OPENAI_API_KEY", "").strip() or "none",
-                base_url=address,
-                max_retries=0,
-                timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(timeout=timeout),
-            )
-            for address in (self._base_url, *self._replicas)
-        ]
+        self._clients = [open_client(address, self._timeout) for address in (self._base_url, *self._replicas)]
         self._turns = itertools.cycle(range(len(self._clients)))
 
     async def _hang_up(self, running: Iterable[asyncio.Task[Any]]) -> None:
@@ -210,8 +200,17 @@ class ServerEngine(BatchesInTurn):
             return await self._reply(request, next(clients))
         except Fault as fault:
             if fault.answered:
-                paid.append(fault)
+                paid.append(fault.with_traceback(None))  # whose frames hold the reply
+            if fault.wait is None and not fault.reason.startswith("malformed"):
+                self._say_once(fault.reason)
             raise
+
+    def _say_once(self, reason: str) -> None:
+        """Tell the user at once of a server that does not answer: until it is given up may take minutes."""
+        if reason not in self._said:
+            self._said.add(reason)
+            limit = f" within {self._timeout:g} s (--timeout)" if reason == _TIMED_OUT else ""
+            warn(f"{self._options.subject}: {self._endpoint}: {reason}{limit}; the request is sent again")
 
     async def _reply(self, request: Request, client: Any) -> Completion:
         import httpx2
@@ -220,11 +219,9 @@ class ServerEngine(BatchesInTurn):
         path, body = request_body(self._options, request, self._max_tokens_name)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await client.post(
-                    path, cast_to=httpx2.Response, body=body, stream=True, stream_cls=openai.AsyncStream[Any]
-                )
+                response = await send(client, path, body)
                 self._answered = True
-                data = await _whole(response)
+                data = await whole(response, request.max_tokens or self._options.decoding.max_tokens)
             completion = read_reply(self._options, data, request.prompt)
         except (Refused, Fault):
             raise
@@ -235,13 +232,18 @@ class ServerEngine(BatchesInTurn):
                     "needed; use a server that returns them, or ask for none"
                 ) from None
             return lacking.completion
-        except openai.APIStatusError as error:
+        except ErrorStatus as error:
             self._answered = True
-            headers = error.response.headers
-            status, model = error.status_code, request.adapter
-            raise read_refusal(self._options, self._endpoint, status, headers, error.body, model) from None
+            raise read_refusal(
+                self._options, self._endpoint, error.status, error.headers, error.problem, request.adapter
+            ) from None
+        except Redirected as redirected:
+            raise InputError(
+                f"{self._options.subject}: {self._endpoint} redirects to {one_line(redirected.host, 80)}; nothing was "
+                "sent there: give the address that is meant as --base-url"
+            ) from None
         except TimeoutError:
-            raise Fault("timed out", answered=True) from None
+            raise Fault(_TIMED_OUT, answered=True) from None
         except openai.APIConnectionError:
             raise Fault("no connection") from None
         except httpx2.HTTPError:
@@ -302,20 +304,6 @@ async def _done(tasks: Iterable[asyncio.Task[Any]], within: float | None = None)
     """The tasks that are done as soon as one is; or, `within` seconds, all that are done by then."""
     when = asyncio.FIRST_COMPLETED if within is None else asyncio.ALL_COMPLETED
     return (await asyncio.wait(tasks, timeout=within, return_when=when))[0]
-
-
-async def _whole(response: Any) -> bytes:
-    """The body, to its end."""
-    parts, size = [], 0
-    try:
-        async for part in response.aiter_bytes():
-            parts.append(part)
-            size += len(part)
-            if size > LARGEST_REPLY:
-                raise Fault("malformed reply: no end", answered=True)
-    finally:
-        await response.aclose()
-    return b"".join(parts)
 
 
 def _wait(attempt: int, fault: Fault) -> float:

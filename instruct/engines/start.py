@@ -25,6 +25,7 @@ def make_engine(
     concurrency: int | None = None,
     cluster: ClusterOptions | None = None,
     replicas: Sequence[str] = (),
+    timeout: float | None = None,
 ) -> Engine:
     """An engine, which loads nothing before it is asked.
 
@@ -33,6 +34,7 @@ def make_engine(
         concurrency: requests at a time to a server; None: its default.
         cluster: where the model is loaded; None: on this machine.
         replicas: further servers of the same model, asked in turn with the one at `base_url`.
+        timeout: seconds for a server's reply; None: its default.
 
     Raises:
         InputError: options that this engine does not support.
@@ -52,10 +54,9 @@ def make_engine(
         from instruct.engines.transformers import TransformersEngine
 
         return TransformersEngine(options)
-    from instruct.engines.server import CONCURRENCY, ServerEngine
+    from instruct.engines.server import CONCURRENCY, TIMEOUT, ServerEngine
 
-    concurrency = CONCURRENCY if concurrency is None else concurrency
-    return ServerEngine(options, base_url, concurrency, replicas=replicas)
+    return ServerEngine(options, base_url, concurrency or CONCURRENCY, timeout or TIMEOUT, replicas)
 
 
 def _reward_engine(kind: EngineKind, options: EngineOptions) -> Engine:

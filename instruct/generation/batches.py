@@ -332,7 +332,7 @@ def _on_a_server(
         tokenizer=tokenizer,
     )
     asked = [_Asked(prompt, work.max_tokens) for prompt in prompts]
-    return make_engine("server", options, config.base_url, config.batch_size), asked
+    return make_engine("server", options, config.base_url, config.batch_size, timeout=config.timeout), asked
 
 
 def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering: Rendering) -> Any:

@@ -24,6 +24,8 @@ class EngineConfig(Options):
     """The OpenAI-compatible server of engine: server."""
     batch_size: int = Field(default=64, ge=1)
     """How many prompts are answered and recorded together."""
+    timeout: Annotated[float, Affects()] = Field(default=300.0, gt=0, allow_inf_nan=False)
+    """Seconds for a server's reply, of each attempt."""
     max_model_len: int | None = Field(default=None, ge=2)
     """The longest prompt and answer together, in tokens (default: as long as the prompts need)."""
     gpu_memory_utilization: Annotated[float, Affects()] = Field(default=0.9, gt=0, le=1)

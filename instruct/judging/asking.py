@@ -154,7 +154,8 @@ class Judge:
                     f"judge {card.name}: several --base-url are servers of your own, on this machine or a private "
                     "network; give one of a provider alone"
                 )
-            return make_engine("server", engine_options(card), base_url, self.options.concurrency, replicas=replicas)
+            asked = self.options.concurrency, None, replicas, self.options.timeout
+            return make_engine("server", engine_options(card), base_url, *asked)
         if card.annotator or card.decoding.extra:
             what = "an annotator of alpaca-eval" if card.annotator else "decoding.extra"
             raise InputError(f"judge {card.name}: {what} needs a server; give --base-url, or leave --engine out")

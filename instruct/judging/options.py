@@ -24,6 +24,8 @@ class JudgeOptions(Options):
     """What runs the model (default: chosen by what is installed)."""
     concurrency: Annotated[int, Affects()] = Field(default=64, ge=1)
     """Requests to a server at a time."""
+    timeout: Annotated[float, Affects()] = Field(default=300.0, gt=0, allow_inf_nan=False)
+    """Seconds for a server's reply, of each attempt."""
     orders: Literal["both", "one"] | None = None
     """Show each pair in both orders or in one (default: as the card says)."""
     trim: bool = False

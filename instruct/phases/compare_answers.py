@@ -27,6 +27,7 @@ def compare_answers(
     orders: Literal["both", "one"] | None = None,
     trim: bool = False,
     concurrency: int = 64,
+    timeout: float = 300.0,
     budget_usd: float | None = None,
     stop_when: str | None = None,
     retry_failed: bool = False,
@@ -46,6 +47,7 @@ def compare_answers(
         orders: show each pair in both orders or in one; None: as the judge's card says.
         trim: cut answers that exceed the judge's context, both equally.
         concurrency: requests to a server at a time.
+        timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
         retry_failed: ask again what failed in an earlier call.
@@ -65,7 +67,7 @@ def compare_answers(
     from instruct.phases.judge import judge_and_report
 
     given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
-    given |= {"concurrency": concurrency, "budget_usd": budget_usd, "stop_when": stop_when}
+    given |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")

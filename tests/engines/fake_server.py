@@ -11,6 +11,8 @@ takes, in seconds. Names:
     400 401 403 404 422 429 500 502 503 504 529   the status (any other number too)
     "429 retry-after 2"     the status with that header, seconds or any text; "429 date 2": an HTTP date 2 s ahead
     too_long  filter  quota a 400 or 429 with OpenAI's code for it; filtered: a reply that the filter cut off
+    "307 http://host/v1"    a redirect to that address, followed by the path of the request
+    huge  "500 huge"        50 MB, after a status of 200 or 500, with their length
     reset  half  hang  trickle  flood   the connection: reset; closed in mid-reply; silent; a byte now and then; endless
     malformed  nested  html  list  empty  null  refusal   no reply that can be used
     blank  truncated  two  echo  unicode  long_thought    a reply without one clear verdict, or with more beside it
@@ -196,7 +198,7 @@ class Judge:
         if fault == "hang":
             await asyncio.sleep(3600)
         if fault in ("trickle", "flood"):
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
             while not writer.is_closing():
                 writer.write(b" " if fault == "trickle" else b" " * 1_000_000)
                 await writer.drain()
@@ -211,11 +213,16 @@ class Judge:
             status, code, text = CODES.get(fault, (int(fault[:3]) if fault[:3].isdigit() else 0, None, ""))
             data = json.dumps({"error": {"message": f"{text} {message}", "type": "error", "code": code}})
             kind, _, value = fault[4:].partition(" ")
-            if kind:
+            if kind.startswith("http"):
+                extra = f"Location: {kind}/chat/completions\r\n"
+            elif kind == "huge":
+                data = data.ljust(50_000_000)
+            elif kind:
                 when = formatdate(time.time() + float(value), usegmt=True) if kind == "date" else value
                 extra = f"Retry-After: {when}\r\n"
         else:
             data = json.dumps(reply(body, fault))
+            data = data.ljust(50_000_000) if fault == "huge" else data
         payload = data.encode()
         if fault == "half":
             payload = payload[: len(payload) // 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import math
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.replies import Completion, Failure
+from instruct.engines import server_http
 from instruct.engines.base import Request
 from instruct.engines.server import ATTEMPTS, CONCURRENCY, FAILURES_IN_A_ROW, PAID_ATTEMPTS, ServerEngine
 from instruct.engines.server_replies import Fault, read_refusal, read_reply, well_formed
@@ -57,7 +59,7 @@ ENDLESS = ("hang", "trickle")
 def _a_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr("instruct.engines.server.LARGEST_REPLY", 4 * 2**20)
+    monkeypatch.setattr("instruct.engines.server_http.LARGEST_REPLY", 4 * 2**20)
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +231,69 @@ def test_an_unreachable_address_is_reported_quickly():
     with pytest.raises(InputError, match=r"http://127.0.0.1:9/v1 does not answer \(no connection\); start the server"):
         ask(engine, ["Q"] * 100)
     engine.close()
+
+
+def test_a_dead_server_is_told_of_at_once(caplog, monkeypatch):
+    monkeypatch.setattr("instruct.engines.server.FIRST_WAIT", 0.4)
+    began, engine = time.time(), judge_at("http://127.0.0.1:9/v1")
+    with pytest.raises(InputError):
+        ask(engine, ["Q"] * 100)
+    assert [record.getMessage() for record in caplog.records] == [
+        "judge pandalm: http://127.0.0.1:9/v1: no connection; the request is sent again"
+    ]
+    assert caplog.records[0].created - began < (time.time() - began) / 2
+
+
+def test_the_timeout_of_a_reply_can_be_set(fake_server, caplog):
+    url, requests = fake_server({"Q": ["hang"]})
+    replies = ask(judge_at(url, timeout=0.2), ["Q"])
+    assert (isinstance(replies[0], Completion), len(requests())) == (True, 2)
+    assert f"{url}: timed out within 0.2 s (--timeout); the request is sent again" in caplog.text
+    with pytest.raises(InputError, match=r"--timeout 0: give a positive number of seconds"):
+        judge_at(url, timeout=0)
+
+
+def test_a_redirect_to_another_origin_is_refused_and_sent_nothing(fake_server):
+    other, there = fake_server()
+    url, requests = fake_server({"Q": f"307 {other}"})
+    line = rf"{url} redirects to 127.0.0.1; nothing was sent there: give the address that is meant as --base-url"
+    with pytest.raises(InputError, match=line):
+        ask(judge_at(url), ["Q"])
+    assert (len(requests()), len(there())) == (1, 0)
+
+
+def test_a_redirect_to_the_same_origin_is_followed(fake_server):
+    url, requests = fake_server({"Q": ["307 /v1"]})
+    replies = ask(judge_at(url), ["Q"])
+    assert isinstance(replies[0], Completion)
+    assert len(requests()) == 2
+
+
+@pytest.mark.parametrize("fault", ["huge", "500 huge", "flood"])
+def test_a_huge_reply_is_not_read(fake_server, monkeypatch, fault):
+    monkeypatch.setattr(server_http, "_PER_TOKEN", 0)
+    monkeypatch.setattr("instruct.engines.server.ATTEMPTS", 2)
+    monkeypatch.setattr("instruct.engines.server.PAID_ATTEMPTS", 2)
+    read: Counter[int] = Counter()
+    start_of = server_http._start_of
+
+    async def counted(response, most):
+        start, ended = await start_of(response, most)
+        read[most] += len(start)
+        return start, ended
+
+    monkeypatch.setattr(server_http, "_start_of", counted)
+    url, _ = fake_server({"Q": fault})
+    replies = ask(judge_at(url), ["Q 1", "Q 2"])
+    reason = "HTTP 500" if fault == "500 huge" else "malformed reply: no end"
+    assert [replies[place].reason for place in (0, 1)] == [reason] * 2
+    # One that says how long it is is not read at all.
+    assert dict(read) == {"huge": {}, "500 huge": {2**16: 4 * 2**16}, "flood": {2**20: 4 * 2**20}}[fault]
+
+
+def test_the_limit_of_a_reply_leaves_room_for_every_token_with_its_log_probabilities(fake_server):
+    entry = {"token": "\u0000" * 16, "logprob": -123.45678901234567, "bytes": [255] * 48}
+    assert len(json.dumps(entry | {"top_logprobs": [entry] * 20})) < server_http._PER_TOKEN
 
 
 @pytest.mark.parametrize(
