@@ -99,6 +99,20 @@ def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_terminated_process_leaves_nothing_and_ends_by_the_signal(tmp_path: Path) -> None:
+    code = (
+        "import time; from pathlib import Path; from instruct.data.arrow import RowFolder; "
+        f"folder = RowFolder(Path({str(tmp_path / 'run')!r})); print(1, flush=True); time.sleep(99)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert list((tmp_path / "run").glob(".rows-*"))
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_names_of_files_that_are_no_text_are_stored(tmp_path: Path) -> None:
     name = os.fsdecode(os.fsencode(tmp_path) + b"/r\xff.jsonl")
     Path(name).write_text('{"prompt": "a", "completion": "b"}\n')
