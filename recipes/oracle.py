@@ -82,11 +82,11 @@ def main() -> None:
     given, overrides = arguments_of(__doc__, **sizes)
 
     import torch
+    from scratch import make_small_model
     from tuning import tuned_systems
 
     from instruct.base.models import model_path
     from instruct.config import load_config
-    from instruct.training.scratch import make_small_model
 
     gpu = torch.cuda.is_available()
     name = config_for_machine(given, "oracle", "oracle_smollm2")

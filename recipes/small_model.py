@@ -41,12 +41,12 @@ def main() -> None:
         tuning_steps={"type": int, "default": 122},
     )
 
+    from scratch import TABLE, make_word_model
     from tuning import first_words, tuned_systems
 
     from instruct.base.models import EMBEDDED_MODEL
     from instruct.config import load_config
     from instruct.phases.experiment import run_experiment
-    from instruct.training.scratch import TABLE, make_word_model
 
     name = given.config or "small_model"
     plain = load_config(name, [*overrides, "--seeds", "null"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import load_file
+from scratch import TABLE, make_small_model, make_word_model
 from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
@@ -12,7 +13,6 @@ from instruct.config import make_config
 from instruct.objectives import load_cost_table
 from instruct.run.directory import RunDirectory
 from instruct.training.rows import load_training_rows
-from instruct.training.scratch import TABLE, make_small_model, make_word_model
 from instruct.training.train import train_system, trainer_arguments
 
 SHAPE = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
