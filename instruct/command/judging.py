@@ -41,7 +41,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
         required=True,
         nargs="+",
         metavar="SET",
-        help="pandalm, autoj, a file of labeled pairs, or one or several models' annotations.json",
+        help="pandalm, autoj, a file of labeled pairs, a run with labels, or one or several models' annotations.json",
     )
     sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
     sub.add_argument("--replay", nargs="+", metavar="FILE", help="score these verdicts; send no requests")

@@ -60,7 +60,7 @@ def agreement_words(card: Measured) -> str:
     """The judge's measured agreement with human labels, for a list or a report; "not measured" if there is none."""
     if not card.human_agreement:
         return "not measured"
-    return "; ".join(_words(card, name, found) for name, found in card.human_agreement.items())
+    return "; ".join(set_words(name, found, _outdated(card, found)) for name, found in card.human_agreement.items())
 
 
 def agreement_warnings(card: Measured) -> list[str]:
@@ -101,8 +101,11 @@ def share(percent: float, pairs: int) -> str:
     return f"{exact if abs(exact - percent) < 0.006 else percent:.1f} %"
 
 
-def _words(card: Measured, name: str, found: HumanAgreement) -> str:
-    """One set: Cohen's kappa first, because the accuracy of chance depends on the labels."""
+def set_words(name: str, found: HumanAgreement, outdated: bool = False) -> str:
+    """The agreement with one set: Cohen's kappa first, because the accuracy of chance depends on the labels.
+
+    `outdated`: it was measured with another prompt or decoding than the card's.
+    """
     pairs = found["pairs"]
     accuracy = (
         f"accuracy {share(found['accuracy'], pairs)} of {pairs}" if "accuracy" in found else counted(pairs, "pair")
@@ -116,7 +119,7 @@ def _words(card: Measured, name: str, found: HumanAgreement) -> str:
         asides.append(f"{always}{found['yardstick']}: {share(found['yardstick_accuracy'], pairs)}")
     asides += [f"{share(found['both_orders'], pairs)} right in both orders"] if "both_orders" in found else []
     asides += [found["verdicts"]] if "verdicts" in found else []
-    asides += ["measured with another prompt or decoding"] if _outdated(card, found) else []
+    asides += ["measured with another prompt or decoding"] if outdated else []
     if "kappa" not in found:
         words = f"{name}: {accuracy}" + (f" ({'; '.join(asides[1:])})" if asides[1:] else "")
     elif is_chance(found):

@@ -23,6 +23,7 @@ from instruct.reporting.figures import figures
 from instruct.reporting.findings import settle
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
 from instruct.reporting.human_labels import with_labels
+from instruct.reporting.label_agreement import add_label_agreement
 from instruct.reporting.length_control import Difficulty, kept_difficulty, length_controlled_win_rate, no_length_control
 from instruct.reporting.model import (
     SCHEMA_VERSION,
@@ -70,6 +71,8 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         name = outcomes.judged.key.judge
         judge = judges.setdefault(name, _judge(outcomes.judged, contents.usd[name]))
         judge.comparisons.append(_comparison(contents, outcomes, difficulty))
+    for judge in judges.values():
+        add_label_agreement(judge, [one for one in found if one.judged.key.judge == judge.name], contents.labels)
     if difficulty:
         _check_difficulty_used(difficulty, judges.values())
     seeds = seeds_of(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.base.errors import counted
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
-from instruct.reporting.text import span, unread
+from instruct.reporting.text import contradicted, span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 _LEAST_CONSISTENCY = 80.0
@@ -26,6 +26,12 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     if figures.finding == "too few":
         pairs = counted(figures.win + figures.loss, "pair")
         text = f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}"
+        warnings.append(claim_warning(text))
+    if (people := comparison.with_labels) and contradicted(comparison):
+        text = (
+            f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
+            f"{people.win_rate:.1f} % (95 % CI {span(people.interval)})"
+        )
         warnings.append(claim_warning(text))
     rate, counts = figures.win_rate, figures.discrete_win_rate
     if rate is not None and counts is not None and (rate - 50) * (counts - 50) < 0:

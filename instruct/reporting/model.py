@@ -231,8 +231,9 @@ class ComparisonReport(Record):
 class JudgeReport(Record):
     """A judge's card in short, and what its replies cost, in US dollars.
 
-    `human_agreement` is what the card says (None if nobody measured it), `agreement` the same in words. `warning` is
-    the card's, to be shown prominently; `warnings` are about the card itself, such as one that is missing.
+    `human_agreement` is what the card and the run's labels say (None if nobody measured it), `agreement` the same in
+    words. `warning` is the card's, to be shown prominently; `warnings` are about the card itself, such as one that is
+    missing.
     `other_model`: the card's prompt was sent to another model, so never compare with published figures.
     """
 

@@ -31,13 +31,22 @@ def headline(judge: JudgeReport, comparison: ComparisonReport, one_seed: bool = 
     figures, tests = comparison.leading_figures, comparison.significance
     said = "".join(claim(figures, comparison.candidate, comparison.baseline, one_seed))
     parts = [f"{name(judge.name)}: {said}", claim_figures(figures)]
-    text = ". ".join(filter(None, [": ".join(filter(None, parts)), largest_tie(figures)]))
+    people = "People's labels contradict this" if contradicted(comparison) else None
+    text = ". ".join(filter(None, [": ".join(filter(None, parts)), people, largest_tie(figures)]))
     return f"{text}. {adjusted(tests)}" if tests.claims > 1 and tests.adjusted_p is not None else text
 
 
 def adjusted(tests: Significance | SeedSpread) -> str:
     """The p-value that the finding follows."""
     return f"p {_equals(tests.adjusted_p)}, corrected for {counted(tests.claims, 'claim')}"
+
+
+def contradicted(comparison: ComparisonReport) -> bool:
+    """Whether the win rate with people's labels is on the other side of 50 than the finding."""
+    people, finding = comparison.with_labels, comparison.leading_figures.finding
+    if people is None or finding not in ("candidate", "baseline"):
+        return False
+    return people.win_rate < 50 if finding == "candidate" else people.win_rate > 50
 
 
 def largest_tie(figures: TallyFigures) -> str | None:

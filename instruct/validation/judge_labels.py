@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
+from instruct.data.evaluation import identity
 from instruct.data.sources import read_file
 from instruct.judging.interchange.annotation_files import AnnotationFile, read_annotations
+from instruct.judging.interchange.exchange import answers_in
+from instruct.judging.interchange.labels import read_labels
+from instruct.run.directory import RunDirectory
 from instruct.validation.human_sets import HumanPair, HumanSet, load_human_set
 
 
@@ -17,12 +22,14 @@ def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSe
     """The set that a call names: one with human labels, or annotations of one judge for one model or several.
 
     Args:
-        against: the name, card or file of a set with human labels, or files of annotations.
+        against: the name, card or file of a set with human labels, files of annotations, or a run with labels.
         reference: the baseline's answers, for annotations that leave `output_1` out.
 
     Raises:
         InputError: as `load_human_set`, or files of annotations that do not belong together.
     """
+    if len(against) == 1 and (run := RunDirectory(Path(against[0]).expanduser())).manifest_path.is_file():
+        return _labeled_run(run)
     if all(_is_annotations(Path(file).expanduser()) for file in against):
         return _annotated([Path(file).expanduser() for file in against], reference)
     if len(against) > 1 or reference:
@@ -33,8 +40,43 @@ def load_labels(against: Sequence[str], reference: str | None = None) -> HumanSe
     return load_human_set(against[0])
 
 
+def _labeled_run(run: RunDirectory) -> HumanSet:
+    """The labeled pairs of a run; the candidate's answer is the first one."""
+    if not run.labels.is_file():
+        raise InputError(
+            f"{run.folder}: has no labels; draw pairs with `instruct sample {run.folder}`, and add the labels with "
+            f"`instruct report {run.folder} --human FILE`"
+        )
+    labels = read_labels(run.labels)
+    pairs: list[HumanPair] = []
+    for (candidate, baseline), scores in labels.scores.items():
+        ours, theirs = ({identity(row): row for row in answers_in(run, name)} for name in (candidate, baseline))
+        for pair, score in scores.items():
+            if pair not in ours or pair not in theirs:
+                missing = candidate if pair not in ours else baseline
+                raise InputError(
+                    f"{run.labels}: the run has no answer of {one_line(missing, 60)} to {one_line(pair, 60)!r}; remove "
+                    "the label"
+                )
+            label = "first" if score > 0.5 else "tie" if score == 0.5 else "second"
+            texts = ours[pair]["instruction"], ours[pair].get("input") or ""
+            answers = ours[pair]["output"], theirs[pair]["output"]
+            group = f"{candidate} against {baseline}"
+            preference = None if labels.by == "people" else 2 - score
+            pairs.append(HumanPair(len(pairs), *texts, *answers, (label,), group, preference))
+    content = json.dumps([vars(pair) for pair in pairs])
+    return HumanSet(
+        f"{run.folder.resolve().name}-labels",
+        pairs,
+        (labels.by,),
+        run.labels,
+        hashlib.sha256(content.encode()).hexdigest(),
+        labels_by=labels.by,
+    )
+
+
 def _is_annotations(path: Path) -> bool:
-    if path.suffix.lower() != ".json":
+    if path.suffix.lower() not in (".json", ".jsonl"):
         return False
     fields = next(iter(read_file(path))).fields
     return {"preference", "output_2"} <= fields.keys() and not {"label", "annotator1"} & fields.keys()

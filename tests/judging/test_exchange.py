@@ -121,6 +121,15 @@ def test_the_published_weighted_verdicts_give_the_published_figures(shared_data,
     assert [row["preference"] for row in exported] == [row["preference"] for row in published]
 
 
+def test_annotations_are_read_from_json_lines_too(tmp_path, store):
+    rows = [annotation(0, 2), annotation(1, 1)]
+    path = tmp_path / "annotations.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = import_file(path, store)
+    assert found == read_contents(write(tmp_path / "annotations.json", rows))
+    assert found.judgments[0].comparison == ("alpaca_eval_gpt4", "ours", "theirs")
+
+
 def test_only_a_reply_says_which_answer_was_shown_first(tmp_path, store):
     ranking = "[{{'model': 'model_1', 'rank': {}}}, {{'model': 'model_2', 'rank': {}}}]"
     shown_first, shown_second = ranking.format(1, 2), ranking.format(2, 1)

@@ -104,6 +104,33 @@ def test_several_annotators_are_averaged_and_one_may_not_label_twice(folder, ins
     assert "is already labeled in row 4" in err
 
 
+def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None:
+    """The labels by people are the judge's agreement with people, and say so if the finding does not survive them."""
+    with JudgmentStore(folder / "judgments.sqlite", migrate=False) as store:
+        said = {each.pair: each.verdict for each in store.judgments(store.comparisons()[0])}
+    right = {n: "candidate" if said[n] == "first" else "baseline" for n in range(20)}
+    labels = right | dict.fromkeys(range(20, 40), "tie")
+    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels))
+    assert code == 0
+    (judge,) = json.loads((folder / "report" / "report.json").read_text())["judges"]
+    (name, measured) = judge["human_agreement"].popitem()
+    assert (name, measured["pairs"], measured["accuracy"]) == ("this run's labels", 40, 50.0)
+    assert "this run's labels: κ" in out
+    assert "(accuracy 50.0 % of 40), too few pairs to rely on" in out
+    assert "contradict" not in out
+    with JudgmentStore(folder / "judgments.sqlite") as store:
+        store.add_judgments(
+            Judgment("sure", "emo", "mle", number, question(number), "d", "first", f"sure {number}", "first")
+            for number in range(PAIRS)
+        )
+    labels = dict.fromkeys(range(60), "baseline")
+    code, out, _ = instruct("report", folder, "--human", write_labels(tmp_path / "labels.jsonl", labels), "-q")
+    assert code == 0
+    assert "sure: emo beats mle" in out
+    assert "n = 120). People's labels contradict this\n" in out
+    assert "people's labels contradict the judge: with them the win rate of emo is" in out
+
+
 def test_a_dearer_judges_export_serves_as_labels(folder, instruct, tmp_path) -> None:
     with JudgmentStore(folder / "judgments.sqlite") as store:
         store.add_judgments(
@@ -114,6 +141,8 @@ def test_a_dearer_judges_export_serves_as_labels(folder, instruct, tmp_path) -> 
     assert instruct("export", folder, "--judge", "dear", "--format", "jsonl", "--output", export)[0] == 0
     assert instruct("report", folder, "--human", export)[0] == 0
     assert figures(folder)["with_labels"]["labels_only"] == 100
+    judges = json.loads((folder / "report" / "report.json").read_text())["judges"]
+    assert [judge["human_agreement"] for judge in judges] == [None, None]  # no person labeled anything
 
 
 def test_few_labels_and_labels_of_unjudged_pairs_are_warned_about(folder, instruct, tmp_path) -> None:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from instruct.base.errors import InputError
 from instruct.judging.options import JudgeOptions
+from instruct.run.directory import RunDirectory
 from instruct.validation.human_sets import HumanPair
 from instruct.validation.judge_labels import load_labels
 from instruct.validation.validate import validate
@@ -191,3 +192,34 @@ def test_pairs_without_a_verdict_are_left_out_of_a_models_win_rate():
     pairs = [HumanPair(n, "Q", "", "a", "b", ("second",), "m", 2.0) for n in range(4)]
     (model,) = compare_win_rates(pairs, {"listed": ["second", "first", "unparsed", "failed"]})["models"]
     assert (model["labels"], model["verdicts"], model["no_verdict"]) == (100.0, {"listed": 50.0}, {"listed": 2})
+
+
+def test_a_runs_labels_by_people_measure_a_judge(fake_server, tmp_path):
+    run = RunDirectory(tmp_path / "runs" / "mine")
+    run.start({"name": "mine"})
+    with pytest.raises(InputError, match=r"runs/mine: has no labels; draw pairs with `instruct sample"):
+        load_labels(["runs/mine"])
+    run.outputs.mkdir()
+    for name in ("ours", "theirs"):
+        rows = [{"instruction": f"Q{n}", "dataset": "d", "output": f"{name} {n}", "generator": name} for n in range(9)]
+        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
+    said = ["candidate", "baseline", "tie"] * 3
+    lines = [
+        {"candidate": "ours", "baseline": "theirs", "instruction": f"Q{n}", "label": said[n], "annotator": who}
+        for n in range(9)
+        for who in "ab"
+    ]
+    run.labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    human = load_labels(["runs/mine"])
+    assert (human.name, human.labels_by, human.by_people) == ("mine-labels", "people", True)
+    assert [pair.label for pair in human.pairs] == ["first", "second", "tie"] * 3
+    assert (human.pairs[1].first, human.pairs[1].second) == ("ours 1", "theirs 1")
+    url, requests = fake_server()
+    found = validate(JudgeOptions(card="pandalm", base_url=url), "runs/mine")
+    assert len(requests()) == 18
+    assert found.content["pairs"] == 9
+    assert "Agrees with people on" in found.headline
+    assert "measured on 9 pairs only" in found.headline
+    run.labels.write_text(json.dumps(lines[0] | {"instruction": "Q10"}) + "\n")
+    with pytest.raises(InputError, match=r"the run has no answer of ours to 'Q10'; remove the label"):
+        load_labels(["runs/mine"])

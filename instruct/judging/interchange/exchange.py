@@ -15,6 +15,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.replies import Completion
 from instruct.data.evaluation import identity, load_answers
+from instruct.data.sources import read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons, system_name
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
@@ -70,7 +71,8 @@ def importing(path: str | Path, folder: str | Path, **given: Any) -> Iterator[Ru
 
 
 def _are_lines(path: Path) -> bool:
-    return path.suffix.lower() == ".jsonl"
+    """Whether these are this project's own lines; AlpacaEval's annotations may be in a .jsonl file, too."""
+    return path.suffix.lower() == ".jsonl" and "preference" not in next(iter(read_file(path))).fields
 
 
 def read_contents(path: Path, **given: Any) -> Contents:
@@ -120,11 +122,11 @@ def export_from_run(
                 f"{run.store}: has {len(found) or 'no'} such comparisons by {one_line(judge, 60)!r}; name one with "
                 f"--judge, --candidate and --baseline (judge, candidate, baseline: {known or 'none'})"
             )
-        ours, theirs = (Answers(name, _answers_in(run, name)) for name in found[0][1:])
+        ours, theirs = (Answers(name, answers_in(run, name)) for name in found[0][1:])
         return export_annotations(store, judge, ours, theirs, path)
 
 
-def _answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
+def answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     """A system's answers, from the run or from the file that it was judged from; [] if there are none."""
     given = [
         Path(file)

@@ -36,9 +36,13 @@ class Label(BaseModel):
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels by the comparison (candidate, baseline) and by pair: the mean score of those who labeled it, 0 to 1."""
+    """Labels by the comparison (candidate, baseline) and by pair: the mean score of those who labeled it, 0 to 1.
+
+    `by`: who made them, people or a judge, by its name.
+    """
 
     scores: dict[tuple[str, str], dict[str, float]]
+    by: str = "people"
 
     def of(self, candidate: str, baseline: str) -> dict[str, float]:
         """The candidate's scores, whichever side the labels call the candidate."""
@@ -85,4 +89,4 @@ def _verdicts(path: Path, judgments: Sequence[Judgment]) -> Labels:
         by_policy = results_by_policy([each for each in judgments if (each.candidate, each.baseline) == names])
         results = by_policy[leading_policy(by_policy, "strict")]
         found[names] = {each.instruction: each.score for each in results if each.score is not None}
-    return Labels(found)
+    return Labels(found, judges[0])
