@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -113,11 +113,12 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt, the key its completion is stored under, and the most it can cost in US dollars.
+    """One prompt, the key its completion is stored under, and the most that one attempt can cost in US dollars.
 
     `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens` and
     `temperature` override the decoding's. A reply does not end before `min_tokens`. `seed` makes a sample repeatable; a
-    server is sent it only if it is given.
+    server is sent it only if it is given. `may_try` tells whether there is money for so many attempts; it is asked
+    before an attempt after those that the server may have charged for.
     """
 
     key: str
@@ -128,6 +129,7 @@ class Request:
     seed: int | None = None
     min_tokens: int = 0
     temperature: float | None = None
+    may_try: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -196,6 +196,8 @@ class ServerEngine(BatchesInTurn):
 
     async def _attempt(self, request: Request, clients: Iterator[Any], paid: list[Fault]) -> Completion:
         """One attempt; a fault that may have been charged for is added to `paid`."""
+        if paid and request.may_try is not None and not request.may_try(len(paid) + 1):
+            raise _Ended
         try:
             return await self._reply(request, next(clients))
         except Fault as fault:
@@ -290,7 +292,7 @@ class ServerEngine(BatchesInTurn):
 
 
 class _Ended(Exception):
-    """The whole work ended before a request had its reply."""
+    """The whole work, or the money for it, ended before a request had its reply."""
 
 
 def _portion(

@@ -18,7 +18,6 @@ from instruct.base.errors import InputError
 from instruct.base.output import say
 from instruct.engines.base import Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
-from instruct.engines.server import PAID_ATTEMPTS
 
 OPENAI = "api.openai.com"
 TABLE = Path("judges") / "prices.yaml"
@@ -180,21 +179,23 @@ class Budget:
     def __init__(self, spent: float, limit: float | None) -> None:
         self.spent, self.limit = spent, limit
         self._reserved: dict[str, float] = {}  # the most that each request in flight can cost
+        self.cut_short: set[str] = set()  # requests that were sent, and could not be sent again
 
-    def reserve(self, request: Request) -> bool:
-        """Whether a request may be sent; if so, the most that it can cost is reserved."""
-        most = most_usd(request)
-        if self.limit is not None and self.spent + sum(self._reserved.values()) + most > self.limit:
+    def reserve(self, request: Request, attempts: int = 1) -> bool:
+        """Whether a request may be sent so many times in all; if so, the most that they can cost is reserved.
+
+        An unusable reply may be charged as well: what it takes to ask for another is reserved then, not before.
+        """
+        others = sum(usd for key, usd in self._reserved.items() if key != request.key)
+        if self.limit is not None and self.spent + others + attempts * request.usd > self.limit:
+            if attempts > 1:
+                self.cut_short.add(request.key)
             return False
-        self._reserved[request.key] = most
+        self._reserved[request.key] = attempts * request.usd
+        self.cut_short.discard(request.key)
         return True
 
     def settle(self, key: str, usd: float) -> None:
         """Replace what was reserved for a request by what it cost."""
         self.spent += usd
         self._reserved.pop(key, None)
-
-
-def most_usd(request: Request) -> float:
-    """The most that a request can cost: an unusable reply may be charged as well, and is asked for again."""
-    return PAID_ATTEMPTS * request.usd

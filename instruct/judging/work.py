@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from instruct.analysis.outcomes import IDENTICAL
 from instruct.asking.ask import ask_engine, progress_of
@@ -12,7 +13,7 @@ from instruct.base.errors import StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
-from instruct.judging.money import Budget, most_usd
+from instruct.judging.money import Budget
 from instruct.judging.presentations import Plan, Presentation
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
@@ -160,7 +161,7 @@ class _Work:
                 budget = self.budget
                 raise StoppedError(
                     f"the budget of {budget.limit:g} USD is used up: {budget.spent:.4f} USD are spent, the next "
-                    f"request can cost up to {most_usd(requests[0]):.4f} USD, and {len(requests)} requests to judge "
+                    f"request can cost up to {requests[0].usd:.4f} USD, and {len(requests)} requests to judge "
                     f"{self.judge.card.name} are left; rerun with a larger --budget-usd to resume"
                 )
 
@@ -172,7 +173,11 @@ class _Work:
             if not self.budget.reserve(request):
                 self._short = True
                 return
-            yield request
+            yield (
+                replace(request, may_try=partial(self.budget.reserve, request))
+                if self.budget.limit is not None
+                else request
+            )
 
     def _fixed_batches(self, size: int) -> Iterator[list[Request]]:
         """Always the same batches, whatever is stored: a killed run forms them again and gets the same replies.
@@ -196,7 +201,9 @@ class _Work:
         for key, _, usd in rows:
             self.budget.settle(key, usd)
         self.asked += len(rows)
-        arrived = {request.key: reply for request, reply in portion.replies}
+        cut_short = {request.key for request, _ in portion.replies} & self.budget.cut_short
+        self._short = self._short or bool(cut_short)  # they are sent again if there is money left
+        arrived = {request.key: reply for request, reply in portion.replies if request.key not in cut_short}
         self._replies |= arrived
         self._read(arrived)
 

@@ -154,6 +154,33 @@ def test_nothing_is_sent_past_the_budget_and_a_larger_one_resumes(tmp_path, fake
     assert (done.stopped, len(judgments), len(requests())) == (None, 40, 40)
 
 
+def test_a_budget_is_used_up_to_what_one_attempt_can_cost(tmp_path, fake_server, pair):
+    url, requests = fake_server()
+    price = Price(1000.0, 1000.0)
+    resolved = Judge(JudgeOptions(card="pandalm", base_url=url))
+    resolved.price = price
+    with resolved.open() as engine:
+        most = max(
+            request.usd for each in plan_comparison(resolved, *pair, engine).presentations for request in each.requests
+        )
+    counts, _ = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 2 * most}, price=price)
+    assert "is used up" in str(counts.stopped)
+    assert most - 0.01 < counts.usd <= 2 * most
+    assert f"{counts.usd:.4f} USD are spent, the next request can cost up to" in str(counts.stopped)
+    assert len(requests()) == counts.asked > 2
+
+
+def test_a_request_that_there_is_no_money_to_repeat_is_left_for_a_rerun(tmp_path, fake_server, pair):
+    url, _ = fake_server({"Question": ["malformed"]})
+    price = Price(1000.0, 1000.0)
+    counts, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 4.0}, price=price)
+    assert "is used up" in str(counts.stopped)
+    assert counts.usd <= 4.0
+    assert [j for j in judgments if j.verdict == "failed"] == []
+    done, judgments = judge(tmp_path / "s.sqlite", pair, url, options={"budget_usd": 1000.0}, price=price)
+    assert (done.stopped, len(judgments), done.verdicts.get("failed")) == (None, 40, None)
+
+
 @pytest.mark.parametrize("status", ["401", "404"])
 def test_no_access_is_one_line_without_the_key(tmp_path, fake_server, pair, status):
     url, _ = fake_server({"": status})

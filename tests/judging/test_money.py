@@ -19,7 +19,6 @@ from instruct.judging.money import (
     estimate_of,
     gate,
     is_free,
-    most_usd,
     price_of,
 )
 from instruct.judging.presentations import PromptTemplate
@@ -264,10 +263,10 @@ def test_a_budget_is_never_exceeded(limit, spent, requests, data):
         request = Request(str(index), "a prompt", usd)
         committed = budget.spent + sum(most for most, _ in in_flight.values())
         if budget.reserve(request):
-            in_flight[request.key] = (most_usd(request), fraction)
-            assert committed + most_usd(request) <= limit + 1e-9
+            in_flight[request.key] = (request.usd, fraction)
+            assert committed + request.usd <= limit + 1e-9
         else:
-            assert committed + most_usd(request) > limit - 1e-9
+            assert committed + request.usd > limit - 1e-9
     while in_flight:
         reply_arrives()
     assert budget.spent <= max(limit, spent) + 1e-9
@@ -276,3 +275,16 @@ def test_a_budget_is_never_exceeded(limit, spent, requests, data):
 def test_without_a_limit_every_request_may_be_sent():
     budget = Budget(1e9, None)
     assert all(budget.reserve(Request(str(index), "a prompt", 1e9)) for index in range(10))
+
+
+def test_another_attempt_is_reserved_when_it_is_needed():
+    budget, first, second = Budget(0.0, 5.0), Request("1", "a", 2.0), Request("2", "b", 2.0)
+    assert budget.reserve(first)
+    assert budget.reserve(second)
+    assert not budget.reserve(first, attempts=2)
+    assert budget.cut_short == {"1"}
+    budget.settle("2", 0.5)
+    assert budget.reserve(first, attempts=2)
+    assert budget.cut_short == set()
+    budget.settle("1", 4.0)
+    assert budget.spent == 4.5
