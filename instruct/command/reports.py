@@ -31,8 +31,12 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
-        choices=["win_rate", "win_rate_low"],
-        help="for --fail-under: the win rate (default) or the lower end of its interval",
+        choices=["win_rate", "win_rate_low", "bound_low"],
+        help="for --fail-under: the win rate (default), the lower end of its interval, or its worst case with the "
+        "pairs without a verdict; from 50 on the lower end also takes a claim that is made",
+    )
+    sub.add_argument(
+        "--allow-weak-judge", action="store_true", help="for --fail-under: pass a judge whose card warns against it"
     )
     sub.add_argument("--judge", metavar="J", help="for --fail-under: only this judge (default: all)")
     sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
@@ -74,9 +78,10 @@ def report(arguments: argparse.Namespace) -> Result:
 
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
-        for flag in ("metric", "judge", "candidate"):
+        for flag in ("metric", "judge", "candidate", "allow_weak_judge"):
             if getattr(arguments, flag):
-                raise InputError(f"--{flag} requires --fail-under; add it or drop --{flag}")
+                name = flag.replace("_", "-")
+                raise InputError(f"--{name} requires --fail-under; add it or drop --{name}")
     else:
         check_threshold(arguments.fail_under)  # before the work
     if arguments.annotations is None:
@@ -101,7 +106,7 @@ def report(arguments: argparse.Namespace) -> Result:
         print_written(built, Path(arguments.output))
     if arguments.fail_under is None:
         return call.reported(built)
-    names = {"judge": arguments.judge, "candidate": arguments.candidate}
+    names = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
     try:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
     except GateError as error:

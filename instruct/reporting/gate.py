@@ -3,14 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
+from instruct.reporting.seeds import spread_with
 
-# The win rate under the leading policy, or the lower end of its interval, in percent.
-Metric = Literal["win_rate", "win_rate_low"]
+# The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
+# verdict, in percent.
+Metric = Literal["win_rate", "win_rate_low", "bound_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
+
+
+class _Gated(NamedTuple):
+    """A claim of the report: a comparison, or one over several training seeds."""
+
+    judge: JudgeReport
+    claim: ComparisonReport | SeedSpread
+
+    @property
+    def name(self) -> str:
+        return _name(self.judge.name, self.claim.candidate, self.claim.baseline)
+
+    def figure(self, metric: str) -> float | None:
+        """The metric; a worst case over seeds is not defined."""
+        if isinstance(self.claim, SeedSpread):
+            low = self.claim.interval_both
+            bounds = None
+            rate: float | None = self.claim.mean
+        else:
+            figures = self.claim.leading_figures
+            rate, low, bounds = figures.win_rate, figures.interval, figures.bounds
+        if metric == "win_rate":
+            return rate
+        ends = low if metric == "win_rate_low" else bounds
+        return ends[0] if ends and rate is not None else None
+
+    def problem(self, metric: str, fail_under: float) -> str | None:
+        """Why the gate is not reached; None if it is."""
+        value = self.figure(metric)
+        if value is None:
+            return f"{metric} is undefined"
+        if isinstance(self.claim, ComparisonReport) and self.claim.partial:
+            return "judging has not finished"
+        if value < fail_under:
+            return f"{metric} is {value:.2f}"
+        finding = self.claim.finding if isinstance(self.claim, SeedSpread) else self.claim.leading_figures.finding
+        if metric == "win_rate_low" and fail_under >= 50 and finding != "candidate":
+            return f"{metric} is {value:.2f}, but no difference is shown"
+        return None
 
 
 def check_gate(
@@ -20,6 +62,7 @@ def check_gate(
     *,
     judge: str | None = None,
     candidate: str | None = None,
+    allow_weak_judge: bool = False,
 ) -> str:
     """Compare every leading figure with a threshold in percent; an undefined figure fails.
 
@@ -27,7 +70,8 @@ def check_gate(
     say little about the other half.
 
     Args:
-        judge, candidate: check these comparisons only.
+        judge, candidate: check these comparisons only; a single training seed is checked if it is named.
+        allow_weak_judge: a judge whose card warns against its figures may pass.
 
     Returns:
         The figures, in a line.
@@ -46,24 +90,22 @@ def check_gate(
         return all(want in (None, name) for want, name in zip(wanted, names, strict=True))
 
     held, below = [], []
-    for of, comparison in _comparisons(report):
-        if not chosen(of.name, comparison.candidate):
+    for each in _claims(report, candidate):
+        if not chosen(each.judge.name, each.claim.candidate):
             continue
-        name = _name(of.name, comparison.candidate, comparison.baseline)
-        value = _figure(comparison, metric)
-        held.append(f"{name}: {'none' if value is None else f'{value:.2f}'}")
-        if value is None:
-            below.append(f"{name}: {metric} is undefined")
-        elif comparison.partial:
-            below.append(f"{name}: judging has not finished")
-        elif value < fail_under:
-            below.append(f"{name}: {metric} is {value:.2f}")
-    for each in report.not_judged:
-        if chosen(each.judge, each.candidate):
-            held.append(name := _name(each.judge, each.candidate, each.baseline))
+        value = each.figure(metric)
+        held.append(f"{each.name}: {'none' if value is None else f'{value:.2f}'}")
+        problem = each.problem(metric, fail_under)
+        if not problem and each.judge.warning and not allow_weak_judge:
+            problem = f"the judge's card warns: {one_line(each.judge.warning, 200)} (--allow-weak-judge lets it pass)"
+        if problem:
+            below.append(f"{each.name}: {problem}")
+    for pair in report.not_judged:
+        if chosen(pair.judge, pair.candidate):
+            held.append(name := _name(pair.judge, pair.candidate, pair.baseline))
             below.append(f"{name}: not judged")
     if not held:
-        known = dict.fromkeys(f"{of.name} on {each.candidate}" for of, each in _comparisons(report))
+        known = dict.fromkeys(f"{each.judge.name} on {each.claim.candidate}" for each in _claims(report, None))
         raise InputError(
             "--judge and --candidate select no comparison; the report has "
             + (", ".join(one_line(name, 80) for name in known) or "none")
@@ -83,17 +125,13 @@ def check_threshold(fail_under: float) -> None:
         )
 
 
-def _comparisons(report: ReportData) -> Iterator[tuple[JudgeReport, ComparisonReport]]:
+def _claims(report: ReportData, candidate: str | None) -> Iterator[_Gated]:
+    """What the headlines claim, and the single seeds of the `candidate`."""
     for judge in report.judges:
+        yield from (_Gated(judge, spread) for spread in report.seeds if spread.judge == judge.name)
         for comparison in judge.comparisons:
-            yield judge, comparison
-
-
-def _figure(comparison: ComparisonReport, metric: str) -> float | None:
-    figures = comparison.leading_figures
-    if metric == "win_rate":
-        return figures.win_rate
-    return figures.interval[0] if figures.interval else None
+            if comparison.candidate == candidate or not spread_with(report.seeds, judge, comparison):
+                yield _Gated(judge, comparison)
 
 
 def _name(judge: str, candidate: str, baseline: str) -> str:

@@ -69,9 +69,8 @@ def test_own_chats_from_preview_to_gate(user, says, tiny_model_folder, smollm2):
     user.reads("runs/mine/report/report.html")
     user.reads("runs/mine/adapters/emo/README.md")
 
-    says(
-        user.types("report", "runs/mine", "--fail-under", 0), "win_rate is at least 0: smollm2_score on emo against mle"
-    )
+    passed = user.types("report", "runs/mine", "--fail-under", 0, "--allow-weak-judge")
+    says(passed, "win_rate is at least 0: smollm2_score on emo against mle")
     failed = user.types("report", "runs/mine", "--fail-under", 100, code=4)
     says(failed, "instruct: below --fail-under 100: smollm2_score on emo against mle: win_rate is ")
     says(user.types("report", "runs/mine", "--fail-under", 0.5, code=2), "for 50 % give 50")

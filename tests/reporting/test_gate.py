@@ -142,3 +142,43 @@ def test_the_gate_applies_to_imported_verdicts(instruct, tmp_path):
 def test_a_share_instead_of_a_percentage_is_asked_about(instruct, judged):
     code, _, stderr = instruct("report", judged.folder, "--fail-under", "0.5")
     assert (code, stderr) == (2, "instruct: --fail-under 0.5: is below 1 %; for 50 % give 50\n")
+
+
+def test_a_lower_end_of_50_takes_a_claim(instruct, run, card, write_answers, judge_pairs):
+    """Of two comparisons with p .04 neither is a claim, whatever their own intervals say."""
+    card("j")
+    for name in ("emo", "other", "mle"):
+        write_answers(name, 50)
+    for name in ("emo", "other"):
+        judge_pairs([WIN] * 33 + [LOSS] * 17, candidate=name)
+    report = build_report(run.folder)
+    for comparison in report.judges[0].comparisons:
+        tests, figures = comparison.significance, comparison.leading_figures
+        assert tests.p < 0.05 < tests.adjusted_p
+        assert (tests.claims, figures.finding, figures.interval[0]) == (2, "no difference", 50)
+    assert "no difference shown" in report.headlines()[0]
+    assert report.headlines()[0].endswith("p = 0.066, corrected for 2 claims")
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "50", "--metric", "win_rate_low")
+    assert (code, stderr.count("but no difference is shown")) == (4, 2)
+
+
+def test_pairs_without_a_verdict_count_against_the_worst_case(instruct, run, card, write_answers, judge_pairs):
+    card("j")
+    write_answers("emo", 36)
+    write_answers("mle", 36)
+    judge_pairs([WIN] * 24 + [UNREAD] * 12)
+    assert instruct("report", run.folder, "--fail-under", "90")[0] == 0
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "90", "--metric", "bound_low")
+    assert (code, "bound_low is 66.67" in stderr) == (4, True)
+    quiet = instruct("report", run.folder, "--quiet")[1]
+    assert "12 of 36 pairs have no verdict (12 unparsed, 0 failed): worst- and best-case bounds 66.7–100.0 %" in quiet
+
+
+def test_a_judge_that_warns_against_its_figures_passes_only_if_it_may(instruct, run, card, write_answers, judge_pairs):
+    card("j", warning="do not quote")
+    write_answers("emo", 10)
+    write_answers("mle", 10)
+    judge_pairs([WIN] * 10)
+    code, _, stderr = instruct("report", run.folder, "--fail-under", "50")
+    assert (code, "the judge's card warns: do not quote" in stderr) == (4, True)
+    assert instruct("report", run.folder, "--fail-under", "50", "--allow-weak-judge")[0] == 0
