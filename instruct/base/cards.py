@@ -79,11 +79,16 @@ def _listed(kind: Kind) -> str:
     return {"data/human": "data", "data/tasks": "tasks"}.get(kind, kind)
 
 
+MOST_KNOWN = 30  # names in a message
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` (nearest: a, b)` or, if nothing is similar, ` (known: a, b, …)`."""
+    """` (nearest: a, b)` or, if nothing is similar, ` (known: a, b, …)`; nothing if that is too many to read."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f" (nearest: {', '.join(near)})" if near else f" (known: {', '.join(names)})"
+    short = [other for other in names if name in other or name == "".join(part[:1] for part in other.split("_"))]
+    if near := difflib.get_close_matches(name, names, n=3, cutoff=0.5) or (len(name) > 1 and short[:3]):
+        return f" (nearest: {', '.join(near)})"
+    return f" (known: {', '.join(names)})" if len(names) <= MOST_KNOWN else ""
 
 
 def parse_yaml(text: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from instruct.base.errors import InputError
 from instruct.base.files import sync
+from instruct.base.hub import use_cache_if_unreachable
 from instruct.base.options import Options
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
@@ -62,6 +63,8 @@ def model_path(name: str) -> str:
                 f"{name}: not a model folder (no config.json); give a folder written by save_pretrained, or a hub id"
             )
         return str(folder)
+    if not Path(name).is_dir():
+        use_cache_if_unreachable()
     return name
 
 

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from instruct.base import hub as hub_access
 from instruct.base.errors import InstructError, one_line
 from instruct.base.extras import PROJECT, requirements
 from instruct.base.machine import driver_version, has_nvidia_gpu, unusable_gpu
@@ -143,13 +144,11 @@ def caches() -> Iterator[Finding]:
 
 
 def hub() -> Iterator[Finding]:
-    from huggingface_hub import constants, get_session
-
-    try:
-        get_session().head(constants.ENDPOINT, timeout=3)
+    failure = hub_access.failure()
+    if failure is None:
         yield Finding("hub", "ok", "the Hugging Face Hub answers")
-    except Exception as error:  # not shown: its text may hold the address, and an address may hold a password
-        text = f"the Hugging Face Hub is out of reach ({type(error).__name__}); the packaged model and local files work"
+    else:
+        text = f"the Hugging Face Hub is out of reach ({failure}); the packaged model and local files work"
         yield Finding(
             "hub", "warning", text, "to download, check the network, HF_HUB_OFFLINE, HTTPS_PROXY, HF_ENDPOINT"
         )

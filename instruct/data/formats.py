@@ -150,7 +150,7 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
         hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
         raise InputError(
             f"{raw.place}: no column {name!r} (columns: {_names(raw.fields)}{hint}); "
-            "rename the column or set the right format"
+            "rename the column, or set `format` in a card (--data.card)"
         )
     return raw.fields.get(name)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.hub import use_cache_if_unreachable
 from instruct.data.cards import Source
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
@@ -208,6 +209,7 @@ def _json_type(value: Any) -> str:
 def _download(source: Source) -> Path:
     from huggingface_hub import hf_hub_download
 
+    use_cache_if_unreachable()
     assert source.hub is not None
     assert source.file is not None
     try:
@@ -219,6 +221,7 @@ def _download(source: Source) -> Path:
 def _read_hub(source: Source, streaming: bool) -> Iterator[RawRow]:
     import datasets
 
+    use_cache_if_unreachable()
     assert source.hub is not None
     try:
         rows = datasets.load_dataset(
@@ -235,13 +238,14 @@ def _unreachable(source: Source, error: Exception) -> InputError:
     what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     text = f"{error} {error.__cause__ or ''}"
-    local = "or download the rows and give them as --data.files"
+    local = "or download the rows and name the file in place of the data set (--data.files, --answers.files)"
     access = f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
     if "Gated" in kinds or "gated dataset" in text:
         return InputError(access)
     if "offline" in text.lower():
         return InputError(
-            f"{what}: the hub's offline mode is on and the rows are not cached; unset HF_HUB_OFFLINE, {local}"
+            f"{what}: the rows are not cached, and the hub is out of reach or its offline mode is on; check the "
+            f"network and HF_HUB_OFFLINE, {local}"
         )
     if "Unknown split" in text:
         return InputError(

@@ -169,7 +169,7 @@ def _judge(judged: Judged, usd: float) -> JudgeReport:
         other = "@" in card.name
         return JudgeReport(**known, other_model=other, agreement=agreement_words(card), warnings=warnings)
     # Of a judge that is unknown here the names of those that are known say nothing.
-    problem = str(judged.problem).partition(" (known: ")[0]
+    problem = str(judged.problem).partition("; see ")[0].partition(" (known: ")[0]
     return JudgeReport(
         **known,
         description="known only by its name in the imported file" if judged.imported else "",

@@ -42,8 +42,8 @@ def check_gpu(config: TrainingOptions) -> None:
         check_gpu_is_usable()
     if config.needs_gpu and not torch.cuda.is_available():
         raise InputError(
-            f"config {config.name}: needs a GPU and this machine has none; use --config demo, or set needs_gpu to "
-            "false to try it on the CPU anyway"
+            f"config {config.name}: needs a GPU and this machine has none; use one for a CPU (docs/experiments.md), "
+            "or set needs_gpu to false to try it on the CPU anyway"
         )
 
 

@@ -141,12 +141,12 @@ REFUSED = [
         {"instructions": "Go.", "input": "", "output": "ok"},
         "alpaca",
         "no column 'instruction' (columns: instructions, input, output; nearest: instructions); "
-        "rename the column or set the right format",
+        "rename the column, or set `format` in a card",
     ),
     (
         {"instruction": "Go.", "input": "", "xyz": "ok"},
         "alpaca",
-        "no column 'output' (columns: instruction, input, xyz); rename the column or set the right format",
+        "no column 'output' (columns: instruction, input, xyz); rename the column, or set `format` in a card",
     ),
     ({"instruction": 7, "output": "ok"}, "alpaca", "instruction: must be text (given: 7); write a string"),
     ({"instruction": None, "output": "ok"}, "alpaca", "instruction: must be text (given: None); write a string"),

@@ -145,7 +145,8 @@ def test_only_the_named_files_of_an_evaluation_set_are_downloaded(hub: Any, tmp_
     assert [row["output"] for row in baseline] == ["a?!", "b?!"]
     assert load(hub, tmp_path, EVAL.replace("questions", "other")) == (
         "data set me/eval, file other.json: not found at revision 'main'; check the card's source, run `hf auth login` "
-        "if it is private, or download the rows and give them as --data.files"
+        "if it is private, or download the rows and name the file in place of the data set (--data.files, "
+        "--answers.files)"
     )
 
 
@@ -160,7 +161,7 @@ def test_a_failed_download_is_refused_in_one_line_with_a_remedy(hub: Any, tmp_pa
     assert missing.startswith(what.format("missing") + "not found at revision 'main'; check the card's source")
     offline = load(hub, tmp_path, card.format("missing"), HF_HUB_OFFLINE="1")
     assert offline.startswith(
-        what.format("missing") + "the hub's offline mode is on and the rows are not cached; unset"
+        what.format("missing") + "the rows are not cached, and the hub is out of reach or its offline mode is on"
     )
     assert "\n" not in gated + missing + offline
 
