@@ -62,7 +62,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
         return
     systems = system_folders(config, run)
     engine = options.generation.engine
-    weights = {name: weights_identity(config, folder, engine) for name, folder in systems.items()}
+    weights = {name: weights_identity(config, run, folder, engine) for name, folder in systems.items()}
     evaluation = evaluation_set(options)
     template = answer_template(config)
     inputs: dict[str, Any] = {

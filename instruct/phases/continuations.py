@@ -13,7 +13,6 @@ from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.prefixes import PrefixSet
 from instruct.generation.continuations import continue_texts
-from instruct.generation.options import ContinuationOptions
 from instruct.generation.prompts import config_prefixes
 from instruct.phases.systems import system_folders, weights_identity
 from instruct.run.directory import RunDirectory
@@ -43,7 +42,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
     prefixes = config_prefixes(config.model, options)
     paths = {name: run.continuations / f"{name}.json" for name in systems}
     inputs = {
-        name: _inputs(config, options, prefixes, folder, temperature) for name, (folder, temperature) in systems.items()
+        name: _inputs(config, run, prefixes, folder, temperature) for name, (folder, temperature) in systems.items()
     }
     pending = {
         name: system
@@ -76,12 +75,14 @@ def _step(name: str) -> str:
 
 
 def _inputs(
-    config: ExperimentConfig, options: ContinuationOptions, prefixes: PrefixSet, folder: Path | None, temperature: float
+    config: ExperimentConfig, run: RunDirectory, prefixes: PrefixSet, folder: Path | None, temperature: float
 ) -> dict[str, Any]:
+    options = config.continuations
+    assert options
     generation = options.generation.affecting("continuations")
     del generation["temperature"]  # a control has another
     return {
-        "weights": weights_identity(config, folder, options.generation.engine),
+        "weights": weights_identity(config, run, folder, options.generation.engine),
         "temperature": temperature,
         "prefixes": prefixes.sha256,
         "samples": options.samples,

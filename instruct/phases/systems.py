@@ -28,11 +28,21 @@ def system_folders(config: ExperimentConfig, run: RunDirectory) -> dict[str, Pat
     return found
 
 
-def weights_identity(config: ExperimentConfig, folder: Path | None, engine: str) -> str:
-    """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server."""
+def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path | None, engine: str) -> str:
+    """What identifies a system: a hash of its weights; of the base its hub id and commit, or its name on a server.
+
+    Args:
+        folder: see `system_folders`.
+        engine: that answers.
+
+    Raises:
+        InputError: the weights have changed since they were trained.
+    """
     from instruct.engines.weights import check_model, model_identity
+    from instruct.training.train import check_weights
 
     if folder is not None:
+        check_weights(run, folder.name)
         return sha256_of(min(folder.glob("*.safetensors")))
     if engine == "server":
         return config.model.name

@@ -12,7 +12,7 @@ from instruct.run.directory import RunDirectory
 from instruct.training.model_card import model_card
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import load_tokenizer, unreachable_model
-from instruct.training.train import model_arguments, train_options
+from instruct.training.train import check_weights, model_arguments, train_options
 
 
 def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None = None) -> list[Path]:
@@ -33,6 +33,7 @@ def merge_adapter(config: TrainingOptions, run: RunDirectory, system: str | None
         adapter = run.adapters / name
         if not (adapter / "adapter_config.json").is_file():
             raise InputError(f"{adapter}: has no adapter_config.json; name a LoRA system of this run")
+        check_weights(run, name)
         arguments = {**model_arguments(config), "dtype": torch.float32}
         try:
             base = AutoModelForCausalLM.from_pretrained(model_path(config.model.name), **arguments)

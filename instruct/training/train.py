@@ -247,7 +247,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
 
     def progress() -> tuple[bool, str | None]:
         if run.is_done(step, inputs) and final.is_dir():
-            _check_weights(final, run.manifest()["steps"][step]["results"])
+            check_weights(run, name)
             return True, None
         begun = run.manifest()["steps"].get(step)
         if begun and begun["inputs"].get("objective", code) != code:
@@ -284,13 +284,14 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     return results
 
 
-def _check_weights(folder: Path, results: dict[str, Any]) -> None:
-    """Refuse weights that are not those that a finished training recorded; old runs recorded no hashes.
+def check_weights(run: RunDirectory, name: str) -> None:
+    """Refuse weights that are not those that the run recorded when they were trained; old runs recorded no hashes.
 
     Raises:
         InputError: a file is missing or has changed.
     """
-    if changed := changed_file(folder, results.get("sha256", {})):
+    folder, record = run.adapters / name, run.manifest()["steps"].get(f"train/{name}", {})
+    if changed := changed_file(folder, record.get("results", {}).get("sha256", {})):
         raise InputError(
             f"{folder / changed}: is not what was trained (its hash differs from manifest.json's); restore it, or "
             f"delete {folder} to train again"

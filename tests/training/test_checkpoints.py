@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
+from instruct.phases.answer import generate
 from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
+from instruct.training.merge import merge_adapter
 
 
 def truncate(file: Path) -> None:
@@ -106,6 +109,9 @@ def test_weights_that_are_not_those_that_were_trained_are_refused(tmp_path, tiny
     damage(file)
     with pytest.raises(InputError, match=r"emo/adapter_model\.safetensors: is not what was trained .* delete .*/emo "):
         train(tmp_path / "run", config)
+    for refused in (partial(generate, config, run), partial(merge_adapter, config, run)):
+        with pytest.raises(InputError, match=r"emo: no trained weights|adapter_model\.safetensors: is not what was"):
+            refused()
     shutil.rmtree(run.adapters / "emo")
     train(tmp_path / "run", config)
     assert file.read_bytes() == trained
