@@ -17,7 +17,7 @@ from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
-from instruct.reporting.cautions import figure_warnings
+from instruct.reporting.cautions import figure_warnings, training_warnings
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded, tally_figures
 from instruct.reporting.figures import figures
 from instruct.reporting.findings import settle
@@ -140,6 +140,7 @@ def _warn(contents: RunContents, comparison: ComparisonReport, systems: Mapping[
     """Add the warnings that follow from a comparison's figures, and those about its answers."""
     names, finding = (comparison.candidate, comparison.baseline), comparison.leading_figures.finding
     about_answers = [
+        *training_warnings(contents.manifest, *names),
         *overlap_warnings(contents.manifest, recorded_overlap(contents.manifest), *names),
         *health_warnings(*names, finding, systems),
     ]

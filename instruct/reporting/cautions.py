@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.base.errors import counted
+from instruct.data.tokens import MOST_CUT
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
 from instruct.reporting.text import contradicted, span, unread
 
@@ -17,6 +21,26 @@ def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
     if judge.other_model:
         texts.append("another model than the card's was asked; do not compare these figures with published ones")
     return [claim_warning(text) for text in (*texts, *judge.warnings)]
+
+
+def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
+    """What was out of the ordinary in the text that compared systems were trained on."""
+    found: dict[str, list[str]] = {}
+    for name in systems:
+        results = manifest["steps"].get(f"train/{name}", {}).get("results", {})
+        answers, rows = results.get("answers", {}), results.get("rows", {})
+        ends, cut = answers.get("ends", 0), answers.get("cut", 0)
+        out = rows.get("rejected", 0) + rows.get("malformed", 0)
+        texts = [
+            f"{cut:,} of {counted(ends, 'answer')} ({cut / ends:.1%}) without their end token, cut at max_length"
+            if cut > MOST_CUT * ends
+            else "",
+            f"{counted(answers['empty'], 'empty thought')}: it learns not to think" if answers.get("empty") else "",
+            f"data of which {counted(out, 'row')} of {rows.get('read', 0):,} were left out as unusable" if out else "",
+        ]
+        for text in filter(None, texts):
+            found.setdefault(text, []).append(name)
+    return [f"{' and '.join(names)} trained on {text}" for text, names in found.items()]
 
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
