@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
+from instruct.analysis.results import SeedSpread
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.comparison import rounded
@@ -21,6 +22,7 @@ from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rank
 from instruct.reporting.render.html import image, render
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.terminal import render_terminal
+from instruct.reporting.report_tables import seeds_table
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import probability, span
 from instruct.run.directory import RunDirectory
@@ -28,7 +30,8 @@ from instruct.run.directory import RunDirectory
 _TITLE = "Systems side by side"
 _NOTE = (
     "Difference: win rate minus that of the first run's comparison, in points, with its 95 % bootstrap interval, "
-    "over the prompts with a verdict in both; p: paired permutation test of no difference."
+    "over the prompts with a verdict in both; p: paired permutation test of no difference. Adjusted p: of the "
+    "comparison itself, corrected for all claims of its run's judge."
 )
 
 
@@ -64,6 +67,7 @@ _COLUMNS = [
     Column("win rate %", "figures.win_rate"),
     Column("std. error", "figures.standard_error"),
     Column("95 % CI", "figures.interval"),
+    Column("adjusted p", lambda row: probability(row.entry.comparison.significance.adjusted_p)),
     Column("diff.", _shown_difference),
     Column("p", lambda row: probability(row.difference.p if row.difference else None)),
 ]
@@ -80,6 +84,8 @@ _CSV_COLUMNS = [
     *(Column(key, f"figures.{key}") for key in ("win_rate", "standard_error")),
     Column("interval_low", itemgetter(0)).within(attrgetter("figures.interval")),
     Column("interval_high", itemgetter(1)).within(attrgetter("figures.interval")),
+    Column("finding", "figures.finding"),
+    Column("adjusted_p", "entry.comparison.significance.adjusted_p"),
     Column("compared_with", lambda row: _label(row.against) if row.against else ""),
     *(column.within(attrgetter("difference")) for column in _DIFFERENCE),
     Column("warnings", lambda row: "; ".join(row.warnings)),
@@ -98,8 +104,18 @@ class Compared:
         """All figures as tables."""
         return [
             columns_table(_TITLE, self.rows, _COLUMNS, _NOTE),
+            *(seeds_table(spreads, run) for run, spreads in self._seeds().items()),
             *ranking_tables(self.rankings, self.strengths),
         ]
+
+    def _seeds(self) -> dict[str, list[SeedSpread]]:
+        """The comparisons over training seeds, by run."""
+        found: dict[str, list[SeedSpread]] = {}
+        for row in self.rows:
+            spread = row.entry.spread
+            if spread and spread not in found.setdefault(row.entry.run, []):
+                found[row.entry.run].append(spread)
+        return found
 
     def document(self) -> Document:
         """The tables, and why rows may not be comparable."""
@@ -118,6 +134,7 @@ class Compared:
                 {column.header: column.of(row) for column in _CSV_COLUMNS} | {"warnings": row.warnings}
                 for row in self.rows
             ],
+            "seeds": {run: [each.model_dump() for each in spreads] for run, spreads in self._seeds().items()},
             "rankings": [asdict(each) for each in self.rankings],
             "strengths": [asdict(each) for each in self.strengths],
         }

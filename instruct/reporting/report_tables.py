@@ -35,8 +35,8 @@ def report_tables(report: ReportData) -> list[Table]:
     ]
 
 
-def seeds_table(spreads: Sequence[SeedSpread]) -> Table:
-    """Comparisons made with several training seeds, over all of them."""
+def seeds_table(spreads: Sequence[SeedSpread], run: str = "") -> Table:
+    """Comparisons made with several training seeds, over all of them; `run`: which run's, if there are several."""
     columns = [
         *text_columns("judge", "policy", "candidate", "baseline"),
         Column("seeds", lambda spread: ", ".join(map(str, spread.seeds)), text=True),
@@ -47,7 +47,7 @@ def seeds_table(spreads: Sequence[SeedSpread]) -> Table:
         Column("over seeds and prompts", "interval_both"),
         Column("adjusted p", lambda spread: probability(spread.adjusted_p)),
     ]
-    return columns_table("Training seeds", spreads, columns, _SEEDS)
+    return columns_table(f"Training seeds of {run}" if run else "Training seeds", spreads, columns, _SEEDS)
 
 
 def _paired(report: ReportData) -> Table:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
-from instruct.reporting.report import build_report, write_report
+from instruct.reporting.compare_runs import compare_runs
+from instruct.reporting.report import Report, build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
 
@@ -80,3 +83,44 @@ def test_a_run_without_seeds_has_no_spread(run, card, judge_pairs):
     card("j")
     judge_pairs([WIN] * 5)
     assert build_report(run.folder).seeds == []
+
+
+def test_the_report_leads_with_the_claim_over_seeds(judged):
+    report = build_report(judged.folder)
+    assert [line.split(":")[1].split(";")[0].strip() for line in report.headlines()] == [
+        "too few training seeds to compare emo with baseline (2, not 3)",
+        "no difference shown between emo and mle over 3 training seeds",
+        "emo-seed1 beats mle-seed2",  # of different seeds, so of no spread
+    ]
+    assert [spread.finding for spread in report.seeds] == ["too few", "no difference"]
+    assert report.seeds[1].interval_both[0] <= 50 <= report.seeds[1].interval_both[1]
+    assert report.seeds[1].claims == 3
+    text = str(report)
+    assert text.index("over 3 training seeds") < text.index("one training seed: ")
+
+
+def test_compare_has_the_mean_over_seeds(judged):
+    compared = compare_runs([judged.folder])
+    (table,) = [table for table in compared.tables() if table.title.startswith("Training seeds")]
+    assert {row[header] for row in table.cells() for header in (2,)} == {"emo"}
+    assert [spread["mean"] for spread in compared.content()["seeds"]["small"]] == [75.0, 60.0]
+
+
+def test_a_report_of_version_5_is_read_with_claims_that_its_tests_support(judged):
+    report, path = write_report(judged.folder)
+    content = json.loads(path.with_suffix(".json").read_text())
+    content["schema_version"] = 5
+    for spread in content["seeds"]:
+        for key in ("interval_prompts", "p", "adjusted_p", "claims", "finding"):
+            del spread[key]
+    for comparison in content["judges"][0]["comparisons"]:
+        for key in ("p", "adjusted_p", "claims"):
+            del comparison["significance"][key]
+        for figures in comparison["policies"].values():
+            figures |= {"second_interval": None, "interval_method": "wilson", "finding": "candidate"}
+    path.with_suffix(".json").write_text(json.dumps(content))
+    read = Report.read(path.with_suffix(".json"))
+    assert read.schema_version == 6
+    assert [spread.finding for spread in read.seeds] == ["too few", "no difference"]
+    found = [each.leading_figures.finding for each in read.judges[0].comparisons]
+    assert found == [each.leading_figures.finding for each in report.judges[0].comparisons]
