@@ -44,13 +44,10 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
         HarnessFigure(
             task=row.task,
             system=row.system,
-            shots=row.details.shots,
             rows=row.n,
             metric=row.metric,
             value=row.value or 0.0,
-            standard_error=row.details.standard_error,
-            chat=row.details.chat,
-            shortened=row.details.shortened,
+            **{name: getattr(row.details, name) for name in ("shots", "standard_error", "chat", "shortened")},
         )
         for row in rows
         if row.kind == "lm_eval"

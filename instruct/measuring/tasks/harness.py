@@ -213,11 +213,11 @@ def _task_content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> d
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a YAML value."""
+    """The texts in a YAML value that can name a file or a function of one: a bare `*` matches whatever is here."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _texts(inner)
-    elif isinstance(value, str):
+    elif isinstance(value, str) and re.search(r"\.\w", value):
         yield value
 
 

@@ -243,6 +243,25 @@ def test_without_lm_eval_its_tasks_are_named_with_the_nearest_card(monkeypatch):
         Harness(TaskOptions(lm_eval=["trecc"]))
 
 
+def test_a_tasks_content_is_that_of_the_files_that_it_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = {
+        "task": "mine",
+        "dataset_kwargs": {"data_files": {"test": "rows_*.csv"}},
+        "generation_kwargs": {"until": ["*"]},
+    }
+    Path("mine.yaml").write_text(yaml.safe_dump(data) + "process_docs: !function own.cut\n")
+    for name in ("rows_1.csv", "own.py", "other.csv"):
+        Path(name).write_text("text\n")
+    harness = Harness(TaskOptions(lm_eval=["mine.yaml"], trust_task_code=True))
+    found = [harness.files_sha256("mine")]
+    for name in ("rows_1.csv", "own.py", "other.csv"):
+        Path(name).write_text("changed\n")
+        found.append(harness.files_sha256("mine"))
+    assert len(set(found[:3])) == 3
+    assert found[3] == found[2]
+
+
 def test_a_chat_is_not_asked_of_cards():
     with pytest.raises(ValueError, match=r"chat: is for lm-eval's tasks, and the cards trec have a text"):
         TaskOptions(cards=["trec"], chat=True)
