@@ -92,10 +92,13 @@ def completes(action: argparse.Action, completer: completion.Completer) -> None:
     action.completer = completer  # type: ignore[attr-defined]
 
 
-def add_retry_flag(sub: argparse.ArgumentParser) -> None:
-    """`--retry-failed`."""
+def add_retry_flag(sub: argparse.ArgumentParser, unparsed: bool = False) -> None:
+    """`--retry-failed`, and `--retry` for verbs that ask judges alone."""
     text = "send all failed requests again, also those that were refused or have been sent again twice"
     sub.add_argument("--retry-failed", action="store_true", help=text)
+    if unparsed:
+        text = "failed: as --retry-failed; unparsed: ask once more about each pair and order without a readable verdict"
+        sub.add_argument("--retry", action="append", choices=["failed", "unparsed"], default=[], help=text)
 
 
 def add_cluster_flags(sub: argparse.ArgumentParser) -> None:

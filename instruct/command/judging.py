@@ -59,7 +59,7 @@ def _add_request_flags(sub: argparse.ArgumentParser) -> None:
     flags.add_option_flags(sub, "JudgeOptions", "engine", "concurrency", "timeout", "trim", "budget_usd")
     flags.add_option_flags(sub, "JudgeOptions", "dtype", "quantization", "tensor_parallel_size")
     sub.add_argument("--yes", action="store_true", help="use a judge that costs money without a budget")
-    flags.add_retry_flag(sub)
+    flags.add_retry_flag(sub, unparsed=True)
     flags.add_cluster_flags(sub)
 
 
@@ -86,7 +86,10 @@ def judge(arguments: argparse.Namespace) -> Result:
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
     comparisons = call.named_comparisons(run, arguments)
-    mode = JudgingMode(arguments.yes, arguments.retry_failed, arguments.reparse, arguments.start_over)
+    failed, unparsed = arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
+    if arguments.reparse and unparsed:
+        raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
+    mode = JudgingMode(arguments.yes, failed, arguments.reparse, arguments.start_over, unparsed)
     report, failure = judge_and_report(run, judges, comparisons, mode, difficulty)
     print_written(report, run.folder)
     return call.reported(report, failure)
@@ -132,7 +135,7 @@ def validate(arguments: argparse.Namespace) -> Result:
     from instruct.validation.validate import validate as validate_judge
 
     if not arguments.judge:
-        _refuse_judge_flags(arguments, "yes", "retry_failed", "cluster", advice="without it nothing is asked")
+        _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
     result = validate_judge(
         _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
@@ -143,7 +146,8 @@ def validate(arguments: argparse.Namespace) -> Result:
         output=arguments.output,
         write_card=arguments.write_card,
         yes=arguments.yes,
-        retry_failed=arguments.retry_failed,
+        retry_failed=arguments.retry_failed or "failed" in arguments.retry,
+        retry_unparsed="unparsed" in arguments.retry,
         cluster=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(result.content, result.headline, result.text, result.stopped)

@@ -15,7 +15,7 @@ from instruct.engines.base import Engine, Request
 from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
-from instruct.judging.presentations import Answers, Plan, plan_comparison
+from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
 from instruct.judging.store import JudgmentStore, open_store, start_over, was_judged
 from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
@@ -38,6 +38,7 @@ class JudgingMode:
     Attributes:
         yes: ask a judge that costs money without a budget.
         retry_failed: ask again for all that failed, also what was refused for good or was asked again twice.
+        retry_unparsed: ask once more about every pair and order whose reply could not be read.
         reparse: read the verdicts again from the stored completions, without asking.
         start_over: ask everything again, because the store has vanished.
     """
@@ -46,6 +47,7 @@ class JudgingMode:
     retry_failed: bool = False
     reparse: bool = False
     start_over: bool = False
+    retry_unparsed: bool = False
 
 
 def ask_judges(
@@ -157,6 +159,10 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
             f"{run.store}: is on a network file system ({kind}), on which SQLite can lose verdicts; move the run to a "
             "local disk of the machine that runs this command"
         )
+    if mode.retry_unparsed and judge.options.stop_when:
+        raise InputError(
+            "--retry unparsed: more verdicts could change where --stop-when ended the comparison; drop one of the two"
+        )
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, mode)
@@ -173,6 +179,9 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
 def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMode) -> bool:
     """Whether a comparison is not finished, or is to be judged again."""
     if mode.reparse or judge.replay or not run.is_done(task.step, task.inputs):
+        return True
+    verdicts = run.manifest()["steps"][task.step]["results"].get("verdicts", {})
+    if mode.retry_unparsed and verdicts.get("unparsed"):
         return True
     return mode.retry_failed and _failed(run, task) > 0
 
@@ -215,7 +224,8 @@ def _judge_task(
         # Reading verdicts again while replies are missing does not finish a step.
         recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
         with contextlib.nullcontext(results) if mode.reparse and plan.missing(store) else recorded as results:
-            counts = judge_plan(judge, plan, store, engine, retry_failed=mode.retry_failed, ask=not mode.reparse)
+            retries = {"retry_failed": mode.retry_failed, "retry_unparsed": mode.retry_unparsed}
+            counts = judge_plan(judge, plan, store, engine, **retries, ask=not mode.reparse)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
             if not counts.unanswered_pairs:
                 del results["unanswered_pairs"]
@@ -238,7 +248,8 @@ def _check_before_asking(
     with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
-        missing = {request.key: request for plan in plans for request in plan.missing(store)}
+        asked = [*plans, *(plan_again(plan, store) for plan in plans if mode.retry_unparsed)]
+        missing = {request.key: request for plan in asked for request in plan.missing(store)}
         for key in () if mode.retry_failed else store.given_up(missing):
             del missing[key]
     if missing and not (mode.reparse or judge.replay):

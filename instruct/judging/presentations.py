@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from instruct.analysis.outcomes import candidate_is_second
@@ -85,6 +85,21 @@ class Plan:
         requests = self.requests()
         stored = store.completions(requests)
         return [request for key, request in requests.items() if key not in stored]
+
+
+def plan_again(plan: Plan, store: JudgmentStore) -> Plan:
+    """The presentations whose first reply is unparsed, with requests for a second one, which is stored by itself."""
+    unparsed = {judgment.key for judgment in store.judgments(plan.comparison) if judgment.verdict == "unparsed"}
+    again = [
+        replace(each, requests=tuple(replace(request, key=_second(request.key)) for request in each.requests))
+        for each in plan.presentations
+        if each.key in unparsed
+    ]
+    return Plan(plan.comparison, again, [])
+
+
+def _second(key: str) -> str:
+    return completion_key({"again": key})
 
 
 def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine: Engine) -> Plan:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from instruct.analysis.outcomes import IDENTICAL
+from instruct.analysis.outcomes import ASKED_AGAIN, IDENTICAL, PREFERENCES
 from instruct.asking.ask import ask_engine, progress_of
 from instruct.base.errors import StoppedError, counted, one_line
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
-from instruct.judging.presentations import Plan, Presentation
+from instruct.judging.presentations import Plan, Presentation, plan_again
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
@@ -50,13 +50,21 @@ class ComparisonCounts:
 
 
 def judge_plan(
-    judge: Judge, plan: Plan, store: JudgmentStore, engine: Engine, *, retry_failed: bool = False, ask: bool = True
+    judge: Judge,
+    plan: Plan,
+    store: JudgmentStore,
+    engine: Engine,
+    *,
+    retry_failed: bool = False,
+    retry_unparsed: bool = False,
+    ask: bool = True,
 ) -> ComparisonCounts:
     """Ask for the completions that are not stored, and store the verdicts.
 
     Args:
         retry_failed: ask again for all that failed; otherwise what was refused for good, or was asked again twice,
             stays a `failed` verdict.
+        retry_unparsed: ask once more about every presentation whose reply could not be read.
         ask: False reads verdicts from the stored completions alone.
     """
     earlier = store.judgments(plan.comparison)
@@ -68,21 +76,21 @@ def judge_plan(
     store.add_judgments(_judgment(plan, each, Reading("failed", reason=reason)) for each, reason in plan.unanswered)
     failed = {j.key for j in earlier if j.verdict == "failed"}
     skip = set() if retry_failed else failed - store.to_ask_again(earlier)
-    stopped, spent = None, store.spent_usd()
-    work = _Work(judge, plan, store, Budget(spent, judge.options.budget_usd), engine.batch, skip)
-    if ask and work.unjudged:
-        try:
-            with progress_of(work.title) as show:
-                ask_engine(engine, work, show)
-        except StoppedError as error:
-            stopped = str(error)
-            if given_up := store.given_up(work.without_reply()):
-                stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
+    spent = store.spent_usd()
+    budget = Budget(spent, judge.options.budget_usd)
+    work = _Work(judge, plan, store, budget, engine.batch, skip)
+    stopped = _ask(engine, work) if ask else None
+    # What was asked again earlier is read in any case.
+    again = _Work(judge, plan_again(plan, store), store, budget, engine.batch, set(), again=True)
+    if retry_unparsed and ask and not stopped:
+        stopped = _ask(engine, again)
+    if stopped and (given_up := store.given_up(work.without_reply())):
+        stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
     if unanswered:
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     return ComparisonCounts(
-        asked=work.asked,
+        asked=work.asked + again.asked,
         stored=work.stored,
         without_request=len(plan.without_request()),
         unanswered_pairs=len(plan.unanswered),
@@ -95,13 +103,36 @@ def judge_plan(
     )
 
 
+def _ask(engine: Engine, work: _Work) -> str | None:
+    """Ask for what has no verdict yet; returns why that stopped early, if it did."""
+    if not work.unjudged:
+        return None
+    try:
+        with progress_of(work.title) as show:
+            ask_engine(engine, work, show)
+    except StoppedError as error:
+        return str(error)
+    return None
+
+
 class _Work:
     """The presentations of a plan that have no verdict yet, see `instruct.asking.ask.Work`; replies become verdicts."""
 
     def __init__(
-        self, judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, batch: int | None, skip: set[str]
+        self,
+        judge: Judge,
+        plan: Plan,
+        store: JudgmentStore,
+        budget: Budget,
+        batch: int | None,
+        skip: set[str],
+        again: bool = False,
     ) -> None:
-        """`batch`: presentations that are always asked about together; `skip`: keys of those that are left out."""
+        """`batch`: presentations that are always asked about together; `skip`: keys of those that are left out.
+
+        `again`: they were asked about before, and a request that fails leaves the first verdict as it is.
+        """
+        self._again = again
         self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
         self._batch, self._short = batch, True
         self.done = 0
@@ -215,9 +246,13 @@ class _Work:
                 del self.unjudged[waiting]
                 for each in presentations:
                     replies = [self._replies[request.key] for request in each.requests]
-                    judged.append(_judgment(self.plan, each, read_replies(self.judge.card, replies, each.shown)))
+                    reading = read_replies(self.judge.card, replies, each.shown)
+                    if self._again and reading.verdict in PREFERENCES:
+                        reading = replace(reading, reason=ASKED_AGAIN)
+                    if not (self._again and reading.verdict == "failed"):
+                        judged.append(_judgment(self.plan, each, reading))
         self.store.add_judgments(judged)
-        self.done += len(judged)
+        self.done = self.total - sum(map(len, self.unjudged.values()))
 
 
 def _judgment(plan: Plan, each: Presentation, reading: Reading) -> Judgment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
-from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
+from instruct.analysis.outcomes import ASKED_AGAIN, UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
 from instruct.analysis.results import LengthFigures, Part, PermutationTest, Record, Sequential, Significance, SignTest
 from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
@@ -116,6 +116,8 @@ def comparison_figures(
     if trimmed:
         text = f"the answers of {trimmed} of {counted(len(times), 'pair')} were trimmed to fit the judge's context"
         own.append(note_warning(text))
+    if again := sum(judgment.reason == ASKED_AGAIN for judgment in judgments):
+        own.append(claim_warning(_first_asking(outcomes, again)))
     length = _length(outcomes.pairs, *lengths) if lengths else None
     if length and (warning := length_warning(length)):
         own.append(claim_warning(warning))
@@ -149,6 +151,24 @@ def comparison_figures(
         requests=len({key for judgment in judgments for key in judgment.key.split()}),
         notes=[*(results.get("notes") or []), *from_file],
         warnings=[*own, *warnings],
+    )
+
+
+def _first_asking(outcomes: Outcomes, again: int) -> str:
+    """What the win rate is without the verdicts that were read only when the judge was asked again."""
+    judged = outcomes.judged
+    first = [
+        replace(judgment, verdict="unparsed", preference=None, ratings=None)
+        if judgment.reason == ASKED_AGAIN
+        else judgment
+        for judgment in judged.judgments
+    ]
+    results = results_by_policy(first, judged.card.verdict.parser if judged.card else None, judged.margins)
+    counts = tally_pairs(results.get(outcomes.leading, []))
+    rate = "none" if counts.win_rate is None else f"{counts.win_rate:.1f} %"
+    return (
+        f"{counted(again, 'verdict')} could be read only when the judge was asked again; by its first replies alone "
+        f"the win rate is {rate} (n = {counts.n_judged})"
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instruct.analysis.outcomes import ASKED_AGAIN
 from instruct.base.errors import InputError, InstructError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.base.machine import now
@@ -60,6 +61,7 @@ def validate(
     write_card: bool = False,
     yes: bool = False,
     retry_failed: bool = False,
+    retry_unparsed: bool = False,
     cluster: ClusterOptions | None = None,
 ) -> Validated:
     """Measure a judge's agreement with human labels; write agreement.json, agreement.md and verdicts.jsonl.
@@ -81,6 +83,7 @@ def validate(
             that this card made its verdicts.
         yes: allow a judge that costs money without a budget.
         retry_failed: ask again for what failed for good.
+        retry_unparsed: ask once more for what could not be read.
         cluster: where the judge's model is loaded, if it is a local one.
 
     Returns:
@@ -116,7 +119,8 @@ def validate(
     else:
         assert resolved is not None, "checked above"
         card, folder = resolved.card, _folder(resolved.card.name, human)
-        verdicts, stopped = _asked(resolved, human, folder, JudgingMode(yes=yes, retry_failed=retry_failed))
+        mode = JudgingMode(yes, retry_failed, retry_unparsed=retry_unparsed)
+        verdicts, stopped = _asked(resolved, human, folder, mode)
     first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
     agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
     figures = card_figures(agreement, card, verdicts.about)
@@ -231,6 +235,8 @@ def _stored(store: JudgmentStore, card: JudgeCard, pairs: int) -> tuple[list[dic
         row["verdict"] = judgment.verdict
         if judgment.verdict in ("unparsed", "failed"):
             reasons[f"{judgment.verdict}: {judgment.reason}"] += 1
+        elif judgment.reason == ASKED_AGAIN:
+            reasons[ASKED_AGAIN] += 1
         if judgment.preference is not None:
             row["preference"] = judgment.preference
         if judgment.verdict not in ("unparsed", "failed") and (margin := known.of(judgment)) is not None:
