@@ -61,7 +61,9 @@ class BadRows:
     def refuse(self) -> None:
         """Raise what was found, if anything."""
         problems = Problems()
-        problems.found += self.listed
+        # What is wrong with every row is wrong with the template: the first row is enough.
+        alike = len({problem.partition(": ")[2] for problem in self.listed}) == 1 and len(self.listed) == self.most
+        problems.found += self.listed[:1] if alike else self.listed
         problems.refuse()
 
     @property

@@ -20,7 +20,8 @@ from instruct.data.mixture import part_line
 from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
-from instruct.data.tokens import PERCENTILES, length_percentiles
+from instruct.data.templates import Rendering
+from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.memory import available_gib
 from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
@@ -96,7 +97,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
     lengths = length_percentiles(encoded)
     _print_data(console, config, data, lengths, overlap)
     packs = rows.plain_text and config.train.get("packing", True)
-    printed = [] if packs else _print_rows(console, data, shown)
+    printed = [] if packs else _print_rows(console, data, config.data.rendering(), shown)
     check_length(data)
 
     system = first_trained(config)
@@ -144,19 +145,38 @@ def _print_data(
         console.print(line, highlight=False, markup=False)
 
 
-def _print_rows(console: Console, data: TrainingRows, shown: int) -> list[dict[str, Any]]:
-    """Print the first `shown` rows with their mask; the same for programs."""
+def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, shown: int) -> list[dict[str, Any]]:
+    """Print the first `shown` rows with their mask, and what a server sends if it is not that; return the same."""
     printed = []
     for row in itertools.islice(data.encoded.encoded, shown):
         pieces = masked_pieces(data.tokenizer, row)
         console.rule(Text(row["place"]), align="left")
         console.print(masked_text(pieces))
         parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
-        printed.append({"source": row["place"], "parts": parts})
+        sent = None if data.rows.parts else _sent_instead(data, rendering, row)
+        if sent is not None:
+            console.print(f"by default, a server ends this prompt with {sent!r}", style="yellow", highlight=False)
+        printed.append({"source": row["place"], "parts": parts} | ({"server": sent} if sent is not None else {}))
     if shown:
         console.rule()
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
     return printed
+
+
+def _sent_instead(data: TrainingRows, rendering: Rendering, row: Mapping[str, Any]) -> str | None:
+    """Where a row's first answer does not follow the prompt that a server sends by default, how that ends."""
+    chat = data.rows.rows[row["chat"]]
+    messages = chat.get("messages") or chat.get("prompt")
+    if not isinstance(messages, list) or row["status"] not in TRAINED:
+        return None
+    start = next(index for index, label in enumerate(row["labels"]) if label != -100)
+    more = {"tools": chat["tools"]} if chat.get("tools") else {}
+    ends = range(1, len(messages) + 1) if "prompt" not in chat else [len(messages)]
+    sent = [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
+    tokens = data.tokenizer(sent, add_special_tokens=False)["input_ids"]
+    if start == 0 or data.tokenizer.decode(row["input_ids"][:start]) in map(data.tokenizer.decode, tokens):
+        return None
+    return sent[0][-40:]
 
 
 def train_on_text(train: dict[str, Any]) -> str:

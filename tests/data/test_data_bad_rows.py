@@ -46,6 +46,13 @@ def test_a_few_rejected_rows_are_left_out_and_many_stop(write: Any) -> None:
         encoded(load_rows(None, files=[write("all.jsonl", [CALLS])]), "skip")
 
 
+def test_what_is_wrong_with_every_row_is_said_once(write: Any) -> None:
+    rows = load_rows(None, files=[write("rows.jsonl", [FINE] * 50)])
+    with pytest.raises(InputError, match="the tokenizer has no chat template") as error:
+        encode_rows(small_tokenizer(None), rows, None)
+    assert not isinstance(error.value, InputErrors)
+
+
 def test_malformed_rows_stop_together_or_are_left_out(write: Any) -> None:
     file = write("rows.jsonl", [FINE, WRONG, FINE, {"messages": "hello"}])
     with pytest.raises(InputErrors) as error:
