@@ -63,8 +63,7 @@ def connect(options: ClusterOptions) -> bool:
         raise InputError(f"RAY_ADDRESS {one_line(address, 100)}: run the command on a machine of the cluster instead")
     try:
         if address != "auto":  # Ray would try for a minute
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+            _open_and_close(address)
         with _quiet():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ConnectionError, TimeoutError, OSError) as error:
@@ -77,6 +76,20 @@ def connect(options: ClusterOptions) -> bool:
             ) from None
         raise InputError(f"cluster: no Ray cluster {where} ({_reason(error)}); {start}") from None
     return True
+
+
+def answers(address: str) -> bool:
+    """Whether something accepts connections at HOST:PORT."""
+    try:
+        _open_and_close(address)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _open_and_close(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
 def _reason(error: Exception) -> str:

@@ -20,7 +20,7 @@ from instruct.base.output import warn
 from instruct.base.replies import Reply
 from instruct.engines.base import Engine, EngineOptions, Portion, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.ray_cluster import Pool, connect, pool_of
+from instruct.engines.ray_cluster import Pool, answers, connect, pool_of
 from instruct.engines.ray_worker import TRIES, Board, Worker, check_newcomer, survey
 from instruct.engines.weights import adapter_identity
 
@@ -35,6 +35,8 @@ IN_FLIGHT = 2
 QUIET_S = 60.0
 # Seconds without a finished batch after which the run ends; and more for each GiB of weights that has to be read.
 PATIENCE_S, PATIENCE_PER_GIB_S = 1800.0, 20.0
+# Seconds that the cluster's head may not answer. Ray ends this process, without a word, after a minute.
+HEAD_LOST_S = 15.0
 # Requests of a stream that a worker is given at a time.
 STREAMED = 256
 
@@ -143,7 +145,7 @@ class RayEngine:
         import ray
 
         board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=_this_machine()).remote()
-        watch = self._watch = _Watch(board)
+        watch = self._watch = _Watch(board, ray.get_runtime_context().gcs_address)
         try:
             for number, row in self._answered(rows, pool, board):
                 if row["error"]:
@@ -254,8 +256,8 @@ def _this_machine() -> Any:
 class _Watch:
     """Prints what the workers do when nothing is finished for a while, and in the end what each has done."""
 
-    def __init__(self, board: Any) -> None:
-        self._board = board
+    def __init__(self, board: Any, head: str) -> None:
+        self._board, self._head = board, head
         self._done: Counter[str] = Counter()
         self._replies: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -272,7 +274,18 @@ class _Watch:
 
     def _watch(self) -> None:
         quiet, seen = QUIET_S, self._last
+        answered, told = time.monotonic(), False
         while not self._ended.wait(min(QUIET_S / 4, 5)):
+            if answers(self._head):
+                answered = time.monotonic()
+            elif not told and time.monotonic() - answered >= HEAD_LOST_S:
+                told = True
+                warn(
+                    f"cluster   its head at {self._head} does not answer any more, so Ray will end this command within "
+                    "a minute; finished batches are kept: start the cluster again (docs/cluster.md) and rerun the "
+                    "command"
+                )
+                continue  # nobody can be asked what they do
             if self._last != seen:
                 quiet, seen = QUIET_S, self._last
             if (waited := time.monotonic() - seen) >= quiet:

@@ -14,9 +14,10 @@ from instruct.base.replies import Failure
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies
+from instruct.generation.batches import finished_replies
 from instruct.generation.options import GenerationConfig
 from instruct.generation.reply_files import write_rows
+from instruct.generation.work import System, Work
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
 
 if TYPE_CHECKING:

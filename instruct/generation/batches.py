@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.replies import Completion
-from instruct.data.templates import DEFAULT, Rendering, writes_the_date
+from instruct.data.templates import Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import load_tokenizer
@@ -25,57 +25,9 @@ from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
 from instruct.engines.thinking import THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
+from instruct.generation.work import System, Work
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-
-
-@dataclass(frozen=True)
-class System:
-    """A LoRA adapter's folder, None for the model itself, or a whole model's folder; and the temperature it samples at.
-
-    `name` is the name of its file, and of its adapter on a server.
-    """
-
-    name: str
-    source: Path | None
-    temperature: float
-
-
-@dataclass(frozen=True)
-class Work:
-    """What every system is asked, in order, and how.
-
-    Attributes:
-        what: `answers` or `continuations`, for messages.
-        parts: what a prompt and a reply to it are called in messages.
-        places: where each prompt stands, for messages.
-        seeds: of each prompt's sample.
-        token_ids: the prompts' tokens, by the tokenizer.
-        server_prompts: the prompts as a server is sent them.
-        identities: everything about each prompt that could change a reply, for JSON.
-        identity: everything about all of them that could.
-        decoding: how is decoded, besides the temperature; it could change a reply, too.
-        max_tokens: of a reply; near the context's end, a reply without `min_tokens` may be shorter.
-        min_tokens: before which a reply does not end.
-        top_p: the share of probability to sample from.
-        to_the_letter: replies continue the text of their prompts, and their white space is kept.
-        rendering: how chats become text.
-    """
-
-    what: str
-    parts: tuple[str, str]
-    places: Sequence[str]
-    seeds: Sequence[int]
-    token_ids: Callable[[Any], Iterable[list[int]]]
-    server_prompts: Callable[[], Sequence[Prompt]]
-    identities: Sequence[Any]
-    identity: list[Any]
-    decoding: dict[str, Any]
-    max_tokens: int
-    min_tokens: int = 0
-    top_p: float = 1.0
-    to_the_letter: bool = False
-    rendering: Rendering = DEFAULT
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from instruct.base.replies import Completion
 from instruct.data.cards import parse_length
 from instruct.data.prefixes import Prefix, PrefixSet
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.batches import System, Work, finished_replies
+from instruct.generation.batches import finished_replies
 from instruct.generation.options import ContinuationOptions
 from instruct.generation.reply_files import json_list, write_rows
+from instruct.generation.work import System, Work
 from instruct.generation.written import ReplyStats, reply_stats, warn_of_failures, written
 
 

@@ -63,7 +63,7 @@ def continue_prefixes(config: ExperimentConfig, run: RunDirectory, systems: Samp
         results = {name: stack.enter_context(run.step(_step(name), inputs[name], config=ran_with)) for name in pending}
         stats = continue_texts(config.model, pending, prefixes, options, run.continuations, config.cluster)
         for name, found in results.items():
-            found |= {**stats[name].record(), "sha256": sha256_of(paths[name])}
+            found |= {**stats[name].record(), "temperature": pending[name][1], "sha256": sha256_of(paths[name])}
     for name, each in stats.items():
         if each.empty:
             say(f"note      {name}: {each.empty:,} of {each.n:,} continuations are empty")

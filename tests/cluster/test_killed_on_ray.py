@@ -177,3 +177,24 @@ def test_a_machine_that_dies_is_done_without(
     counts = asked(batch_log)
     assert len(counts) == 2 * BATCHES
     assert counts.total() <= 2 * BATCHES + IN_FLIGHT
+
+
+def test_a_head_that_dies_is_named_and_what_is_finished_is_kept(
+    batch_log: Path, driver_arguments: dict[str, Any], answer: Answer, tmp_path: Path
+) -> None:
+    log = tmp_path / "driver.log"
+    with two_nodes() as own:
+        with driven(driver_arguments | {"address": own.address}, log) as driver:
+            wait(lambda: driver.poll() is not None or len(finished(tmp_path / "out")) >= 3, 240)
+            assert driver.poll() is None, log.read_text()[-3000:]
+            kept = finished(tmp_path / "out")
+            os.kill(own.head_node.all_processes["gcs_server"][0].process.pid, signal.SIGKILL)
+            assert driver.wait(timeout=200) == 1, log.read_text()[-3000:]
+        (line,) = [line for line in log.read_text().splitlines() if "does not answer any more" in line]
+        assert f"its head at {own.address} " in line
+        assert "finished batches are kept: start the cluster again (docs/cluster.md) and rerun the command" in line
+        assert "Traceback" not in log.read_text()
+    before = asked(batch_log)
+    with two_nodes() as again:
+        answer(again.address)
+    assert {key for key in kept if asked(batch_log)[key] > before[key]} == set()

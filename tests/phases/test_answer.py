@@ -1,0 +1,78 @@
+"""The answer phase over a server: two processes on one run, and prompts that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from instruct.data.evaluation import load_answers
+from instruct.engines.server import ATTEMPTS
+
+COMMAND = [sys.executable, "-m", "instruct", "generate"]
+
+
+@pytest.fixture
+def experiment(tiny_experiment: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    Path("prompts.json").write_text(json.dumps([{"instruction": f"Question {i}?"} for i in range(40)]))
+    for key in ("judges", "comparisons", "lora", "train"):
+        tiny_experiment.pop(key, None)
+    return tiny_experiment | {"systems": {"base": {"objective": "none"}}}
+
+
+def written(content: dict[str, Any], url: str, batch_size: int = 4) -> str:
+    generation = {"engine": "server", "base_url": url, "batch_size": batch_size}
+    content |= {"answers": {"files": ["prompts.json"], "generation": generation}}
+    Path("mine.yaml").write_text(yaml.safe_dump(content))
+    return "mine.yaml"
+
+
+@pytest.mark.slow
+def test_a_second_process_is_refused_in_one_line_and_nothing_is_asked_twice(experiment, fake_server) -> None:
+    url, requests = fake_server(delay=0.2)
+    config = written(experiment, url)
+    first = subprocess.Popen([*COMMAND, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not requests():
+            assert time.monotonic() < deadline
+            assert first.poll() is None, first.communicate()[1]
+            time.sleep(0.02)
+        second = subprocess.run([*COMMAND, "runs/mine"], capture_output=True, text=True, timeout=60)
+        assert first.poll() is None  # it was still asking
+    finally:
+        _, err = first.communicate(timeout=120)
+    assert second.returncode == 2
+    (line,) = second.stderr.strip().splitlines()
+    assert f"process {first.pid} on {os.uname().nodename}" in line
+    assert "is writing the outputs of base; wait until it ends, or stop it, and run the command again" in line
+    assert (first.returncode, len(requests())) == (0, 40), err
+    assert [row["instruction"] for row in load_answers("runs/mine/outputs/base.json")] == [
+        f"Question {i}?" for i in range(40)
+    ]
+    again = subprocess.run([*COMMAND, "runs/mine"], capture_output=True, text=True, timeout=60)
+    assert (again.returncode, len(requests())) == (0, 40)
+
+
+def test_what_failed_for_now_is_asked_again_by_a_rerun(experiment, fake_server, instruct, short_waits) -> None:
+    url, requests = fake_server({"Question 3?": ["500"] * ATTEMPTS, "Question 5?": "400"})
+    assert instruct("generate", written(experiment, url))[0] == 0
+    record = Path("runs/mine/manifest.json")
+    results = json.loads(record.read_text())["steps"]["answers"]["results"]["base"]
+    assert (results["n"], results["failed"], results["again"]) == (40, {"HTTP 500": 1, "HTTP 400": 1}, 1)
+    before = len(requests())
+    for _ in range(2):
+        assert instruct("generate", "runs/mine")[0] == 0
+        assert len(requests()) - before == 1
+    results = json.loads(record.read_text())["steps"]["answers"]["results"]["base"]
+    assert (results["failed"], results.get("again")) == ({"HTTP 400": 1}, None)
+    rows = load_answers("runs/mine/outputs/base.json")
+    assert [row["instruction"] for row in rows if row.get("failed")] == ["Question 5?"]
