@@ -199,12 +199,14 @@ def _task_content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> d
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path}: cannot be read; give a task of lm-eval, or the YAML file of one") from None
     try:
-        content = yaml.load(text, _Lenient)
+        loader = _Lenient(text)
+        content = loader.get_single_data()
         included = content.pop("include", [])
     except (yaml.YAMLError, AttributeError):
         raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
-    if not trusted and (code := re.search(r"!function\s+(\S+)", text) or re.search(r"\bclass:\s*(\S+)", text)):
-        raise InputError(f"{path}: runs code of its own ({one_line(code[1], 60)}); read it, then set --trust-task-code")
+    code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
+    if code and not trusted:
+        raise InputError(f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set --trust-task-code")
     merged: dict[str, Any] = {}
     for name in [included] if isinstance(included, str) else included:
         if (other := (path.parent / name).resolve()) not in within:
@@ -222,10 +224,18 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class _Lenient(yaml.SafeLoader):
-    """Reads lm-eval's own tag, `!function`, as text."""
+    """Reads lm-eval's own tag, `!function`, as text; `functions`: all of them, however the tag is written."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.functions: list[str] = []
+
+    def _function(self, node: Any) -> str:
+        self.functions.append(str(self.construct_scalar(node)))
+        return self.functions[-1]
 
 
-_Lenient.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))  # type: ignore[arg-type]
+_Lenient.add_constructor("!function", _Lenient._function)
 
 
 def export_task(task: Task, folder: Path) -> Path:

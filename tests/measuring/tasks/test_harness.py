@@ -230,6 +230,14 @@ def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
     with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\); .* --trust-task-code"):
         task_of_file(tmp_path / "mine.yaml", trusted=False)
     assert task_of_file(tmp_path / "mine.yaml", trusted=True) == "mine"
+    for text in (
+        "a: !<!function> steal.all\n",
+        "%TAG !x! !func\n---\na: !x!tion steal.all\n",
+        "a: !function steal.all\na: 1\n",
+    ):
+        (tmp_path / "part.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\)"):
+            task_of_file(tmp_path / "mine.yaml", trusted=False)
     (tmp_path / "class.yaml").write_text("task: mine\nclass: steal.All\n")
     with pytest.raises(InputError, match=r"runs code of its own \(steal\.All\)"):
         task_of_file(tmp_path / "class.yaml", trusted=False)
