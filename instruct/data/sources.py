@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
+import itertools
 import json
 import re
 import sys
@@ -158,12 +160,17 @@ def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
 
 
 def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
+    """Columns are separated by commas, or as Excel saves them: by semicolons, or by tabs in UTF-16."""
     # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
+    with open_bytes(path) as raw:
+        encoding = "utf-16" if raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
         number = 0
         try:
+            header = file.readline()
+            separators = [mark for mark in (",", ";", "\t") if mark in header]
+            reader = csv.DictReader(itertools.chain([header], file), strict=True, delimiter=[*separators, ","][0])
             for number, record in enumerate(reader, start=1):
                 if None in record or None in record.values():
                     raise InputError(

@@ -146,6 +146,19 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path: Path) -> None:
         load_rows(None)
 
 
+@pytest.mark.parametrize(
+    ("separator", "encoding"), [(";", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16"), ("\t", "utf-8")]
+)
+def test_csv_as_excel_saves_it(tmp_path, separator, encoding):
+    path = tmp_path / "rows.csv"
+    lines = [["instruction", "output"], ["Wie heißt das, bitte?", '"Käse; und\tBrot, ja"'], ["b", "c"]]
+    path.write_bytes("\r\n".join(separator.join(cells) for cells in lines).replace("das, b", "das b").encode(encoding))
+    assert [row.fields for row in read_file(path)] == [
+        {"instruction": "Wie heißt das bitte?", "output": "Käse; und\tBrot, ja"},
+        {"instruction": "b", "output": "c"},
+    ]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(content=st.binary(max_size=60), name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]))
 def test_any_bytes_give_rows_or_a_one_line_error(content: bytes, name: str, tmp_path: Path) -> None:
