@@ -4,8 +4,8 @@
 
 Simulated, so it depends on no machine: for each true win rate over all pairs and each share of ties, the verdicts are
 put in 2,000 random orders, with a look after every pair. `coverage`: the share of orders in which the confidence
-sequence contained the true rate at every look before the last. `judged`: pairs until it excluded 50, or all of them.
-`wrong`: the share of orders in which it excluded 50 on the wrong side.
+sequence for these pairs contained their true rate at every look before the last. `judged`: pairs until a claim about
+prompts like these may be made, or all of them. `wrong`: the share of orders in which it is for the wrong side.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import write_results
-from instruct.analysis.sequential import LEVEL, capital
+from instruct.analysis.claims import ALPHA
+from instruct.analysis.sequential import LEVEL, LOOKS_SHARE, capital
 
 PAIRS, RUNS = 805, 2000
 RATES, TIES = (52, 55, 58, 60, 65, 70, 75), (0.0, 0.3)
 _REFUTED = 2 / (1 - LEVEL)
+_DECIDED = 2 / (LOOKS_SHARE * ALPHA)
 
 
 def simulated(rate: float, ties: float, runs: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def simulated(rate: float, ties: float, runs: int, rng: np.random.Generator) -> 
     judged, covered, wrong = [], 0, 0
     for _ in range(runs):
         scores = rng.permutation(population)
-        above, below = (capital(given, 0.5, PAIRS) >= _REFUTED for given in (scores, 1 - scores))
+        above, below = (capital(given, 0.5) >= _DECIDED for given in (scores, 1 - scores))
         decided = np.flatnonzero(above | below)
         judged.append(int(decided[0]) + 1 if len(decided) else PAIRS)
         wrong += bool(len(decided) and below[decided[0]])

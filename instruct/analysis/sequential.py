@@ -31,7 +31,7 @@ from instruct.analysis.results import Look, Sequential
 
 LEVEL = 0.95
 # The part of a claim's error that the looks before the end may use up; the test of all pairs has the rest.
-_LOOKS_SHARE = 0.2
+LOOKS_SHARE = 0.2
 # A bet is a share of the most that may be staked; the capital is the mean over these. Small shares find small
 # differences, large ones decide early on clear ones; the mean costs little against the best, which nobody knows.
 _SHARES = (np.arange(1, 9) / 9) ** 2
@@ -66,7 +66,7 @@ class StopRule:
     def met_by(self, scores: Sequence[float | None]) -> bool:
         """Whether the scores so far, in the random order, are enough."""
         if self.width is None:
-            return anytime_p(scores) <= _LOOKS_SHARE * ALPHA
+            return anytime_p(scores) <= LOOKS_SHARE * ALPHA
         low, high = confidence_interval(*_worst_and_best(scores))
         return high - low <= self.width
 
@@ -125,10 +125,10 @@ def claim_p(looked: Sequential, p: float | None) -> float | None:
     """
     if looked.p is None:
         return None
-    early = looked.p / _LOOKS_SHARE
+    early = looked.p / LOOKS_SHARE
     if looked.judged < looked.pairs or p is None:
         return min(1.0, early)
-    return min(1.0, early, p / (1 - _LOOKS_SHARE))
+    return min(1.0, early, p / (1 - LOOKS_SHARE))
 
 
 def _scores_in_order(results: Mapping[str, float | None], order: Sequence[str]) -> list[float | None]:
