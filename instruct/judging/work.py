@@ -138,7 +138,7 @@ class _Work:
         self.done = 0
         self.title, self.total = f"judging ({one_line(judge.card.name, 40)})", len(plan.presentations)
         self._stopping = Stopping(judge, plan) if judge.options.stop_when else None
-        self._looked_at, self._enough = -1, False
+        self._look_at, self._enough = 0, False
         # By key: presentations of equal answers share their requests.
         self.unjudged: dict[str, list[Presentation]] = {}
         self._waiting: dict[str, set[str]] = {}  # from a request's key to those of the presentations that need it
@@ -166,9 +166,12 @@ class _Work:
         return any(isinstance(reply, Completion) for reply in self._replies.values())
 
     def enough(self) -> bool:
-        """Whether the judge's stopping rule is met, so that the other pairs need not be judged."""
-        if self._stopping is not None and len(self.unjudged) != self._looked_at:
-            self._looked_at = len(self.unjudged)
+        """Whether the judge's stopping rule is met, so that the other pairs need not be judged.
+
+        Each look reads all verdicts, so the next one is after 2 % more of them: the time grows with their number alone.
+        """
+        if self._stopping is not None and self.done >= self._look_at:
+            self._look_at = self.done + max(1, self.done // 50)
             unjudged = {each.instruction for presentations in self.unjudged.values() for each in presentations}
             made = {key: reply for key, reply in self._replies.items() if isinstance(reply, Completion)}
             self._enough = self._stopping.met(self.store.judgments(self.plan.comparison), unjudged, made)

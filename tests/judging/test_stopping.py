@@ -96,3 +96,16 @@ def test_an_unknown_rule_is_refused(run: RunDirectory, instruct, tmp_path: Path)
     assert code == 2
     assert "stop_when" in err
     assert "must be `decided`, or `width=POINTS`" in err
+
+
+def test_looking_at_the_verdicts_takes_time_in_proportion_to_the_pairs(run, instruct, fake_server, monkeypatch) -> None:
+    """Not with their square, as it would if all were looked at again after each reply."""
+    looked: list[int] = []
+    monkeypatch.setattr(
+        "instruct.judging.stopping.Stopping.met", lambda self, judgments, *rest: bool(looked.append(len(judgments)))
+    )
+    url, _ = fake_server(delay=0.0)
+    code, _, err = instruct(*CALL, "--base-url", url, "--stop-when", "width=1")
+    assert code == 0, err
+    assert looked[-1] > 1.9 * PAIRS
+    assert sum(looked) < 51 * 2 * PAIRS
