@@ -23,6 +23,7 @@ from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
 from instruct.data.tokens import PERCENTILES, TRAINED, length_percentiles
 from instruct.engines.memory import available_gib
+from instruct.engines.vllm_parsers import Served, as_served
 from instruct.training.estimate import model_shape
 from instruct.training.memory import memory_gib
 from instruct.training.options import TrainingOptions
@@ -157,6 +158,9 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
         if sent is not None:
             console.print(f"by default, a server ends this prompt with {sent!r}", style="yellow", highlight=False)
         printed.append({"source": row["place"], "parts": parts} | ({"server": sent} if sent is not None else {}))
+        if served := _served(data.tokenizer, row):
+            console.print(Text(served.words(), style="dim"))
+            printed[-1]["served"] = served._asdict()
     if shown:
         console.rule()
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
@@ -177,6 +181,17 @@ def _sent_instead(data: TrainingRows, rendering: Rendering, row: Mapping[str, An
     if start == 0 or data.tokenizer.decode(row["input_ids"][:start]) in map(data.tokenizer.decode, tokens):
         return None
     return sent[0][-40:]
+
+
+def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:
+    """What vLLM makes of a row's last answer, if it has parsers for the model; of a row that was cut off, nothing."""
+    begin = len(row["labels"])
+    while begin and row["labels"][begin - 1] != -100:
+        begin -= 1
+    if row["status"] != "kept" or not begin:
+        return None
+    prompt, reply = (tokenizer.decode(row["input_ids"][part]) for part in (slice(begin), slice(begin, -1)))
+    return as_served(tokenizer, prompt, reply)
 
 
 def train_on_text(train: dict[str, Any]) -> str:

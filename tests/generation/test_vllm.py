@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import stored
 
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt, load_answers
+from instruct.data.templates import Rendering
 from instruct.engines import vllm_client
 from instruct.engines.vllm_client import VLLMClient
 from instruct.generation.answers import GenerationConfig, generate_answers
@@ -90,3 +92,18 @@ def test_vllm_answers_for_base_and_adapter_in_one_start_and_resumes_after_a_kill
         assert (out / f"{name}.json").read_bytes() == (undisturbed / f"{name}.json").read_bytes()
     generate_answers(ModelOptions(name=smollm2), systems, PROMPTS, "chat", CONFIG, out)
     assert len(starts) == 2  # all is there
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_cut_off_while_the_model_thinks_has_failed(smollm2: str, tmp_path: Path) -> None:
+    pytest.importorskip("vllm")
+    rendering = Rendering("qwen3_5_think")  # its prompts open the thinking, which this model does not end
+    for engine in ("vllm", "transformers"):
+        config = GenerationConfig(engine=engine, max_new_tokens=8, batch_size=4)
+        stats = generate_answers(
+            ModelOptions(name=smollm2), {"base": None}, PROMPTS[:2], "chat", config, tmp_path / engine,
+            rendering=rendering,
+        )  # fmt: skip
+        rows = json.loads((tmp_path / engine / "base.json").read_text())
+        assert {(row["output"], row["failed"]) for row in rows} == {("", "cut off while thinking")}
+        assert stats["base"].failed == {"cut off while thinking": 2}

@@ -1,0 +1,75 @@
+"""What a vLLM server makes of a reply: its reasoning, its content and its tool calls, by vLLM's own parsers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from instruct.engines.start import vllm_is_installed
+
+# vLLM's parsers of reasoning and of tool calls (--reasoning-parser, --tool-call-parser), by what a chat template has.
+# Harmony (gpt-oss) is not here: vLLM parses it by the ids of its own vocabulary.
+_PARSERS = (
+    ("<|tool_call>", "gemma4", "gemma4"),
+    ("<arg_key>", "glm45", "glm45"),
+    ("<function=", "qwen3", "qwen3_coder"),
+    ("enable_thinking", "qwen3", "hermes"),
+    ("</think>", "deepseek_r1", None),
+    ("<tool_call>", None, "hermes"),
+)
+
+# Calls are parsed only if a request has tools; any will do.
+_TOOLS: Any = [{"type": "function", "function": {"name": "tool"}}]
+
+
+class Served(NamedTuple):
+    """A reply as a vLLM server with these parsers returns it."""
+
+    reasoning: str | None
+    content: str | None
+    tool_calls: list[dict[str, Any]]
+    parsers: str
+
+    def words(self) -> str:
+        """It in a line, for people."""
+        shown = {"reasoning": self.reasoning, "content": self.content, "tool calls": self.tool_calls or None}
+        listed = "; ".join(f"{name} {json.dumps(each, ensure_ascii=False)}" for name, each in shown.items() if each)
+        return f"vLLM ({self.parsers}) returns {listed or 'nothing'}"
+
+
+def as_served(tokenizer: Any, prompt: str, reply: str) -> Served | None:
+    """What vLLM makes of a reply to a rendered prompt.
+
+    Args:
+        prompt: the text that the model is asked with; if it closes the thinking, thinking is turned off.
+        reply: without its end token.
+
+    Returns:
+        None if vLLM is not installed, does not know the template's family, or cannot parse with this tokenizer.
+    """
+    template = str(tokenizer.chat_template or "")
+    known = next((names for mark, *names in _PARSERS if mark in template), None)
+    if known is None or "<|channel|>" in template or not vllm_is_installed():
+        return None
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.parser.parser_manager import ParserManager
+
+    reasoning_parser, tool_parser = known
+    mode = {"enable_thinking": False} if re.search(r"</think>\s*\Z", prompt) else {}
+    try:
+        make = ParserManager.get_parser(
+            reasoning_parser_name=reasoning_parser,
+            tool_parser_name=tool_parser,
+            enable_auto_tools=True,
+            tokenizer=tokenizer,
+        )
+        messages: Any = [{"role": "user", "content": ""}]
+        request = ChatCompletionRequest(model="", messages=messages, chat_template_kwargs=mode, tools=_TOOLS)
+        ids = tokenizer(reply, add_special_tokens=False)["input_ids"]
+        parser = make(tokenizer, request.tools, chat_template_kwargs=mode)
+        reasoning, content, calls = parser.parse(reply, request, True, ids)
+    except (TypeError, ValueError, RuntimeError, LookupError):  # the tokenizer lacks the family's tokens
+        return None
+    listed = [{"name": call.name, "arguments": call.arguments} for call in calls or ()]
+    return Served(reasoning, content, listed, ", ".join(filter(None, known)))
