@@ -113,6 +113,7 @@ def test_the_headline_states_the_finding(counts, sentence):
         leading="strict",
         policies={"strict": tally_figures(counts)},
         significance=Significance.model_construct(claims=1),
+        with_labels=None,
     )
     assert headline(JudgeReport.model_construct(name="j"), comparison) == sentence
 
