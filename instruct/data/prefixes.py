@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
@@ -146,7 +147,7 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
             counts["blank"] += 1
         elif cut.min_characters and len(text) < cut.min_characters:
             counts["too few characters"] += 1
-        elif cut.min_words and len(_WORD.findall(text)) < cut.min_words:
+        elif cut.min_words and len(_first_words(text, cut.min_words)) < cut.min_words:
             counts["too few words"] += 1
         elif cut.without and cut.without in text:
             counts["with the pattern"] += 1
@@ -168,7 +169,10 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
     """The beginning of a text as a prefix and its reference; with `cut.windows`, one such pair after another."""
     assert cut.prefix is not None
     lengths = [parse_length(length) for length in (cut.prefix, cut.continuation) if length is not None]
-    ends = {unit: _ends(text, unit, tokenizer) for _, unit in lengths}
+    # Of a text that is cut once, no more is looked at than is needed: a line may have millions of words.
+    words = sum(number for number, _ in lengths)
+    once = not cut.windows and all(unit == "words" for _, unit in lengths)
+    ends = {unit: _ends(text, unit, tokenizer, words if once else None) for unit in {unit for _, unit in lengths}}
     start = 0
     while True:
         bounds = [start]
@@ -183,10 +187,19 @@ def _pieces(text: str, cut: Cut, tokenizer: Any) -> Iterator[tuple[str, str | No
         start = bounds[-1]
 
 
-def _ends(text: str, unit: Unit, tokenizer: Any) -> list[int]:
-    """Where each word or token of a text ends; a token that is part of a character ends where the character does."""
+def _first_words(text: str, most: int | None) -> list[int]:
+    """Where the first words of a text end, or all of them."""
+    return [match.end() for match in itertools.islice(_WORD.finditer(text), most)]
+
+
+def _ends(text: str, unit: Unit, tokenizer: Any, words: int | None) -> list[int]:
+    """Where each word or token of a text ends; a token that is part of a character ends where the character does.
+
+    Args:
+        words: of so many at most; None: of all.
+    """
     if unit == "words":
-        return [match.end() for match in _WORD.finditer(text)]
+        return _first_words(text, words)
     offsets = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     return [end for _, end in offsets]
 

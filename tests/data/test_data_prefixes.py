@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
+from instruct.data import prefixes
 from instruct.data.cards import Cut, load_dataset_card
 from instruct.data.prefixes import PrefixSet, load_prefixes
 
@@ -200,3 +201,20 @@ def test_real_corpora_give_the_counted_number_of_prefixes(shared_data: Path, tmp
         load_dataset_card("webtext_test"), short, files=[str(folder / "webtext" / "webtext.test.jsonl.gz")]
     )
     assert len(webtext.prefixes) > 1000
+
+
+def test_of_a_long_line_no_more_is_looked_at_than_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    first_words = prefixes._first_words
+
+    def counted(text: str, most: int | None) -> list[int]:
+        looked_at.append(len(ends := first_words(text, most)))
+        return ends
+
+    monkeypatch.setattr(prefixes, "_first_words", counted)
+    line = "the quick brown fox jumps over " * 5_000
+    found = cut_file(tmp_path / "a.txt", line, prefix="20 words", continuation="80 words", min_words=50)
+    assert (len(found.prefixes), looked_at) == (1, [50, 100])
+    assert f"{found.prefixes[0].text}{found.prefixes[0].reference}" == " ".join(line.split(" ")[:100])
+    windows = cut_file(tmp_path / "a.txt", line, prefix="20 words", continuation="80 words", windows=True)
+    assert len(windows.prefixes) == 300
