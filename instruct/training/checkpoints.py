@@ -45,9 +45,10 @@ def last_complete_checkpoint(folder: Path, processes: int = 1) -> str | None:
     Raises:
         InputError: the only complete checkpoint is damaged; it is not removed.
     """
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
+    steps = {path.name.removeprefix("checkpoint-"): path for path in folder.glob("checkpoint-*")}
+    numbers = sorted((int(step) for step in steps if step.isdecimal()), reverse=True)  # others are a user's copies
     damaged: dict[Path, str] = {}
-    for checkpoint in checkpoints:
+    for checkpoint in (steps[str(number)] for number in numbers):
         if damage := _damage(checkpoint):
             damaged[checkpoint] = damage
         elif _is_complete(checkpoint, processes):

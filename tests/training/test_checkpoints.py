@@ -96,6 +96,7 @@ def test_a_checkpoint_without_hashes_is_used(tmp_path):
     (tmp_path / "checkpoint-2" / "trainer_state.json").write_text("{}")
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
     record_hashes(tmp_path / "checkpoint-2")
+    (tmp_path / "checkpoint-2 copy").mkdir()
     assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-2")
 
 
