@@ -217,8 +217,8 @@ class ChatTemplate:
         return rest.removesuffix(end.after) + str(self._own.eos_token)
 
     def _unusable(self, what: str, row: bool = False) -> InputError:
-        fix = "fix its chat_template or the row, or" if row else "fix its chat_template or"
-        return InputError(f"the tokenizer's chat template {what}; {fix} {self.rendering.remedy}")
+        fix = "fix the row, or " if row else ""
+        return InputError(f"the tokenizer's chat template {what}; {fix}{self.rendering.remedy}")
 
     @property
     def _own(self) -> Any:

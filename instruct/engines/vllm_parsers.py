@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ def as_served(tokenizer: Any, prompt: str, reply: str) -> Served | None:
     known = next((names for mark, *names in _PARSERS if mark in template), None)
     if known is None or "<|channel|>" in template or not vllm_is_installed():
         return None
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it logs on import what it cannot use
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser.parser_manager import ParserManager
 

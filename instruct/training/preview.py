@@ -180,7 +180,7 @@ def _sent_instead(data: TrainingRows, rendering: Rendering, row: Mapping[str, An
     tokens = data.tokenizer(sent, add_special_tokens=False)["input_ids"]
     if start == 0 or data.tokenizer.decode(row["input_ids"][:start]) in map(data.tokenizer.decode, tokens):
         return None
-    return sent[0][-40:]
+    return sent[0][max(0, sent[0].rfind("<", 0, -40)) :]
 
 
 def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:

@@ -163,14 +163,14 @@ def test_an_empty_thought_is_trained_on_only_if_asked_for() -> None:
 
 
 REFUSED = [
-    (None, "the tokenizer has no chat template; set template: alpaca"),
+    (None, "the tokenizer has no chat template; set data.chat_template"),
     (
         "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
-        "the tokenizer's chat template does not render the answer; fix its",
+        "the tokenizer's chat template does not render the answer; set data.chat_template",
     ),
     (
         "{{ messages | length }}" + CHATML,
-        "the tokenizer's chat template changes the prompt when an answer follows; fix its chat_template or set",
+        "the tokenizer's chat template changes the prompt when an answer follows; set data.chat_template",
     ),
     (
         CHATML.replace("<|im_end|>", "END"),
@@ -178,7 +178,7 @@ REFUSED = [
     ),
     (
         "{{ raise_exception('No systems\n here') }}",
-        "the tokenizer's chat template rejects this chat (No systems here); fix the row or set template: alpaca",
+        "the tokenizer's chat template rejects this chat (No systems here); fix the row or set data.chat_template",
     ),
     ("{% if %}", "the tokenizer's chat template rejects this chat ("),
 ]
@@ -190,7 +190,7 @@ def test_an_unusable_template_is_refused_in_one_line(template: str | None, messa
         encode_row(small_tokenizer(template), HELLO, None)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
-    assert "template: alpaca" in str(error.value)
+    assert "data.template to alpaca" in str(error.value)
 
 
 def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) -> None:
@@ -200,8 +200,8 @@ def test_a_template_that_rewrites_a_row_is_refused_with_the_row(write: Write) ->
     with pytest.raises(InputError) as error:
         encode_rows(small_tokenizer(cuts), rows, 100)
     assert str(error.value) == (
-        f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix its chat_template or "
-        "the row, or set template: alpaca"
+        f"{rows.sources[1]}: the tokenizer's chat template changes the answer of this row; fix the row, or set "
+        "data.chat_template to another one, or data.template to alpaca"
     )
     # Where the past differs between prompt and chat, the prompt is what the model will be asked.
     forgets = "{% set messages = messages[-2:] if messages[-1].role == 'assistant' else messages %}" + CHATML
