@@ -41,7 +41,7 @@ INSTRUCT, RECIPES = commands("instruct"), commands("recipes/alpaca_emo.py")
 
 @pytest.mark.parametrize(("page", "command"), INSTRUCT)
 def test_commands_are_valid(page, command):
-    command = command.split(" | ")[0]
+    command = re.split(r" \| | 2>&1", command)[0]
     rest, overrides = split_overrides(shlex.split(command, comments=True))
     arguments = make_parser().parse_args(rest)
     assert arguments.verb == rest[0]

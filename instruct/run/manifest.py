@@ -28,8 +28,8 @@ class _Step(BaseModel):
     inputs: dict[str, Any]
     started: str = ""
     attempts: int = 1
-    minutes: float = 0.0
-    cpu_minutes: float = 0.0
+    minutes: float | None = None
+    cpu_minutes: float | None = None
     versions: dict[str, str | None] = {}
     results: dict[str, Any] | None = None
     config: dict[str, Any] = {}

@@ -12,7 +12,8 @@ import stored
 from instruct.base.models import ModelOptions
 from instruct.data.evaluation import EvalPrompt
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.generation.answers import AnswerStats, GenerationConfig, generate_answers
+from instruct.generation.answers import GenerationConfig, generate_answers
+from instruct.generation.written import ReplyStats
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
 
@@ -39,7 +40,7 @@ def test_answers_are_those_of_a_single_process_and_a_run_moves_both_ways(
 ) -> None:
     model, options = ModelOptions(name=str(tiny_model)), ClusterOptions(address=cluster.address)
 
-    def answer(**where: Any) -> dict[str, AnswerStats]:
+    def answer(**where: Any) -> dict[str, ReplyStats]:
         return generate_answers(model, systems, PROMPTS, "chat", CONFIG, tmp_path, **where)
 
     stats = answer(cluster=options)
