@@ -32,15 +32,15 @@ def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
         ends, cut = answers.get("ends", 0), answers.get("cut", 0)
         out = rows.get("rejected", 0) + rows.get("malformed", 0)
         texts = [
-            f"{cut:,} of {counted(ends, 'answer')} ({cut / ends:.1%}) without their end token, cut at max_length"
+            f"{cut:,} of {counted(ends, 'answer')} ({100 * cut / ends:.1f} %) lost the end token to max_length"
             if cut > MOST_CUT * ends
             else "",
-            f"{counted(answers['empty'], 'empty thought')}: it learns not to think" if answers.get("empty") else "",
-            f"data of which {counted(out, 'row')} of {rows.get('read', 0):,} were left out as unusable" if out else "",
+            f"{counted(answers['empty'], 'empty thought')}, which teach not to think" if answers.get("empty") else "",
+            f"{out:,} of {counted(rows.get('read', 0), 'row')} left out as unusable" if out else "",
         ]
         for text in filter(None, texts):
             found.setdefault(text, []).append(name)
-    return [f"{' and '.join(names)} trained on {text}" for text, names in found.items()]
+    return [f"the training of {' and '.join(names)}: {text}" for text, names in found.items()]
 
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:

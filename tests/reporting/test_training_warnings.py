@@ -21,10 +21,10 @@ def test_a_report_warns_of_lost_end_tokens_empty_thoughts_and_rows_left_out(run,
     add_step("train/mle", results={"rows": {"read": 200, "kept": 200}, "answers": {"ends": 200, "cut": 2}})
     (comparison,) = write_report(run.folder).report.judges[0].comparisons
     expected = [
-        "emo trained on 30 of 200 answers (15.0%) without their end token, cut at max_length",
-        "emo trained on 2 empty thoughts: it learns not to think",
-        "emo trained on data of which 4 rows of 200 were left out as unusable",
+        "the training of emo: 30 of 200 answers (15.0 %) lost the end token to max_length",
+        "the training of emo: 2 empty thoughts, which teach not to think",
+        "the training of emo: 4 of 200 rows left out as unusable",
     ]
-    assert [text for text in warned(comparison) if "trained on" in text] == expected
+    assert [text for text in warned(comparison) if "the training of" in text] == expected
     text = (run.report / "report.md").read_text()
     assert all(f"  - Warning: {warning}" in text for warning in expected)
