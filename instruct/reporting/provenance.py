@@ -169,7 +169,9 @@ def lineage_warnings(
         path = run.answers_path(name)
         shown = one_line(path.stem, 60)
         digest = sha256_of(path) if path.is_file() else None
-        if digest is not None and digest != judged:
+        if digest is None:
+            found.append(f"the answers of {shown} are gone: lengths and texts are left out; restore {path}")
+        elif digest != judged:
             found.append(f"the answers of {shown} have changed since they were judged; judge again")
         if not name.endswith(".json"):
             found += _made(run, manifest, name, digest if digest == judged else None)

@@ -141,6 +141,12 @@ def test_a_step_records_packages_replaced_since_the_run_began(run):
     assert "versions" not in fresh.manifest()["steps"]["some"]
 
 
+def test_answers_that_are_gone_after_judging_give_a_warning(whole):
+    (whole.outputs / "emo.json").unlink()
+    (warning,) = warnings_of(whole)
+    assert warning.startswith("the answers of emo are gone: lengths and texts are left out; restore ")
+
+
 def test_external_answers_are_not_compared_with_the_training(whole, tmp_path):
     path = tmp_path / "theirs.json"
     path.write_bytes((whole.outputs / "mle.json").read_bytes())
