@@ -21,8 +21,10 @@ def path_of(folder: Path, name: str) -> Path:
 
 
 def select(path: Path, query: str) -> list[tuple[Any, ...]]:
-    """Rows of a store, whether or not another process is writing it."""
+    """Rows of a store, whether or not another process is writing it; none before it has made the tables."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'batches'").fetchall():
+            return []
         return database.execute(query).fetchall()
 
 

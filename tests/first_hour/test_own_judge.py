@@ -69,18 +69,17 @@ def test_an_own_judge_is_killed_resumed_and_validated(user, says, fake_server, r
 
     labels = [
         {"instruction": f"Question {n}?", "first": f"ours says {n}.", "second": f"theirs says {n}.", "label": label}
-        for n, label in enumerate(["first", "second", "tie"] * 4)
+        for n, label in enumerate(["first", "second", "tie"] * 40)
     ]
     user.writes("labels.jsonl", labels)
     validated = user.types(
         "validate", "--judge", "strict_editor", "--base-url", url, "--against", "labels.jsonl", "--write-card"
     )
-    says(validated, "Judge strict_editor (our/model) vs. human labels on labels: 12 pairs, one label each.")
+    says(validated, "Judge strict_editor (our/model) vs. human labels on labels: 120 pairs, one label each.")
     says(validated, "wrote human_agreement.labels to judges/strict_editor/judge.yaml")
     reported = user.types("report", "runs/x")
-    says(reported, "agreement with people: labels: no better than chance (κ 0.00; accuracy 33.3 % of 12")
-    says(reported, "was validated on 12 pairs of labels only")
+    says(reported, "agreement with people: labels: no better than chance (κ 0.06; accuracy 37.5 % of 120")
     found = json.loads((user.folder / "runs/x/report/report.json").read_text())["judges"][0]
-    assert found["human_agreement"]["labels"]["pairs"] == 12
+    assert found["human_agreement"]["labels"]["pairs"] == 120
     user.reads("runs/x/report/report.md")
     user.reads("runs/x/report/report.html")

@@ -115,6 +115,9 @@ def test_a_verb_beside_judging(answering, fake_server, other):
     ends = ended(first, start(folder, *calls[other]))
     if other == "judge":
         one_is_refused(ends, "is judging this run")
+    elif other == "export" and ends[1][0] == 2:  # the first verdicts may not be stored yet
+        assert "has no verdicts of pandalm; judge first" in ends[1][1]
+        assert ends[0][0] == 0
     else:
         assert [code for code, _ in ends] == [0, 0], ends
     report = json.loads((run / "report" / "report.json").read_text())
