@@ -210,13 +210,18 @@ def _known(label: str, labels: list[str], place: str) -> None:
         raise ValueError(f"{place}: {label!r} is not among the labels ({', '.join(labels)})")
 
 
+def is_task_file(name: str) -> bool:
+    """Whether a task is named by its YAML file."""
+    return name.endswith((".yaml", ".yml"))
+
+
 def divided(names: Sequence[str]) -> dict[str, list[str]]:
     """Tasks by the option that takes them: `cards`, and `lm_eval` for names that no card has and for its YAML files."""
     known = {card.name for card in list_cards("data/tasks")}
     found: dict[str, list[str]] = {"cards": [], "lm_eval": []}
     for name in names:
         path = Path(name)
-        if path.suffix in (".yaml", ".yml"):
+        if is_task_file(name):
             ours = not path.is_file() or not re.search(rb"^task:", path.read_bytes(), re.MULTILINE)
         else:
             ours = name in known

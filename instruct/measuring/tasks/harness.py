@@ -25,6 +25,7 @@ from instruct.base.files import sha256_of, write_atomically
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.tasks.answering import Task
+from instruct.measuring.tasks.cards import is_task_file
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
 
@@ -171,11 +172,6 @@ def _results(
         )
         for name, value in metrics.items()
     ]
-
-
-def is_task_file(name: str) -> bool:
-    """Whether a task is named by its YAML file."""
-    return name.endswith((".yaml", ".yml"))
 
 
 def task_of_file(path: Path, trusted: bool) -> str:
