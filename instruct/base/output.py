@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from instruct.base.errors import InputErrors, InstructError, one_line
-from instruct.base.extras import missing_package
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -198,6 +197,8 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             print(f"instruct: {one_line(problem, 1000)}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
+        from instruct.base.extras import missing_package  # takes a third of the time in which the help is printed
+
         needed = missing_package(error)
         if needed is None:
             raise

@@ -7,7 +7,6 @@ import argparse
 from instruct.base.errors import InputError
 from instruct.base.output import Result
 from instruct.command import completion, flags
-from instruct.run.directory import RunDirectory
 
 
 def add_verbs(verb: flags.AddVerb) -> None:
@@ -31,6 +30,7 @@ def doctor(arguments: argparse.Namespace) -> Result:
 
     if arguments.run:
         from instruct.phases.doctor import check_run
+        from instruct.run.directory import RunDirectory
 
         findings = said(check_run(RunDirectory(arguments.run), arguments.repair))
     elif arguments.repair:
