@@ -102,7 +102,7 @@ class ChatTemplate:
         end = self._end(bool(thinking) or self.rendering.empty_thinking)
         prompt = self.render(messages[:-1], prompt=True, **more)
         rest, chat = self._first_right(messages, prompt, end, more)
-        self._check_calls(chat, self.render(chat, **more), more)
+        self._check_calls(chat, more)
         reply = self._ended(rest, end)
         opened = _EMPTY_THOUGHT.match(reply)
         if not thinking and opened and not self.rendering.empty_thinking:
@@ -182,9 +182,12 @@ class ChatTemplate:
             return "changes the answer of this row"
         return None
 
-    def _check_calls(self, messages: list[Any], whole: str, more: dict[str, Any]) -> None:
+    def _check_calls(self, messages: list[Any], more: dict[str, Any]) -> None:
         """Refuse a last message whose tool calls, or one of them, did not reach the text."""
-        calls = messages[-1].get("tool_calls") or []
+        calls = messages[-1].get("tool_calls")
+        if not calls:
+            return
+        whole = self.render(messages, **more)
         for number, call in enumerate(calls):
             changed = {**call, "function": _CALL} if "function" in call else {**call, **_CALL}
             other = {**messages[-1], "tool_calls": [*calls[:number], changed, *calls[number + 1 :]]}
@@ -201,8 +204,7 @@ class ChatTemplate:
                 changed = [*messages[:index], {**message, "content": _PROBE}, *messages[index + 1 :]]
                 if self.render(changed, prompt=True, **more) == prompt:
                     raise self._unusable(f"does not render a {message['role']} turn of this row", row=True)
-            if message.get("tool_calls"):
-                self._check_calls(messages[: index + 1], self.render(messages[: index + 1], **more), more)
+            self._check_calls(messages[: index + 1], more)
 
     def _ended(self, rest: str, end: _AnswerEnd) -> str:
         """A reply up to its end token."""
