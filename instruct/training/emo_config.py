@@ -162,7 +162,10 @@ class EMOConfig(SFTConfig):
             )
 
     def _take_object(self) -> None:
-        """Keep an objective given as an object, and its name in its place: the configuration is logged as JSON."""
+        """Keep an objective given as an object, and its name in its place: the configuration is logged as JSON.
+
+        One that is named is kept, too, when it is first made, so that its code runs once.
+        """
         self._object: Any = None
         if not isinstance(self.objective, str):
             self._object, kind = self.objective, type(self.objective)
@@ -213,10 +216,10 @@ class EMOConfig(SFTConfig):
             ValueError: an unknown name, or a value out of range.
             InputError: an own objective that cannot be loaded or trained with.
         """
+        if self._object is None and is_own(self.objective):
+            self._object = make_own_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
-        if is_own(self.objective):
-            return make_own_objective(self.objective, self.objective_args)
         if self.objective_args:
             raise ValueError(f"objective_args are for objectives of your own; {self.objective} has arguments by name")
         windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
