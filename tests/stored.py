@@ -49,9 +49,10 @@ def made_by(folder: Path, name: str) -> tuple[str, str]:
 def finished(folder: Path, name: str) -> int:
     """How many batches are stored; 0 while there is no store, or it is just being written."""
     try:
-        return int(select(path_of(folder, name), "SELECT COUNT(*) FROM batches")[0][0])
+        counts = select(path_of(folder, name), "SELECT COUNT(*) FROM batches")
     except sqlite3.DatabaseError:
         return 0
+    return int(counts[0][0]) if counts else 0
 
 
 def forget(folder: Path, name: str, batches: int) -> None:
