@@ -155,7 +155,7 @@ def outcome_of_margin(margin: float, tie: float) -> Outcome:
     return "tie" if margin == 0 or abs(margin) < tie else "win" if margin > 0 else "loss"
 
 
-_POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 @dataclass(frozen=True)
@@ -238,11 +238,11 @@ def pair_results(
         orders = pairs[instruction]
         if policy == "single" and len(orders) == 2:
             orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
-        score = _POINTS.get(outcome)
+        score = POINTS.get(outcome)
         if policy == "averaged" and score is not None:
             mean = _mean_margin(orders, margins or Margins())
             outcome = outcome_of_margin(mean, 0.0 if weighted else (margins or Margins()).tie)
-            score = _logistic(mean) if weighted else _POINTS[outcome]
+            score = _logistic(mean) if weighted else POINTS[outcome]
         elif weighted and score is not None:
             score = sum(map(_score, orders.values())) / len(orders)
             outcome = "tie" if score == 0.5 else "win" if score > 0.5 else "loss"

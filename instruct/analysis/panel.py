@@ -6,9 +6,8 @@ import itertools
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
-from instruct.analysis.outcomes import Outcome
+from instruct.analysis.outcomes import POINTS, Outcome, PairResult, TieKind
 from instruct.analysis.results import PairAgreement
-from instruct.analysis.statistics import Tally, tally
 
 READABLE = ("win", "tie", "loss")
 
@@ -62,7 +61,7 @@ def cohen_kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     return (observed - expected) / (n * n - expected) if n * n > expected else None
 
 
-def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> Tally:
+def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> list[PairResult]:
     """The outcome that most judges gave each pair; a tie between outcomes is a tie.
 
     A pair has a verdict of the panel only if more than half of its judges gave one. Else it is `unparsed` if a judge's
@@ -73,10 +72,12 @@ def majority(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -> 
         identical: the pairs whose two answers are the same.
     """
     pairs = dict.fromkeys(pair for outcomes in judges.values() for pair in outcomes)
-    found = {pair: _majority([outcomes.get(pair, "failed") for outcomes in judges.values()]) for pair in pairs}
-    return tally(
-        found.values(), identical=sum(outcome == "tie" and pair in identical for pair, outcome in found.items())
-    )
+    found = []
+    for pair in pairs:
+        outcome = _majority([outcomes.get(pair, "failed") for outcomes in judges.values()])
+        tie: TieKind = "identical" if pair in identical else "called"
+        found.append(PairResult(pair, "", outcome, POINTS.get(outcome), tie if outcome == "tie" else None))
+    return found
 
 
 def _majority(votes: Sequence[Outcome]) -> Outcome:

@@ -10,7 +10,6 @@ from typing import Any
 
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
-from instruct.analysis.panel import agreements, majority, votes
 from instruct.analysis.results import Paired
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
@@ -18,7 +17,7 @@ from instruct.data.evaluation import identity
 from instruct.judging.comparison import judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.cautions import figure_warnings, training_warnings
-from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded, tally_figures
+from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded
 from instruct.reporting.figures import figures
 from instruct.reporting.findings import settle
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges
@@ -30,7 +29,6 @@ from instruct.reporting.model import (
     ComparisonReport,
     JudgeReport,
     LengthControl,
-    Panel,
     ReportData,
     SystemReport,
     Unjudged,
@@ -38,6 +36,7 @@ from instruct.reporting.model import (
     note_warning,
 )
 from instruct.reporting.overlap import overlap_warnings, recorded_overlap
+from instruct.reporting.panels import panels_of
 from instruct.reporting.provenance import config_summary, data_hashes, lineage_warnings, phases, trainings
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.seeds import seed_spreads, seeds_of
@@ -76,20 +75,15 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     if difficulty:
         _check_difficulty_used(difficulty, judges.values())
     seeds = seeds_of(config)
-    spreads = seed_spreads(judges.values(), found, seeds)
-    settle(judges.values(), spreads)
-    for judge in judges.values():
-        for comparison in judge.comparisons:
-            _warn(contents, comparison, systems)
     data = ReportData(
         schema_version=SCHEMA_VERSION,
         run=str(config.get("name", contents.run.folder.resolve().name)),
         created=manifest["created"],
         usd=contents.total_usd,
         judges=list(judges.values()),
-        panels=_panels(found),
+        panels=panels_of(found, contents.answers),
         paired=_paired(found, seeds),
-        seeds=spreads,
+        seeds=seed_spreads(judges.values(), found, seeds),
         not_judged=_not_judged(contents),
         systems=list(systems.values()),
         trainings=trainings(manifest, config, contents.run.adapters),
@@ -103,6 +97,10 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         versions=manifest["versions"],
         sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
+    settle(data)
+    for judge in data.judges:
+        for comparison in judge.comparisons:
+            _warn(contents, comparison, systems)
     data.figures = figures(data)
     # A judge's comparisons stand together in the report.
     order = {name: number for number, name in enumerate(judges)}
@@ -240,30 +238,6 @@ def _difficulty_hashes(difficulty: Difficulty | None) -> dict[str, str]:
     given = {} if difficulty is None else {"": difficulty.file, ", prompts of": difficulty.prompts}
     files = {f"instruction difficulties{what}": Path(file).expanduser() for what, file in given.items() if file}
     return {name: sha256_of(path) for name, path in files.items() if path.is_file()}  # a missing file was not read
-
-
-def _panels(found: Sequence[Outcomes]) -> list[Panel]:
-    """One for each comparison on which several judges gave a verdict."""
-    members: dict[tuple[str, str], list[Outcomes]] = {}
-    for outcomes in found:
-        members.setdefault(outcomes.judged.key[1:], []).append(outcomes)
-    panels = []
-    for (candidate, baseline), judged in members.items():
-        outcomes_of = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in judged}
-        identical = {pair.instruction for one in judged for pair in one.pairs if pair.tie == "identical"}
-        voted = votes(outcomes_of, identical)
-        if sum(map(bool, voted.values())) > 1:
-            panels.append(
-                Panel(
-                    candidate=candidate,
-                    baseline=baseline,
-                    policies={one.judged.key.judge: one.leading for one in judged},
-                    votes=voted,
-                    agreements=agreements({name: outcomes_of[name] for name in voted if voted[name]}, identical),
-                    majority=tally_figures(majority(outcomes_of, identical)),
-                )
-            )
-    return panels
 
 
 def _paired(found: Sequence[Outcomes], seeds: Mapping[str, int]) -> list[Paired]:

@@ -112,7 +112,7 @@ class Compared:
         """The comparisons over training seeds, by run."""
         found: dict[str, list[SeedSpread]] = {}
         for row in self.rows:
-            spread = row.entry.spread
+            spread = row.entry.comparison.spread
             if spread and spread not in found.setdefault(row.entry.run, []):
                 found[row.entry.run].append(spread)
         return found

@@ -87,7 +87,8 @@ def comparison_figures(
     complete = sum(times[instruction] == shown for instruction in wanted)
     results = judged.step.get("results", {})
     stopped = results.get("stopped")
-    looked = _sequential(outcomes, wanted)
+    rule = stop_rule(outcomes)
+    looked = sequential(outcomes.pairs, wanted, rule) if rule else None
     unfinished = complete < len(wanted) and not (looked and looked.met)
     partial = bool(stopped) or judged.step.get("status") in ("started", "stopped") or unfinished
     trimmed = len({judgment.instruction for judgment in judgments if judgment.trimmed})
@@ -95,7 +96,7 @@ def comparison_figures(
     alone = card.rates_alone if card else bool(ratings) and shown == 1
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
-    policies: dict[str, TallyFigures] = {outcomes.leading: _leading_figures(counts, looked)}
+    policies: dict[str, TallyFigures] = {outcomes.leading: leading_figures(counts, looked)}
     policies |= {
         policy: tally_figures(tally_pairs(pairs))
         for policy, pairs in outcomes.by_policy.items()
@@ -141,7 +142,7 @@ def comparison_figures(
         ratings=ratings,
         reasons=_reasons(judgments),
         trimmed=trimmed,
-        significance=_significance(counts, looked),
+        significance=significance(counts, looked),
         length=length,
         length_control=length_control,
         parts=_parts(outcomes.pairs),
@@ -172,13 +173,13 @@ def _first_asking(outcomes: Outcomes, again: int) -> str:
     )
 
 
-def _sequential(outcomes: Outcomes, pairs: Iterable[str]) -> Sequential | None:
-    """The confidence sequence of a judge that was told when to stop."""
+def stop_rule(outcomes: Outcomes) -> StopRule | None:
+    """When the judge was told to stop; None if it was to judge all pairs."""
     rule = outcomes.judged.step.get("config", {}).get("stop_when")
-    return sequential(outcomes.pairs, pairs, StopRule.parse(rule)) if rule else None
+    return StopRule.parse(rule) if rule else None
 
 
-def _leading_figures(counts: Tally, looked: Sequential | None) -> TallyFigures:
+def leading_figures(counts: Tally, looked: Sequential | None) -> TallyFigures:
     """The figures that lead, whose finding and interval are settled together with the judge's other claims.
 
     If the verdicts decided when to stop, with the interval that is valid at every look.
@@ -228,7 +229,8 @@ def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarni
     ]
 
 
-def _significance(counts: Tally, looked: Sequential | None) -> Significance:
+def significance(counts: Tally, looked: Sequential | None) -> Significance:
+    """The tests of a claim, which is not yet corrected for the others; `looked` as in leading_figures."""
     sign, (flip, resamples) = sign_test(counts.win, counts.loss), sign_flip_test(counts.values - 0.5)
     p = sign if counts.scores is None else flip
     return Significance(

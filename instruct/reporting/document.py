@@ -15,7 +15,6 @@ from instruct.reporting.comparison_tables import comparison_tables, panel_tables
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import Figure, JudgeReport, ReportData, ReportWarning, claim_warning
 from instruct.reporting.report_tables import lineage_tables, report_tables
-from instruct.reporting.seeds import spread_with
 from instruct.reporting.tables import Table
 from instruct.reporting.task_tables import task_tables
 from instruct.reporting.text import name
@@ -90,10 +89,6 @@ class Document:
 
 def document(report: ReportData) -> Document:
     """The document of a report."""
-    verdicts = {
-        judge.name: [verdict(judge, pair, spread_with(report.seeds, judge, pair)) for pair in judge.comparisons]
-        for judge in report.judges
-    }
     opening: list[Block] = [
         Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)
     ]
@@ -102,7 +97,7 @@ def document(report: ReportData) -> Document:
         opening.append(Listing("Training seeds", seeds))
     for judge in report.judges:
         opening += [
-            *verdicts[judge.name],
+            *(verdict(judge, pair) for pair in judge.comparisons),
             Paragraph(sentences.trust(judge), name(judge.name)),
             Brief(policy_table(judge.comparisons)),
         ]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from instruct.analysis.results import SeedSpread
 from instruct.data.evaluation import identity
 from instruct.reporting.build import build
 from instruct.reporting.model import ComparisonReport
 from instruct.reporting.read import read_run
-from instruct.reporting.seeds import spread_with
 from instruct.run.directory import RunDirectory
 
 
@@ -20,8 +18,7 @@ class Entry:
 
     `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, a weighted judge's grade, None without a verdict.
     `card` is the hash of the judge's card when it judged, `baseline_answers` maps prompt to answer, `candidate_sha256`
-    and `baseline_sha256` are those of the answers; None: unknown. `spread`: over the training seeds, if the comparison
-    is one of several.
+    and `baseline_sha256` are those of the answers; None: unknown.
     """
 
     run: str
@@ -33,7 +30,6 @@ class Entry:
     baseline_answers: Mapping[str, str] | None
     candidate_sha256: str | None
     baseline_sha256: str | None
-    spread: SeedSpread | None = None
 
 
 def entries_of(run: RunDirectory, label: str) -> list[Entry]:
@@ -48,7 +44,6 @@ def entries_of(run: RunDirectory, label: str) -> list[Entry]:
         card = outcomes.judged.step.get("inputs", {}).get("card")
         scores = outcomes.scores(outcomes.leading)
         sha256 = {name: side.sha256 for name, side in contents.answers.items()}
-        spread = spread_with(built.data.seeds, judge, each)
         sides = (sha256.get(each.candidate), sha256.get(each.baseline))
-        found.append(Entry(label, judge.name, judge.model, each, scores, card, answers, *sides, spread))
+        found.append(Entry(label, judge.name, judge.model, each, scores, card, answers, *sides))
     return found

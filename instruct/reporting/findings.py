@@ -1,38 +1,45 @@
-"""Which systems a report says are better: the claims of each judge, tested together."""
+"""Which systems a report says are better: the claims of each judge, and of its panels, tested together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from instruct.analysis.claims import LEAST_DECIDED, LEAST_SEEDS, agreeing_interval, finding_of
 from instruct.analysis.holm import holm
-from instruct.analysis.results import SeedSpread
-from instruct.reporting.model import ComparisonReport, JudgeReport
-from instruct.reporting.seeds import spread_with
+from instruct.analysis.results import SeedSpread, Significance
+from instruct.reporting.model import ComparisonReport, Panel, ReportData
+
+_Claim = SeedSpread | ComparisonReport | Panel
 
 
-def settle(judges: Iterable[JudgeReport], spreads: Sequence[SeedSpread]) -> None:
+def settle(report: ReportData) -> None:
     """Set every finding by its test, corrected for all claims of the judge, and make the interval agree with it.
 
     Systems trained with several seeds claim over all of them; the comparisons of single seeds are detail, and corrected
-    among themselves.
+    among themselves. The majorities of panels are corrected like the claims of one judge.
     """
-    for judge in judges:
-        of_one_seed = [bool(spread_with(spreads, judge, each)) for each in judge.comparisons]
-        alone = [each for each, single in zip(judge.comparisons, of_one_seed, strict=True) if not single]
-        _settle_together([*(spread for spread in spreads if spread.judge == judge.name), *alone])
-        _settle_together([each for each, single in zip(judge.comparisons, of_one_seed, strict=True) if single])
+    for judge in report.judges:
+        alone = [each for each in judge.comparisons if not each.spread]
+        _settle_together([*(spread for spread in report.seeds if spread.judge == judge.name), *alone])
+        _settle_together([each for each in judge.comparisons if each.spread])
+    for one_seed in (False, True):
+        _settle_together([each for each in report.panels if each.one_seed == one_seed])
 
 
-def _settle_together(claims: Sequence[SeedSpread | ComparisonReport]) -> None:
-    tests = [claim if isinstance(claim, SeedSpread) else claim.significance for claim in claims]
-    made = sum(test.p is not None for test in tests)
-    for claim, test, adjusted in zip(claims, tests, holm([test.p for test in tests]), strict=True):
+def _settle_together(claims: Sequence[_Claim]) -> None:
+    tested = [(claim, test) for claim in claims if (test := _test(claim))]
+    made = sum(test.p is not None for _, test in tested)
+    for (claim, test), adjusted in zip(tested, holm([test.p for _, test in tested]), strict=True):
         test.adjusted_p, test.claims = adjusted, made
         if isinstance(claim, SeedSpread):
             claim.finding = finding_of(adjusted, claim.mean, len(claim.seeds) >= LEAST_SEEDS)
             claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
         else:
-            figures = claim.leading_figures
+            figures = claim.majority if isinstance(claim, Panel) else claim.leading_figures
             figures.finding = finding_of(adjusted, figures.win_rate, figures.win + figures.loss >= LEAST_DECIDED)
             figures.interval = agreeing_interval(figures.interval, figures.finding)
+
+
+def _test(claim: _Claim) -> SeedSpread | Significance | None:
+    """What holds the claim's p-value; a majority of an older report has none."""
+    return claim if isinstance(claim, SeedSpread) else claim.significance

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple, get_args
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
-from instruct.reporting.seeds import spread_with
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
@@ -130,7 +129,7 @@ def _claims(report: ReportData, candidate: str | None) -> Iterator[_Gated]:
     for judge in report.judges:
         yield from (_Gated(judge, spread) for spread in report.seeds if spread.judge == judge.name)
         for comparison in judge.comparisons:
-            if comparison.candidate == candidate or not spread_with(report.seeds, judge, comparison):
+            if comparison.candidate == candidate or not comparison.spread:
                 yield _Gated(judge, comparison)
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from instruct.analysis.claims import Finding
 from instruct.analysis.results import (
@@ -33,6 +34,7 @@ from instruct.analysis.results import (
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
+from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
 SCHEMA_VERSION = 6
@@ -186,7 +188,8 @@ class ComparisonReport(Record):
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
     labeled some pairs (`report --human`). `requests` counts the distinct replies behind the verdicts. A judge that
     rates answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
-    AlpacaEval's rate does not apply.
+    AlpacaEval's rate does not apply. `spread`, which is in the report's `seeds`: over all training seeds, if this
+    comparison is one of several; no claim rests on it alone.
     """
 
     candidate: str
@@ -215,6 +218,7 @@ class ComparisonReport(Record):
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
+    spread: Annotated[SeedSpread | None, SkipJsonSchema(), Field(exclude=True)] = None
 
     @model_validator(mode="after")
     def _has_its_leading_policy(self) -> ComparisonReport:
@@ -253,7 +257,9 @@ class JudgeReport(Record):
 class Panel(Record):
     """Several judges of one comparison, each under its leading policy (`policies`, by judge), and their majority.
 
-    `votes`: on how many pairs of two different answers each judge gave a verdict; empty in reports of older versions.
+    `votes`: on how many pairs of two different answers each judge gave a verdict; empty in reports of older versions,
+    whose majorities have no `significance` of their own. `one_seed`: the comparison is one of several training seeds,
+    and no claim rests on it alone.
     """
 
     candidate: str
@@ -262,6 +268,8 @@ class Panel(Record):
     votes: dict[str, int] = {}
     agreements: list[PairAgreement]
     majority: TallyFigures
+    significance: Significance | None = None
+    one_seed: bool = False
 
 
 class Unjudged(Record):
@@ -373,13 +381,34 @@ class ReportData(Record):
     versions: dict[str, str]
     sha256: dict[str, str]
 
+    @model_validator(mode="after")
+    def _puts_seeds_together(self) -> ReportData:
+        """Every comparison of a single training seed knows the comparison over all of them."""
+        for judge in self.judges:
+            for comparison in judge.comparisons:
+                comparison.spread = next(
+                    (each for each in self.seeds if each.judge == judge.name and _is_one_of(each, comparison)), None
+                )
+        alone = {(each.candidate, each.baseline) for judge in self.judges for each in judge.comparisons if each.spread}
+        for panel in self.panels:
+            panel.one_seed = (panel.candidate, panel.baseline) in alone
+        return self
+
+
+def _is_one_of(spread: SeedSpread, comparison: ComparisonReport) -> bool:
+    return any(
+        comparison.candidate in (spread.candidate, seed_name(spread.candidate, seed))
+        and comparison.baseline in (spread.baseline, seed_name(spread.baseline, seed))
+        for seed in spread.seeds
+    )
+
 
 def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of report.json."""
     schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
     # All of these are written; those with a default are absent from old reports.
-    for part in (schema, *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential"))):
+    for part in (schema, *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel"))):
         part["required"] = list(part["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

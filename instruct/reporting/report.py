@@ -24,7 +24,6 @@ from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
 from instruct.reporting.render.terminal import render_terminal
-from instruct.reporting.seeds import spread_with
 from instruct.reporting.text import headline, seeds_headline
 
 # This version's report.json has the warnings that were read from the run, not those that follow from the figures.
@@ -78,7 +77,7 @@ class Report(ReportData):
             if looked is None or looked.judged == looked.pairs:
                 weighted = comparison.leading_figures.kind == "weighted"
                 tests.p = tests.permutation_test.p if weighted else tests.sign_test.p
-        settle(self.judges, self.seeds)
+        settle(self)
         for comparison in comparisons if version == _WITHOUT_FIGURE_WARNINGS else ():
             comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]
         self.schema_version = SCHEMA_VERSION
@@ -119,10 +118,9 @@ class Report(ReportData):
 
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
-        alone = [(judge, pair) for judge in self.judges for pair in judge.comparisons]
         return [
             *map(seeds_headline, self.seeds),
-            *(headline(judge, pair) for judge, pair in alone if not spread_with(self.seeds, judge, pair)),
+            *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
         ]
 
     def warnings(self) -> list[str]:

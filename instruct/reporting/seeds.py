@@ -8,8 +8,8 @@ from typing import Any
 from instruct.analysis.results import SeedSpread
 from instruct.analysis.seeds import seed_spread
 from instruct.reporting.comparison import Outcomes, recorded
-from instruct.reporting.model import ComparisonReport, JudgeReport
-from instruct.training.options import seed_name, without_seed
+from instruct.reporting.model import JudgeReport
+from instruct.training.options import without_seed
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, int]:
@@ -53,15 +53,3 @@ def _spread(
     names = {"judge": judge, "policy": policy, "candidate": candidate, "baseline": baseline}
     claimed = {"p": spread.p, "adjusted_p": None, "claims": 1, "finding": "no difference"}
     return recorded(SeedSpread, spread, **names, **claimed, seeds=list(by_seed), win_rates=rates)
-
-
-def spread_with(spreads: Iterable[SeedSpread], judge: JudgeReport, comparison: ComparisonReport) -> SeedSpread | None:
-    """The spread that a comparison is one seed of; None if it was made with one seed."""
-    for each in spreads:
-        if judge.name == each.judge and any(
-            comparison.candidate in (each.candidate, seed_name(each.candidate, seed))
-            and comparison.baseline in (each.baseline, seed_name(each.baseline, seed))
-            for seed in each.seeds
-        ):
-            return each
-    return None

@@ -22,18 +22,19 @@ def name(text: object) -> str:
     return one_line(text, 200)
 
 
-def headline(judge: JudgeReport, comparison: ComparisonReport, one_seed: bool = False) -> str:
-    """Which system is better under the leading policy, with win rate, interval and number of pairs.
-
-    Args:
-        one_seed: whether this is one of several training seeds, which no claim rests on.
-    """
-    figures, tests = comparison.leading_figures, comparison.significance
-    said = "".join(claim(figures, comparison.candidate, comparison.baseline, one_seed))
+def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
+    """Which system is better under the leading policy, with win rate, interval and number of pairs."""
+    figures = comparison.leading_figures
+    said = "".join(claim(figures, comparison.candidate, comparison.baseline, bool(comparison.spread)))
     parts = [f"{name(judge.name)}: {said}", claim_figures(figures)]
     people = "People's labels contradict this" if contradicted(comparison) else None
     text = ". ".join(filter(None, [": ".join(filter(None, parts)), people, largest_tie(figures)]))
-    return f"{text}. {adjusted(tests)}" if tests.claims > 1 and tests.adjusted_p is not None else text
+    return text + _correction(comparison.significance)
+
+
+def _correction(tests: Significance | None) -> str:
+    """The p-value of one claim among several, after the headline's other sentences."""
+    return f". {adjusted(tests)}" if tests and tests.claims > 1 and tests.adjusted_p is not None else ""
 
 
 def adjusted(tests: Significance | SeedSpread) -> str:
@@ -64,7 +65,9 @@ def majority_headline(panel: Panel) -> str:
         silent = [name(judge) for judge, count in panel.votes.items() if not count]
         no_verdict = f"; no verdict from {', '.join(silent)}" if silent else ""
         by += f" (votes: {', '.join(voted)}{no_verdict})"
-    return _sentence(by, panel.majority, panel.candidate, panel.baseline)
+    said = "".join(claim(panel.majority, panel.candidate, panel.baseline, panel.one_seed))
+    parts = [by, said, claim_figures(panel.majority)]
+    return ": ".join(filter(None, parts)) + _correction(panel.significance)
 
 
 def seeds_headline(spread: SeedSpread) -> str:
@@ -108,13 +111,12 @@ def paired_difference(paired: Paired) -> str:
     )
 
 
-def _sentence(by: str, figures: TallyFigures, candidate: str, baseline: str) -> str:
-    said, rest = "".join(claim(figures, candidate, baseline)), claim_figures(figures)
-    return f"{by}: {said}: {rest}" if rest else f"{by}: {said}"
-
-
 def claim(figures: TallyFigures, candidate: str, baseline: str, one_seed: bool = False) -> list[str]:
-    """The first half of a headline in pieces, every other one a name; `one_seed` as in headline."""
+    """The first half of a headline in pieces, every other one a name.
+
+    Args:
+        one_seed: whether this is one of several training seeds, which no claim rests on alone.
+    """
     ours, theirs = name(candidate), name(baseline)
     if figures.win_rate is None:
         return ["no verdict on ", ours, " against ", theirs, f" ({unread(figures)})"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from instruct.analysis.results import SeedSpread
 from instruct.base.errors import one_line
 from instruct.judging.human_agreement import is_chance, kappa_text
 from instruct.reporting import text as sentences
@@ -67,16 +66,16 @@ class Verdict:
     tables: list[Table]
 
 
-def verdict(judge: JudgeReport, comparison: ComparisonReport, spread: SeedSpread | None) -> Verdict:
-    """What the document says of a comparison; `spread`: that of its training seeds, if it is one of several."""
-    figures = comparison.leading_figures
+def verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
+    """What the document says of a comparison."""
+    figures, spread = comparison.leading_figures, comparison.spread
     details = (sentences.evidence(comparison), sentences.length_control(comparison))
     return Verdict(
         judge=name(judge.name),
         model=name(judge.model),
         candidate=name(comparison.candidate),
         baseline=name(comparison.baseline),
-        headline=sentences.headline(judge, comparison, bool(spread)),
+        headline=sentences.headline(judge, comparison),
         claim=sentences.claim(figures, comparison.candidate, comparison.baseline, bool(spread)),
         finding=figures.finding,
         details=[one_line(capital(text), 1000) for text in details if text],

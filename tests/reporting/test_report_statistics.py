@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from instruct.analysis.inference import score_interval
+from instruct.judging.comparison import ComparisonKey
 from instruct.reporting.report import build_report, write_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -118,6 +119,38 @@ def test_a_headline_names_the_judges_without_a_verdict_and_one_vote_decides_noth
     assert (panel.majority.win, panel.majority.failed, panel.majority.n) == (2, 6, 8)
     assert panel.majority.bounds == [25, 100]
     assert "majority of 3 judges (votes: one 8, other 2; no verdict from silent): too few pairs" in str(report)
+
+
+def test_the_majorities_of_several_comparisons_are_corrected_for_their_number(run, card, write_answers, judge_pairs):
+    write_answers("emo", 6)
+    for judge in ("one", "other"):
+        card(judge)
+        for baseline in ("mle", "base"):
+            judge_pairs([("first", "second")] * 6, judge=judge, baseline=baseline)
+    report = build_report(run.folder)
+    for panel in report.panels:
+        assert (panel.significance.p, panel.significance.adjusted_p, panel.significance.claims) == (0.03125, 0.0625, 2)
+        assert panel.majority.finding == "no difference"
+        assert panel.majority.interval[0] == 50
+    assert "no difference shown between emo and mle" in report.to_markdown()
+    assert str(report).count("p = 0.062, corrected for 2 claims") == 6  # each judge's two, and the two majorities
+
+
+def test_a_panel_with_a_member_that_stopped_early_is_not_tested_as_if_it_had_not(
+    run, card, write_answers, judge_pairs, add_step
+):
+    """Ten wins of ten: p is 0.002 for a number of pairs that was fixed, and nothing at a stop."""
+    write_answers("emo", 40)
+    for judge in ("one", "other"):
+        card(judge)
+        add_step(ComparisonKey(judge, "emo", "mle").step("judge"), config={"stop_when": "decided"})
+        judge_pairs([("first", "second")] * 10, judge=judge)
+    report = build_report(run.folder)
+    (panel,) = report.panels
+    ((comparison,), _) = (judge.comparisons for judge in report.judges)
+    assert comparison.sequential.judged < comparison.sequential.pairs
+    assert (panel.majority.interval_method, panel.majority.finding) == ("confidence sequence", "no difference")
+    assert panel.significance.p == comparison.significance.p > 0.05
 
 
 def test_one_judge_gives_no_panel(run, card, write_answers, judge_pairs):

@@ -72,6 +72,16 @@ def test_the_headline_of_one_seed_is_shown_with_the_figures_of_all(judged):
     assert page.count("training seeds; over all of them") == 5  # not that of emo-seed1 with mle-seed2
 
 
+def test_a_panel_of_one_seed_says_so(judged, card, judge_pairs):
+    card("other")
+    judge_pairs([WIN] * 10, judge="other", candidate="emo-seed1", baseline="mle-seed1")
+    report = build_report(judged.folder)
+    (panel,) = report.panels
+    assert panel.one_seed
+    assert "majority of 2 judges (votes: j 10, other 10): one training seed: " in str(report)
+    assert Report.read(write_report(judged.folder).path.with_suffix(".json")) == report
+
+
 def test_equal_win_rates_of_a_few_seeds_are_given_no_interval_over_seeds(judged):
     second, _ = build_report(judged.folder).seeds
     assert second.win_rates == [75.0, 75.0]
