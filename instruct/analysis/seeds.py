@@ -67,11 +67,9 @@ def _crossed(scores: np.ndarray) -> tuple[list[float] | None, list[float] | None
     freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
     of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
     over_prompts = _interval(100 * mean, 100 * math.sqrt(of_prompts / (seeds * prompts)), prompts - 1)
-    total = of_seeds + of_prompts - rest
+    # The degrees of freedom count the seeds in any case: few seeds may be alike by chance (benchmarks/claims.py).
+    total = max(of_seeds + of_prompts - rest, of_seeds, of_prompts)
     parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
-    if total < max(of_seeds, of_prompts):
-        total = max(of_seeds, of_prompts)
-        parts = [parts[0] if of_seeds >= of_prompts else parts[1]]
     if not total:
         return None, None, None
     from scipy.special import stdtr

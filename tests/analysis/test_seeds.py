@@ -47,6 +47,18 @@ def test_the_variance_over_both_is_that_of_a_two_way_analysis_of_variance():
     assert (low, high) == pytest.approx((100 * scores.mean() - half, 100 * scores.mean() + half))
 
 
+def test_seeds_that_are_alike_by_chance_still_count_as_few():
+    """The variance is that of prompts alone, but its degrees of freedom are not: 7.6 % of fair coins were claimed."""
+    scores = np.array([[1, 1, 0, 0, 1, 0, 1, 1.0], [1, 0, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 1, 1, 1, 0]])
+    by_prompt = scores - scores.mean(axis=0)
+    of_prompts = 3 * ((scores.mean(axis=0) - 0.625) ** 2).sum() / 7
+    assert (scores.mean(axis=1) == 0.625).all()
+    rest = (by_prompt**2).sum() / 14
+    degrees = of_prompts**2 / (of_prompts**2 / 7 + rest**2 / 14)
+    half = stats.t.ppf(0.975, degrees) * 100 * np.sqrt(of_prompts / 24)
+    assert spread_of(scores).interval_both == pytest.approx((max(0, 62.5 - half), min(100, 62.5 + half)))
+
+
 def test_each_interval_covers_what_it_says():
     """2,000 repetitions: seeds and prompts are drawn again each time, or only the seeds."""
     rng = np.random.default_rng(0)
