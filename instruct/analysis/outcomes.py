@@ -158,6 +158,11 @@ def outcome_of_margin(margin: float, tie: float) -> Outcome:
 POINTS: dict[Outcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
+def outcome_of_score(score: float) -> Outcome:
+    """`win` for the candidate above 1/2, `tie` at 1/2."""
+    return "tie" if score == 0.5 else "win" if score > 0.5 else "loss"
+
+
 @dataclass(frozen=True)
 class PairResult:
     """The result of one pair under a policy.
@@ -245,7 +250,7 @@ def pair_results(
             score = _logistic(mean) if weighted else POINTS[outcome]
         elif weighted and score is not None:
             score = sum(map(_score, orders.values())) / len(orders)
-            outcome = "tie" if score == 0.5 else "win" if score > 0.5 else "loss"
+            outcome = outcome_of_score(score)
         tie = _tie_kind(orders.values()) if outcome == "tie" else None
         found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import READABLE, cohen_kappa
 from instruct.judging.human_agreement import HumanAgreement, set_words
 from instruct.judging.interchange.labels import Labels
@@ -22,7 +23,7 @@ def add_label_agreement(judge: JudgeReport, found: Iterable[Outcomes], labels: L
     if labels is None or labels.by != "people":
         return
     pairs = [
-        ("win" if score > 0.5 else "tie" if score == 0.5 else "loss", pair.outcome)
+        (outcome_of_score(score), pair.outcome)
         for outcomes in found
         for pair in outcomes.pairs
         if (score := labels.of(*outcomes.judged.key[1:]).get(pair.instruction)) is not None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from instruct.analysis.outcomes import outcome_of_score
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
@@ -58,12 +59,11 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
                     f"{run.labels}: the run has no answer of {one_line(missing, 60)} to {one_line(pair, 60)!r}; remove "
                     "the label"
                 )
-            label = "first" if score > 0.5 else "tie" if score == 0.5 else "second"
             texts = ours[pair]["instruction"], ours[pair].get("input") or ""
             answers = ours[pair]["output"], theirs[pair]["output"]
             group = f"{candidate} against {baseline}"
             preference = None if labels.by == "people" else 2 - score
-            pairs.append(HumanPair(len(pairs), *texts, *answers, (label,), group, preference))
+            pairs.append(HumanPair(len(pairs), *texts, *answers, (_label(score),), group, preference))
     content = json.dumps([vars(pair) for pair in pairs])
     return HumanSet(
         f"{run.folder.resolve().name}-labels",
@@ -73,6 +73,11 @@ def _labeled_run(run: RunDirectory) -> HumanSet:
         hashlib.sha256(content.encode()).hexdigest(),
         labels_by=labels.by,
     )
+
+
+def _label(score: float) -> str:
+    """The label of the first answer's score, 0 to 1."""
+    return {"win": "first", "loss": "second"}.get(outcome := outcome_of_score(score), outcome)
 
 
 def _is_annotations(path: Path) -> bool:
@@ -128,7 +133,6 @@ def _pairs(file: AnnotationFile) -> list[HumanPair]:
                 + ("give the baseline's answers with --reference" if missing == "output_1" else "add it")
             )
         if row.preference is not None:
-            label = "tie" if row.preference == 1.5 else "first" if row.preference < 1.5 else "second"
             pairs.append(
                 HumanPair(
                     0,
@@ -136,7 +140,7 @@ def _pairs(file: AnnotationFile) -> list[HumanPair]:
                     "",
                     row.output_1,
                     row.output_2,
-                    (label,),
+                    (_label(2 - row.preference),),
                     file.comparison.candidate,
                     row.preference,
                 )
