@@ -16,6 +16,14 @@ class InputError(InstructError):
     exit_code = 2
 
 
+class UnknownNameError(InputError):
+    """A name that nothing has. `problem` says that alone, without the names that are known."""
+
+    def __init__(self, problem: str, known: str) -> None:
+        super().__init__(problem + known)
+        self.problem = problem
+
+
 class InputErrors(InputError):
     """Several things were wrong with the call. `problems` has a line for each."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from instruct.analysis.outcomes import Policy
 from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.engines.base import Decoding
 from instruct.judging.annotators import annotator_card_fields, annotator_names, annotator_prompt
 from instruct.judging.human_agreement import HumanAgreement
@@ -336,9 +336,8 @@ def _card(name: str, by_path: bool) -> JudgeCard:
         annotators = annotator_names()
         if name in annotators:
             return annotator_card(name)
-        raise InputError(
-            f"unknown judge {one_line(name, 80)!r}{nearest(name, {*cards, *annotators})}; see `instruct list judges`"
-        )
+        known = f"{nearest(name, {*cards, *annotators})}; see `instruct list judges`"
+        raise UnknownNameError(f"unknown judge {one_line(name, 80)!r}", known)
     card = validated(JudgeCard, read_yaml(path), path)
     card._folder = path.parent
     return card

@@ -41,6 +41,7 @@ from instruct.reporting.provenance import config_summary, data_hashes, lineage_w
 from instruct.reporting.read import Judged, RunContents, SystemAnswers
 from instruct.reporting.seeds import seed_spreads, seeds_of
 from instruct.reporting.tasks import task_report
+from instruct.reporting.text import leads
 from instruct.reporting.texts import text_report
 
 
@@ -135,8 +136,9 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
 
 
 def _warn(contents: RunContents, comparison: ComparisonReport, systems: Mapping[str, SystemReport]) -> None:
-    """Add the warnings that follow from a comparison's figures, and those about its answers."""
+    """Add what follows from a comparison's figures, and the warnings about its answers."""
     names, finding = (comparison.candidate, comparison.baseline), comparison.leading_figures.finding
+    comparison.leads = leads(comparison.leading_figures)
     about_answers = [
         *training_warnings(contents.manifest, *names),
         *overlap_warnings(contents.manifest, recorded_overlap(contents.manifest), *names),
@@ -167,8 +169,6 @@ def _judge(judged: Judged, usd: float) -> JudgeReport:
         warnings = [f"the judge {warning}" for warning in agreement_warnings(card)]
         other = "@" in card.name
         return JudgeReport(**known, other_model=other, agreement=agreement_words(card), warnings=warnings)
-    # Of a judge that is unknown here the names of those that are known say nothing.
-    problem = str(judged.problem).partition("; see ")[0].partition(" (known: ")[0]
     return JudgeReport(
         **known,
         description="known only by its name in the imported file" if judged.imported else "",
@@ -177,7 +177,7 @@ def _judge(judged: Judged, usd: float) -> JudgeReport:
         human_agreement=None,
         agreement="unknown, because the judge's card is missing",
         warning=None,
-        warnings=[f"the judge has no card here ({problem}); disagreement between orders counts as a tie"],
+        warnings=[f"the judge has no card here ({judged.problem}); disagreement between orders counts as a tie"],
         notes=None,
     )
 

@@ -57,13 +57,6 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
             f"{people.win_rate:.1f} % (95 % CI {span(people.interval)})"
         )
         warnings.append(claim_warning(text))
-    rate, counts = figures.win_rate, figures.discrete_win_rate
-    if rate is not None and counts is not None and (rate - 50) * (counts - 50) < 0:
-        text = (
-            f"the mean of the judge's grades leads ({rate:.1f} %), and the count of answers preferred says the "
-            f"opposite ({counts:.1f} %): the side preferred more often is preferred by less"
-        )
-        warnings.append(claim_warning(text))
     if missing := figures.unparsed + figures.failed:
         text = (
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "

@@ -189,7 +189,8 @@ class ComparisonReport(Record):
     labeled some pairs (`report --human`). `requests` counts the distinct replies behind the verdicts. A judge that
     rates answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
     AlpacaEval's rate does not apply. `spread`, which is in the report's `seeds`: over all training seeds, if this
-    comparison is one of several; no claim rests on it alone.
+    comparison is one of several; no claim rests on it alone. `leads`: which figure of a weighted judge leads, if the
+    mean of its grades and their count favor different systems.
     """
 
     candidate: str
@@ -215,6 +216,7 @@ class ComparisonReport(Record):
     power: Power
     sequential: Sequential | None
     with_labels: PredictionPowered | None
+    leads: str | None = None
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
@@ -408,7 +410,10 @@ def report_schema() -> dict[str, Any]:
     schema = ReportData.model_json_schema()
     schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
     # All of these are written; those with a default are absent from old reports.
-    for part in (schema, *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel"))):
+    for part in (
+        schema,
+        *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel", "ComparisonReport")),
+    ):
         part["required"] = list(part["properties"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

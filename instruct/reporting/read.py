@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
 from instruct.data.evaluation import load_answers
@@ -160,6 +160,8 @@ def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None
         card = load_judge_card(path if by_path else base, model, by_path=by_path)
         agreement_words(card)  # compares the card with the one that was measured
         return card, None
+    except UnknownNameError as error:  # of a judge that is unknown here the names of those that are known say nothing
+        return None, one_line(error.problem)
     except InputError as error:
         return None, one_line(error)
 

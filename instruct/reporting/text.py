@@ -28,7 +28,8 @@ def headline(judge: JudgeReport, comparison: ComparisonReport) -> str:
     said = "".join(claim(figures, comparison.candidate, comparison.baseline, bool(comparison.spread)))
     parts = [f"{name(judge.name)}: {said}", claim_figures(figures)]
     people = "People's labels contradict this" if contradicted(comparison) else None
-    text = ". ".join(filter(None, [": ".join(filter(None, parts)), people, largest_tie(figures)]))
+    said = ": ".join(filter(None, parts))
+    text = ". ".join(filter(None, [said, comparison.leads, people, largest_tie(figures)]))
     return text + _correction(comparison.significance)
 
 
@@ -40,6 +41,18 @@ def _correction(tests: Significance | None) -> str:
 def adjusted(tests: Significance | SeedSpread) -> str:
     """The p-value that the finding follows."""
     return f"p {_equals(tests.adjusted_p)}, corrected for {counted(tests.claims, 'claim')}"
+
+
+def leads(figures: TallyFigures) -> str | None:
+    """Which figure of a weighted judge leads, and why the count says otherwise; None where the two agree on a side."""
+    rate, counts = figures.win_rate, figures.discrete_win_rate
+    if rate is None or counts is None or (rate - 50) * (counts - 50) >= 0:
+        return None
+    return (
+        f"The mean of the grades leads ({rate:.1f} %). The count of answers preferred says the opposite "
+        f"({counts:.1f} %, {figures.win} against {figures.loss}), because the side preferred more often is preferred "
+        "by less"
+    )
 
 
 def contradicted(comparison: ComparisonReport) -> bool:

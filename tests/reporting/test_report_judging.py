@@ -181,6 +181,25 @@ def test_a_weighted_judge_has_weighted_and_discrete_rates(run, card, write_answe
     assert "Weighted judges grade their preference: the win rate is the mean grade" in markdown
 
 
+def test_a_headline_says_which_figure_leads_where_grades_and_counts_differ(run, card, write_answers, judge_showings):
+    card("j", order_policy="random", leading_policy="single")
+    write_answers("emo", 7)
+    write_answers("mle", 7)
+    shown = [("first", 1.01)] * 3 + [("second", 1.6)] * 4  # three clear wins, four narrow losses
+    judge_showings(*({"verdict": verdict, "preference": graded} for verdict, graded in shown))
+    report, path = write_report(run.folder)
+    line = (
+        "The mean of the grades leads (65.3 %). The count of answers preferred says the opposite (42.9 %, 3 against "
+        "4), because the side preferred more often is preferred by less"
+    )
+    for text in (*report.headlines(), *(path.with_suffix(end).read_text() for end in (".html", ".json"))):
+        assert text.count(line) == 1
+    for text in (str(report), path.read_text()):
+        assert text.count("The mean of the grades leads (65.3 %)") == 1
+    for name in ("figures.csv", "tables.tex", "model-card-emo.md"):
+        assert "The mean of the grades leads" in (run.report / "exports" / name).read_text()
+
+
 def test_an_unweighted_judge_has_no_text_on_weights_or_length_control(run, card, write_answers, judge_pairs):
     card("j")
     write_answers("emo", 2)

@@ -56,10 +56,12 @@ def win_rate_tables(report: ReportData) -> list[Table]:
 def _win_rate_table(report: ReportData, baseline: str) -> Table:
     found: dict[str, dict[str, str | None]] = {}
     captions: dict[str, str] = {}
+    notes: list[str] = []
     for judge in report.judges:
         comparisons = [each for each in judge.comparisons if each.baseline == baseline]
         for each in comparisons:
             found.setdefault(each.candidate, {})[judge.name] = _rate(each.leading_figures)
+            notes += [f"{judge.name}, {each.candidate}: {each.leads}"] if each.leads else []
         if comparisons:
             policies = "/".join(dict.fromkeys(each.leading for each in comparisons))
             sizes = "/".join(dict.fromkeys(str(each.leading_figures.n_judged) for each in comparisons))
@@ -68,7 +70,7 @@ def _win_rate_table(report: ReportData, baseline: str) -> Table:
         [candidate, *(rates.get(judge) for judge in captions)] for candidate, rates in found.items()
     ]
     title = f"Win rate (%) against {baseline}, ± its standard error; a tie counts as half a win"
-    return Table(title, ["System", *captions], rows, note="; ".join(captions.values()))
+    return Table(title, ["System", *captions], rows, note="; ".join([*captions.values(), *notes]))
 
 
 def _rate(figures: TallyFigures) -> str | None:
@@ -124,5 +126,6 @@ _FIGURES = [
     *(Column(key, f"comparison.{key}") for key in ("pairs_judged", "pairs_expected", "partial", "consistency")),
     Column("first_position_rate", "comparison.first_position_rate"),
     Column("agreement_with_people", "judge.agreement"),
+    _leading("which_figure_leads", lambda it: it.leads),
     Column("warnings", lambda row: "; ".join(map(str, [*judge_warnings(row.judge), *row.comparison.warnings]))),
 ]
