@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -172,6 +173,10 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
+# As safetensors, datasets and SQLite say it.
+_FULL_DISK = r"os error 28\)|Not enough disk space|No space left on device|database or disk is full"
+
+
 def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bool = False) -> int:
     """Run `work` as a command: print its log and its result, and end with one line on stderr where the user can act.
 
@@ -204,11 +209,17 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             raise
         print(f"instruct: {needed}", file=sys.stderr)
         return needed.exit_code
-    except OSError as error:
+    except KeyboardInterrupt:
+        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
+        return 130
+    except Exception as error:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        if error.filename is None:  # not about a file that the user could correct
+        if _on_full_disk(error):
+            print("instruct: the disk is full; free disk space and rerun the command to resume", file=sys.stderr)
+            return 1
+        if not isinstance(error, OSError) or error.filename is None:  # not about a file that the user could correct
             raise
         reason = one_line(error.strerror, 100)
         print(
@@ -216,7 +227,13 @@ def run_guarded(work: Callable[[], Result | None], json: bool = False, quiet: bo
             file=sys.stderr,
         )
         return 2
-    except KeyboardInterrupt:
-        print("instruct: interrupted; rerun the command to resume", file=sys.stderr)
-        return 130
     return 0
+
+
+def _on_full_disk(error: BaseException | None) -> bool:
+    """Whether a full disk is the reason of an error: libraries raise their own from it, some with its text alone."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or re.search(_FULL_DISK, str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

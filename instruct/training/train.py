@@ -155,6 +155,7 @@ def make_trainer(
 ) -> Any:
     """An EMOTrainer over a data set of encoded rows, whose checkpoints go to the arguments' `output_dir`."""
     import torch
+    from safetensors import SafetensorError
 
     from instruct.training.emo_trainer import EMOTrainer
 
@@ -183,6 +184,10 @@ def make_trainer(
         )
     except OSError as error:
         raise unreachable_model(config.model.name, error) from None
+    except SafetensorError as error:
+        raise InputError(
+            f"model.name: {config.model.name}: its weights are damaged ({one_line(error, 200)}); copy the model again"
+        ) from error
     except ValueError as error:  # refused by EMOTrainer, TRL or PEFT
         raise InputError(f"train: {one_line(error)}") from error
 

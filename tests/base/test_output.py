@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -172,3 +173,23 @@ def test_a_progress_bar_shows_a_name_as_it_is(capsys):
     with progress_bar() as progress:
         progress.add_task("judging (my[v2] of [red]one[/red])", total=2)
     assert "judging (my[v2] of [red]one[/red])" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "runs/a/x"),
+        OSError("Not enough disk space. Needed: 4 GB"),
+        RuntimeError('Error { kind: StorageFull, message: "No space left on device (os error 28)" }'),
+    ],
+)
+def test_a_full_disk_is_one_line_whatever_library_meets_it(error, capsys):
+    def work() -> None:
+        try:
+            raise error
+        except Exception as cause:
+            raise RuntimeError("the file could not be written") from cause
+
+    assert run_guarded(work) == 1
+    line = "instruct: the disk is full; free disk space and rerun the command to resume\n"
+    assert capsys.readouterr().err == line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.base.errors import InstructError
+from instruct.base.errors import InputError, InstructError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
 from instruct.run.measurements import Number, numbers
@@ -67,7 +67,13 @@ def _without_first_token(model: ForwardModel, text: str) -> str:
 
 def perplexity(values: Likelihoods) -> list[Number]:
     """exp of the mean negative log-likelihood per token, the end token of a text included, and per word and byte of
-    the text without it, so that systems with different tokenizers can be compared."""
+    the text without it, so that systems with different tokenizers can be compared.
+
+    Raises:
+        InputError: the texts have no token.
+    """
+    if not values.tokens.sum():
+        raise InputError("evaluation.texts.held_out: its texts have no token that the model can read; give other texts")
     text = float(values.nats.sum() - values.end_nats.sum())
     tokens, words, sizes = int(values.tokens.sum()), int(values.words.sum()), int(values.bytes.sum())
     figures = {

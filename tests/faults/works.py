@@ -1,0 +1,205 @@
+"""A small run that every verb works on, and processes that begin with the libraries loaded.
+
+A process is forked from a server that has imported them (`multiprocessing`'s forkserver), so that one more costs a
+second: it is killed, and locks files, as one that a shell started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+import time
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from instruct.base import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "tests" / "runs_of_today"
+VERBS = ("train", "generate", "evaluate", "judge", "report")  # in this order
+PROMPTS = 16
+RUN = Path("runs") / "mine"
+FORKED = multiprocessing.get_context("forkserver")
+LOADED = ["torch", "transformers", "peft", "trl", "datasets", "matplotlib.pyplot", "instruct.training.train"]
+
+
+def write_inputs(folder: Path, url: str) -> None:
+    """A config with two systems, the data and the model that it names; a server at `url` judges."""
+    for name in ("model", "data", "judges"):
+        shutil.copytree(RECORDED / name, folder / name)
+    for name in ("train.csv", "test.csv", "texts.txt"):
+        shutil.copy(RECORDED / name, folder)
+    doors = [{"instruction": f"Name door {n}.", "input": "", "output": f"A door with {n} locks."} for n in range(32)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in doors))
+    prompts = [{"instruction": f"Which door is {n}?", "output": "That.", "generator": "us"} for n in range(PROMPTS)]
+    (folder / "prompts.json").write_text(json.dumps(prompts))
+    model = {"name": "./model", "dtype": "float32"}
+    config = {
+        "name": "mine",
+        "model": model,
+        "data": {"files": ["rows.jsonl"], "template": "chat"},
+        "lora": {"r": 2},
+        "train": {
+            "max_steps": 24, "per_device_train_batch_size": 4, "save_steps": 4, "logging_steps": 4, "max_length": 128,
+            "learning_rate": 0.01, "report_to": "none", "use_cpu": True,
+        },
+        "systems": {"mle": {"objective": "mle"}, "emo": {"objective": "emo"}},
+        "answers": {
+            "files": ["prompts.json"],
+            "generation": {"engine": "transformers", "max_new_tokens": 16, "batch_size": 2},
+        },
+        "evaluation": {
+            "texts": {"held_out": {"files": ["texts.txt"]}},
+            "tasks": {"cards": ["mood"], "folder": "."},
+        },
+        "comparisons": [["emo", "baseline"]],
+        "judges": [{"card": "in_words", "base_url": url, "concurrency": 2, "budget_usd": 1.0}],
+    }  # fmt: skip
+    card = yaml.safe_load((folder / "judges" / "prices.yaml").read_text())
+    card["prices"][0]["endpoint"] = url.removeprefix("http://").removesuffix("/v1")
+    (folder / "judges" / "prices.yaml").write_text(yaml.safe_dump(card))
+    (folder / "mine.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+
+
+def change_config(folder: Path, **changes: Any) -> None:
+    """Change sections of a config that no run has begun with."""
+    config = yaml.safe_load((folder / "mine.yaml").read_text())
+    (folder / "mine.yaml").write_text(yaml.safe_dump({**config, **changes}, sort_keys=False))
+
+
+def call_of(verb: str) -> list[str]:
+    return [verb, "mine.yaml" if verb == "train" else str(RUN)]
+
+
+def products(folder: Path, verb: str) -> dict[str, Any]:
+    """What a verb makes, by file: to be the same whatever disturbed it."""
+    run = folder / RUN
+    if verb == "judge":
+        if not (run / "judgments.sqlite").is_file():
+            return {}
+        with closing(sqlite3.connect(run / "judgments.sqlite")) as store:
+            verdicts = store.execute("SELECT * FROM judgments").fetchall()
+            replies = store.execute("SELECT key, text FROM completions").fetchall()
+        return {"verdicts": sorted(map(repr, verdicts)), "replies": sorted(replies)}
+    if verb == "report":  # what it says of times is left out
+        told = json.loads((run / "report" / "report.json").read_text())
+        kept = {name: told[name] for name in ("judges", "panels", "texts", "tasks", "figures", "not_judged")}
+        exports = (run / "report" / "exports").rglob("*.*")
+        return kept | {str(path.relative_to(run)): path.read_bytes() for path in exports if path.suffix != ".json"}
+    if verb == "evaluate":
+        files = [run / "metrics.json", *(run / "metrics").rglob("*.json")]
+        return {str(path.relative_to(run)): re.sub(r'"seconds": [\d.]+', "", path.read_text()) for path in files}
+    patterns = {"train": ["adapters/*/*.safetensors", "adapters/*/adapter_config.json"], "generate": ["outputs/*.json"]}
+    paths = [path for pattern in patterns[verb] for path in run.glob(pattern)]
+    return {str(path.relative_to(run)): path.read_bytes() for path in paths}
+
+
+def set_clock_back() -> None:
+    """From now on the clock is set back by an hour whenever it is looked at."""
+    true, hours = time.time, itertools.count()
+    time.time = lambda: true() - 3600 * next(hours)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.fromtimestamp(time.time(), tz)
+
+    machine.datetime = Clock  # type: ignore[attr-defined, misc]
+
+
+def run_verb(call: list[str], folder: Path, log: Path, batches: Path | None, clock: bool) -> None:
+    """A process that is `instruct CALL` in a folder; `batches`: where each batch of an engine leaves a line."""
+    with suppress(OSError):
+        os.setsid()  # what it starts is killed with it
+    os.chdir(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.argv = ["instruct", *call]
+    if clock:
+        set_clock_back()
+    from instruct.command.main import main
+
+    if batches:
+        import instrumented
+
+        from instruct.generation import batches as generation
+        from instruct.judging import asking
+
+        if "ray" in call:
+            from ray import cloudpickle
+
+            cloudpickle.register_pickle_by_value(instrumented)
+        generation.make_engine = asking.make_engine = instrumented.logged(batches)  # type: ignore[assignment]
+    try:
+        code = main()
+    finally:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    sys.exit(code)
+
+
+class Started:
+    """A verb at work in a process of its own, whose log is in `place`; `clock`: it is set back all the time."""
+
+    def __init__(
+        self,
+        call: list[str],
+        folder: Path,
+        batches: Path | None = None,
+        place: Path | None = None,
+        clock: bool = False,
+    ) -> None:
+        self.log = (place or folder) / f"{time.monotonic_ns()}.log"
+        self.log.touch()
+        FORKED.set_forkserver_preload(LOADED)
+        self.process = FORKED.Process(target=run_verb, args=(call, folder, self.log, batches, clock))
+        self.process.start()
+
+    @property
+    def running(self) -> bool:
+        return self.process.is_alive()
+
+    def send(self, number: int) -> None:
+        """Send a signal; SIGKILL to all that it has started, too."""
+        assert self.process.pid
+        with suppress(ProcessLookupError):
+            if number == signal.SIGKILL:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, number)
+            os.kill(self.process.pid, number)
+
+    def end(self, seconds: float = 300) -> tuple[int, str]:
+        """Its exit code, and all that it has printed."""
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            self.send(signal.SIGKILL)
+            raise AssertionError(f"it does not end: {self.log.read_text()[-3000:]}")
+        return self.process.exitcode, self.log.read_text()
+
+
+def complaints(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.startswith("instruct: ")]
+
+
+def in_one_line(code: int, printed: str) -> None:
+    """It ended well, or said in one line why not."""
+    assert "Traceback" not in printed, printed[-3000:]
+    assert code in (0, 1, 2, 3), (code, printed[-3000:])
+    assert len(complaints(printed)) == (code != 0), printed[-3000:]
