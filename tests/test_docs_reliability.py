@@ -10,6 +10,7 @@ from instruct.engines import server, server_http
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+GRID, DETAILS = TEXT.split("\n## Server faults\n")
 
 
 def functions(path: Path) -> set[str]:
@@ -17,15 +18,34 @@ def functions(path: Path) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of tables' rows, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| fault ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 def test_every_fault_names_an_existing_test():
-    named = re.findall(r"`([\w/]+\.py)::(\w+)`", TEXT)
-    assert len(named) > 40
-    for file, function in named:
-        path = ROOT / file if file.startswith("tests/") else ROOT / "tests" / "judging" / file
-        assert function in functions(path), f"{file}::{function}"
-    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and not line.startswith("| fault ")]
+    for text, folder in ((GRID, "faults"), (DETAILS, "judging")):
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+        assert len(named) > 40
+        for file, function in named:
+            path = ROOT / file if file.startswith("tests/") else ROOT / "tests" / folder / file
+            assert function in functions(path), f"{file}::{function}"
+    rows = rows_of(DETAILS)
     assert len(rows) > 25
-    assert not [row for row in rows if not re.search(r"\| `[\w/]+\.py::\w+`.* \|$", row)]
+    assert not [row for row in rows if not re.match(r"`[\w/]+\.py::\w+`", row[-1])]
+
+
+def test_each_verb_has_a_test_of_each_fault():
+    assert "| fault | train | generate | evaluate | judge | report | others |" in GRID
+    rows = rows_of(GRID)
+    faults = ("second process", "SIGINT", "SIGTERM", "SIGKILL", "full disk", "read-only", "damaged", "server", "node")
+    for fault, (name, *cells) in zip((*faults, "clock"), rows, strict=True):
+        assert fault in name
+        assert len(cells) == 6
+        assert all(cells)
+        wrong = [cell for cell in cells[:5] if not re.match(r"`[\w/]+\.py::\w+`|cannot happen: it \w+", cell)]
+        assert not wrong, name
 
 
 def test_the_numbers_are_those_of_the_code():

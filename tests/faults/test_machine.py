@@ -34,7 +34,7 @@ def changes(run: Path) -> dict[Path, int]:
     return times
 
 
-def test_a_signal_ends_a_verb_at_once_and_a_rerun_completes_its_work(undisturbed, state, verb):
+def test_a_signal_loses_nothing(undisturbed, state, verb):
     folder = state(verb)
     shutil.rmtree(folder / RUN / "report", ignore_errors=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -81,7 +81,7 @@ def resize(disk: Path, left: int | None) -> None:
 
 
 @pytest.mark.parametrize("midway", [False, True], ids=["from the start", "midway"])
-def test_a_full_disk_ends_a_verb_in_one_line_and_nothing_is_lost(undisturbed, state, disk, tmp_path, verb, midway):
+def test_a_full_disk_loses_nothing(undisturbed, state, disk, tmp_path, verb, midway):
     folder = on_disk(disk, state(verb))
     shutil.rmtree(folder / RUN / "report", ignore_errors=True)
     for left in (40, 4) if midway else (0,):
@@ -102,7 +102,7 @@ def test_a_full_disk_ends_a_verb_in_one_line_and_nothing_is_lost(undisturbed, st
     rerun(folder, verb, undisturbed)
 
 
-def test_a_read_only_run_is_refused_in_one_line_and_stays(undisturbed, state, disk, tmp_path, verb):
+def test_a_read_only_run_stays(undisturbed, state, disk, tmp_path, verb):
     folder = on_disk(disk, state(verb))
     before = changes(folder)
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
@@ -129,7 +129,7 @@ READ = {
 }  # fmt: skip
 
 
-def test_a_damaged_file_is_refused_in_one_line_or_the_result_is_the_same(undisturbed, state, verb):
+def test_a_damaged_file_changes_no_result(undisturbed, state, verb):
     for number, name in enumerate(READ[verb]):
         folder = state(verb)
         path = folder / name
@@ -140,7 +140,7 @@ def test_a_damaged_file_is_refused_in_one_line_or_the_result_is_the_same(undistu
         assert code or products(folder, verb) == undisturbed.products[verb], f"{name}: {printed}"
 
 
-def test_a_clock_that_is_set_back_confuses_nothing(undisturbed, state, verb):
+def test_a_clock_set_back_confuses_nothing(undisturbed, state, verb):
     folder, before = state(verb), len(undisturbed.requests())
     code, printed = Started(call_of(verb), folder, clock=True).end()
     in_one_line(code, printed)

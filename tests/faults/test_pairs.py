@@ -13,12 +13,19 @@ CALLS = {verb: call_of(verb) for verb in VERBS} | {
     "doctor": ["doctor", "runs/mine"],
     "repair": ["doctor", "runs/mine", "--repair"],
 }
-OFTEN = [("train", "train"), ("generate", "generate"), ("evaluate", "evaluate"), ("judge", "judge"),
-         ("report", "report"), ("judge", "report"), ("train", "repair")]  # fmt: skip
+BESIDE = {
+    "export": ["export", "runs/mine", "--judge", "in_words", "--format", "jsonl", "--output", "x.jsonl"],
+    "list": ["list", "runs"],
+    "labels": ["sample", "runs/mine", "-n", "4"],
+}
+OFTEN = [(verb, verb) for verb in VERBS] + [("judge", "report"), ("judge", "doctor"), ("train", "repair")]
+OFTEN += [("judge", name) for name in BESIDE]
 PAIRS = [
     pytest.param(first, second, id=f"{first}-{second}", marks=[] if (first, second) in OFTEN else pytest.mark.full)
-    for first, second in itertools.combinations_with_replacement(CALLS, 2)
+    for first, second in [*itertools.combinations_with_replacement(CALLS, 2), *OFTEN[-len(BESIDE) :]]
 ]
+# Two of one verb write the same.
+HELD = {"train": "is training mle", "generate": "is writing the outputs of mle", "judge": "is judging this run"}
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
@@ -28,9 +35,13 @@ def test_two_verbs_at_once_lose_nothing(undisturbed, state, first, second):
         folder, before = state(begun), len(undisturbed.requests())
         processes = [Started(CALLS[first], folder)]
         time.sleep(0.2)
-        processes.append(Started(CALLS[second], folder))
-        for process in processes:
-            in_one_line(*process.end())
+        processes.append(Started((CALLS | BESIDE)[second], folder))
+        ends = sorted(process.end() for process in processes)
+        for end in ends:
+            in_one_line(*end)
+        if first == second == begun and begun in HELD:
+            assert [code for code, _ in ends] == [0, 2]
+            assert f"{HELD[begun]}; wait until it ends, or stop it, and run the command again" in ends[1][1]
         code, printed = Started(["run", "mine.yaml"], folder).end()
         assert code == 0, printed
         for verb in VERBS:

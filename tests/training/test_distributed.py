@@ -9,11 +9,14 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import yaml
@@ -232,6 +235,29 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
     log = (launched / "log").read_text()
     assert log.count("estimated") == 1
     assert "continue without `accelerate launch`: python" in log
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("distributed")
+def test_a_process_that_dies_ends_the_others_and_a_rerun_completes_the_training(tmp_path, tiny_model_folder, launched):
+    """As if its node had died."""
+    shutil.copy(launched / "tiny.yaml", tmp_path)
+    launch = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
+    call = [*launch, RECIPE, "--config", "tiny.yaml", "--name", "two"]
+    launcher = start(tmp_path, *call)
+    run = tmp_path / "runs" / "two"
+    while not any(run.glob("checkpoints/*/checkpoint-2/trainer_state.json")):
+        assert launcher.poll() is None, (tmp_path / "log").read_text()[-3000:]
+        time.sleep(0.01)
+    ranks = [process for process in psutil.Process(launcher.pid).children() if RECIPE in process.cmdline()]
+    assert len(ranks) == 2
+    ranks[1].kill()
+    assert launcher.wait(120) != 0
+    assert not any(process.is_running() for process in ranks)
+    finish(start(tmp_path, *call), tmp_path)
+    for name in SYSTEMS:
+        for file in (launched / "runs" / "two" / "adapters" / name).glob("*.safetensors"):
+            assert file.read_bytes() == (run / "adapters" / name / file.name).read_bytes()
 
 
 # What the script calls of SLURM, for two nodes that are this machine.
