@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.tasks --folder FOLDER
 
-FOLDER contains the files that the cards' `local` sources name. All score 8-shot TREC (labels of several tokens) and
-5-shot MMLU (labels of one token) with SmolLM2-135M in float32 under the rule `sum`: `ours` the cards; lm-eval runs the
-exported tasks, on its own model in batches of 8 (`lm_eval`) and on ours (`lm_eval_on_ours`, as `instruct evaluate`).
+FOLDER contains the files that the cards' `local` sections name. Both score 8-shot TREC (labels of several tokens) and
+5-shot MMLU (labels of one token) with SmolLM2-135M in float32 under the rule `sum`: `lm_eval` on its own model in
+batches of 8, `ours` as `instruct evaluate`.
 What either needs before the first row (loading, retrieving, lm-eval's index of tasks) is not measured; building and
 tokenizing the prompts is.
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import statistics
 import tempfile
 import time
@@ -28,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from benchmarks.harness import alternate, ratio, write_results
 
@@ -45,62 +43,50 @@ def main() -> None:
 
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
 
     from instruct.base.models import EMBEDDED_MODEL, ModelOptions
     from instruct.engines.forward import open_model
-    from instruct.measuring.tasks.answering import answer_task, load_task
-    from instruct.measuring.tasks.harness import export_task
+    from instruct.measuring.tasks.harness import Harness
     from instruct.measuring.tasks.lm import PrefixLM, Replies
     from instruct.measuring.tasks.options import TaskOptions
 
     model = open_model(ModelOptions(name=EMBEDDED_MODEL, dtype="float32"))
+    harness = Harness(TaskOptions(cards=["trec", "mmlu"], folder=arguments.folder, rule="sum"))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, model.engine.adapted(None) as network:
-        harness = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
-        for name in ("trec", "mmlu"):
-            whole = load_task(name, TaskOptions(cards=[name], folder=arguments.folder, rule="sum"))
-            task = dataclasses.replace(
-                whole,
-                rows=whole.rows[: arguments.rows],
-                places=whole.places[: arguments.rows],
-                demonstrations=whole.demonstrations[: arguments.rows],
-            )
-            path = export_task(task, Path(folder))
-            manager = TaskManager(include_path=folder, include_defaults=False)
-            theirs_name = yaml.safe_load(path.read_text())["task"]
+        theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
+        for part in harness.parts:
+            task = harness.load(part)
+            assert task
+            dataset = task.dataset[task.config.test_split]
+            task.dataset[task.config.test_split] = dataset.select(range(arguments.rows))
             found: dict[str, Any] = {}
 
-            def ours(task: Any = task, found: dict[str, Any] = found) -> None:
-                found["ours"] = [scores.values for scores in answer_task(model, task).scores]
+            def scored(lm: Any, place: str, task: Any = task, found: dict[str, Any] = found) -> None:
+                result = simple_evaluate(lm, tasks=[task], bootstrap_iters=0)
+                found[place] = [
+                    [float(reply[0]) for reply in sample["filtered_resps"]]
+                    for sample in result["samples"][task.config.task]
+                ]
 
-            def theirs(
-                lm: Any, place: str, name: str = theirs_name, manager: Any = manager, found: dict[str, Any] = found
-            ) -> None:
-                result = simple_evaluate(lm, tasks=[name], task_manager=manager, bootstrap_iters=0)
-                samples = sorted(result["samples"][name], key=lambda sample: sample["doc_id"])
-                found[place] = [[float(reply[0]) for reply in sample["filtered_resps"]] for sample in samples]
-
-            def on_ours(theirs: Any = theirs) -> None:
+            def ours(scored: Any = scored) -> None:
                 replies = Path(folder) / "replies.jsonl"
                 with contextlib.closing(Replies(replies)) as kept:
-                    theirs(PrefixLM(model, network, kept), "on_ours")
+                    scored(PrefixLM(model, network, kept), "ours")
                 replies.unlink()
 
-            timed = {"ours": ours, "lm_eval": partial(theirs, harness, "theirs"), "lm_eval_on_ours": on_ours}
+            timed = {"ours": ours, "lm_eval": partial(scored, theirs, "theirs")}
             seconds = alternate(timed, arguments.rounds, time.process_time)
             assert np.allclose(found["ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
-            assert np.allclose(found["on_ours"], found["theirs"], atol=1e-3), "not lm-eval's scores"
-            rates = {each: len(task.rows) / statistics.median(values) for each, values in seconds.items()}
+            rates = {each: arguments.rows / statistics.median(values) for each, values in seconds.items()}
             rows.append(
                 {
-                    "task": name,
-                    "shots": task.shots,
-                    "rows": len(task.rows),
-                    "labels": len(task.card.labels),
+                    "task": task.config.task,
+                    "shots": task.config.num_fewshot,
+                    "rows": arguments.rows,
+                    "labels": len(task.config.doc_to_choice),
                     "rows_per_cpu_second": {each: round(rate, 3) for each, rate in rates.items()},
                     "speedup": ratio(seconds, "lm_eval", "ours"),
-                    "speedup_on_ours": ratio(seconds, "lm_eval", "lm_eval_on_ours"),
                     "seconds": {each: [round(value, 3) for value in values] for each, values in seconds.items()},
                     "aim": AIM,
                 }

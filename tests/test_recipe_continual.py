@@ -40,10 +40,13 @@ def test_the_papers_tables_are_complete():
 def write_task(folder: Path) -> None:
     (folder / "data" / "tasks").mkdir(parents=True)
     card = {
-        "name": "mood", "labels": ["bad", "good"], "template": "{text} It is {label}.", "shots": 2, "licence": "MIT",
-        "source": {"splits": {"train": ["mood.csv"], "test": ["mood.csv"]}},
+        "task": "mood", "dataset_path": "csv",
+        "dataset_kwargs": {"data_files": {"train": "mood.csv", "test": "mood.csv"}},
+        "doc_to_text": "{{text}} It is", "doc_to_choice": ["bad.", "good."], "num_fewshot": 2,
+        "metadata": {"rule": "openicl", "nearest_by": "text"},
     }  # fmt: skip
-    (folder / "data" / "tasks" / "mood.yaml").write_text(yaml.safe_dump(card))
+    path = folder / "data" / "tasks" / "mood.yaml"
+    path.write_text("class: !function instruct.measuring.tasks.few_shot.FewShot\n" + yaml.safe_dump(card))
     rows = ["a fine day,1", "a grim day,0", "fine food,1", "grim food,0"]
     (folder / "mood.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
 

@@ -47,18 +47,16 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.run_argument(sub, "trained systems", or_file)
     flags.add_cluster_flags(sub)
 
-    text = "measure without a judge: perplexity, MAUVE and other text metrics, few-shot tasks"
+    text = "measure without a judge: perplexity, MAUVE and other text metrics, tasks"
     sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
     flags.run_argument(sub, "trained systems", or_file)
-    text = "few-shot tasks, separated by commas: those of `instruct list tasks`, lm-eval's, or their YAML files"
+    text = "tasks, separated by commas: those of `instruct list tasks`, lm-eval's, or their YAML files"
     flags.completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
-    text = "ask lm-eval's tasks in the model's chat template"
+    text = "ask tasks in the model's chat template"
     sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
-    text = "write the tasks of --tasks to this folder for lm-evaluation-harness, and run no model"
-    sub.add_argument("--export-tasks", metavar="DIR", help=text)
 
 
 def run(arguments: argparse.Namespace) -> Result:
@@ -125,40 +123,18 @@ def generate(arguments: argparse.Namespace) -> Result:
 
 
 def evaluate(arguments: argparse.Namespace) -> Result:
-    from instruct.measuring.tasks.cards import divided
     from instruct.phases.evaluate import evaluate_run, metrics_text
 
     overrides: list[str] = []
     if arguments.tasks:
-        for key, names in divided(arguments.tasks.split(",")).items():
-            overrides += [f"--evaluation.tasks.{key}", json.dumps(names)]
+        overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
+        overrides += ["--evaluation.tasks.lm_eval", "[]"]
     for key in ("chat", "limit", "trust_task_code"):
         if (value := getattr(arguments, key)) is not None:
             overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
-    overrides += arguments.overrides
-    if arguments.export_tasks:
-        return _exported_tasks(arguments, overrides)
-    config, run = _run_of_systems(arguments.run, overrides)
+    config, run = _run_of_systems(arguments.run, overrides + arguments.overrides)
     found = evaluate_run(config, run)
     return call.shown(found, metrics_text(found, run))
-
-
-def _exported_tasks(arguments: argparse.Namespace, overrides: list[str]) -> Result:
-    """Tasks for lm-evaluation-harness; without a run, those of the flags."""
-    from instruct.config import make_config
-    from instruct.measuring.tasks.answering import load_task
-    from instruct.measuring.tasks.harness import export_tasks
-
-    if arguments.run:
-        config = call.run_config(call.named_run(arguments.run, "config.yaml"), overrides)
-    else:
-        config = make_config({"name": "tasks"}, overrides, "command line")
-    options = config.evaluation.tasks if config.evaluation else None
-    if options is None or not options.cards:
-        raise InputError("--export-tasks requires --tasks; name the tasks to write")
-    paths = export_tasks([load_task(name, options) for name in options.cards], Path(arguments.export_tasks))
-    text = "\n".join(f"{path}: written" for path in paths)
-    return Result([str(path) for path in paths], "\n".join(map(str, paths)), text)
 
 
 def _files(found: dict[str, Path]) -> Result:

@@ -63,15 +63,6 @@ def read_texts(
     return checked_rows(path, origin, rows(), "text", "is empty; give a file with text")
 
 
-def decoded(data: bytes, origin: str, encoding: str | None = None, section: str = "data") -> str:
-    """The text that bytes are; the arguments and errors are those of `read_texts`."""
-    name = _codec(origin, encoding, section)
-    try:
-        return data.decode(name)
-    except UnicodeError:
-        raise _wrong_encoding(data, origin, encoding, section) from None
-
-
 def _codec(origin: str, encoding: str | None, section: str) -> str:
     """The name of the codec of an encoding; that of UTF-8 skips a byte order mark."""
     try:

@@ -10,28 +10,32 @@ import yaml
 from sklearn.metrics import f1_score
 
 from instruct.config import make_config
-from instruct.measuring.tasks.answering import load_task
-from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
 
 CARD = {
-    "name": "mood",
-    "labels": ["bad", "good"],
-    "template": "{text} It is {label}.",
-    "shots": 2,
-    "metric": "macro_f1",
-    "variants": {"short": {"template": "{text} {label}"}},
-    "source": {"splits": {"train": ["train.csv"], "test": ["test.csv"]}},
-    "licence": "MIT",
+    "task": "mood",
+    "dataset_path": "csv",
+    "dataset_kwargs": {"data_files": {"train": "train.csv", "test": "test.csv"}},
+    "doc_to_text": "{{text}} It is",
+    "doc_to_choice": ["bad.", "good."],
+    "num_fewshot": 2,
+    "metadata": {
+        "rule": "openicl",
+        "nearest_by": "text",
+        "macro_f1": True,
+        "variants": {"short": {"doc_to_text": "{{text}}", "doc_to_choice": ["bad", "good"]}},
+        "licence": "MIT",
+    },
 }
+CLASS = "class: !function instruct.measuring.tasks.few_shot.FewShot\n"
 TRAIN = [("a fine day", 1), ("a grim day", 0), ("fine food", 1), ("grim food", 0)]
 TEST = [("a grim hour", 0), ("fine food", 1), ("grim weather", 0), ("fine words", 1), ("fine, fine", 0)]
 
 
 def write_task(folder: Path, **changes: object) -> None:
     Path("data/tasks").mkdir(parents=True, exist_ok=True)
-    Path("data/tasks/mood.yaml").write_text(yaml.safe_dump({**CARD, **changes}))
+    Path("data/tasks/mood.yaml").write_text(CLASS + yaml.safe_dump({**CARD, **changes}))
     for name, rows in (("train", TRAIN), ("test", TEST)):
         (folder / f"{name}.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in rows))
 
@@ -66,9 +70,9 @@ def test_every_system_answers_the_task(trained, instruct):
         assert row.value == 20 * result.right
         assert row.interval[0] < row.value < row.interval[1] or result.right in (0, 5)
         assert f1 == pytest.approx(
-            100 * f1_score(gold, columns["answer"], average="macro", labels=CARD["labels"], zero_division=0)
+            100 * f1_score(gold, columns["answer"], average="macro", labels=["bad", "good"], zero_division=0)
         )
-        assert result.answers == {label: columns["answer"].count(label) for label in CARD["labels"]}
+        assert result.answers == {label: columns["answer"].count(label) for label in ("bad", "good")}
         assert result.in_training == 1  # "fine food"
         assert columns["vote"] == ["bad", "good", "bad", "good", "good"]
         assert result.floor == 80
@@ -87,12 +91,13 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(trained
     assert list(first) == ["evaluate/tasks/mood/base", "evaluate/tasks/mood/emo"]
     assert instruct(*flags)[0] == 0
     assert (started(), (trained.folder / "metrics.json").read_bytes()) == (first, written)
-    before = load_task("mood", TaskOptions(cards=["mood"], folder=".")).identity
-    write_task(tmp_path, template="{text} That is {label}.")
-    assert load_task("mood", TaskOptions(cards=["mood"], folder=".")).identity != before
+    before = trained.manifest()["steps"]
+    write_task(tmp_path, doc_to_text="{{text}} That is")
+    Path("test.csv").write_text(Path("test.csv").read_text() + "fine soup,1\n")
     assert instruct(*flags)[0] == 0
     steps = trained.manifest()["steps"]
-    assert all(step["inputs"]["task"] != before for step in steps.values())
+    assert all(step["inputs"]["files"] != before[name]["inputs"]["files"] for name, step in steps.items())
+    assert {row["mood"].n for row in read_metrics(trained).tasks.values()} == {6}
 
 
 def test_other_settings_are_other_results(trained, instruct):
@@ -131,14 +136,14 @@ def test_demonstrations_that_do_not_fit_are_left_out_and_counted(trained, instru
     with Path("test.csv").open("a") as file:
         file.write(f'"{"word " * 20}",0\n')
     code, _, err = instruct("evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", ".")
-    assert code == 2
-    assert "test.csv, row 6: is " in err.splitlines()[-1]
+    assert code == 0, err
+    assert read_values(trained, "tasks/mood", "base")["shots"][5] == 0  # the beginning of such a row is left out
 
 
 def test_a_wrong_call_is_refused_before_the_work(trained, instruct):
     for flags, message in [
-        (["--evaluation.tasks.cards", "moood"], "unknown data/tasks card 'moood' (nearest: mood); see `instruct list"),
-        (["--tasks", "mood"], "task mood: its rows are files; set --evaluation.tasks.folder"),
+        (["--evaluation.tasks.cards", "moood.yaml"], "moood.yaml: no such file; give an existing card or a name from"),
+        (["--tasks", "mood", "--evaluation.tasks.folder", "no"], "correct its dataset_kwargs, or set --evaluation.tas"),
         (["--tasks", "mood,mood"], "cards: a task is given twice; remove one"),
         (["--evaluation.tasks.limit", "3"], "names no task; give --tasks NAMES"),
         ([], "nothing to evaluate"),

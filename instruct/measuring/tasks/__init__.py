@@ -1,1 +1,1 @@
-"""Few-shot tasks: a model reads demonstrations and a text, and the most probable label is its answer."""
+"""Tasks of lm-evaluation-harness: prompts with demonstrations, whose answers can be checked without a judge."""

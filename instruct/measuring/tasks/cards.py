@@ -1,239 +1,130 @@
-"""Task cards: the YAML files in `data/tasks/`, each a classification task for a language model."""
+"""The YAML files of tasks, in lm-eval's format: found, read once, and compared by what they and their files contain.
+
+What a card says beyond lm-eval's own keys is in `metadata`; see `FewShot`.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+import yaml
 
-from instruct.base.cards import find_card, list_cards, nearest, read_yaml, validated
-from instruct.base.errors import InputError
-from instruct.base.options import Options, Texts
+from instruct.base.cards import find_card
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import sha256_of
 
 Rule = Literal["openicl", "sum"]
-Metric = Literal["accuracy", "macro_f1"]
-RowFormat = Literal["table", "label_text", "lines", "csv"]
 
-# In a template: {text}, {label}, or another field of a row.
-PLACEHOLDER = re.compile(r"\{(\w+)\}")
+# Our own task class, which any YAML file may name.
+FEW_SHOT = "instruct.measuring.tasks.few_shot.FewShot"
 
 
-class SplitOptions(Options):
-    """Where the rows of a split are: a `split` of the hub's data set, or `files`."""
+@dataclass(frozen=True)
+class TaskFile:
+    """A task in a YAML file; `content` includes that of the files it includes."""
 
-    split: str | None = None
-    """The split's name on the hub."""
-    files: Texts | None = None
-    """Paths relative to `evaluation.tasks.folder`; `ARCHIVE.zip!test/*.csv` names files inside an archive."""
-    label_files: Texts | None = None
-    """The labels of format `lines`, line by line."""
-    each_label: tuple[int, int] | None = None
-    """Of each label, only the rows from the first number (counted from 0) to before the second."""
+    path: Path
+    content: Mapping[str, Any]
 
-    @model_validator(mode="after")
-    def _one_place(self) -> SplitOptions:
-        if (self.split is None) == (self.files is None):
-            raise ValueError("give exactly one of split (a name on the hub) and files (a list)")
-        if self.each_label and not 0 <= self.each_label[0] < self.each_label[1]:
-            raise ValueError("each_label takes two numbers, the first smaller")
-        return self
+    @property
+    def name(self) -> str:
+        """The task's name in results."""
+        return str(self.content["task"])
 
+    @property
+    def few_shot(self) -> bool:
+        """Whether it is a task of our class, with labels as answers."""
+        return self.content.get("class") == FEW_SHOT
 
-def _named_split(value: Any) -> Any:
-    return {"split": value} if isinstance(value, str) else value
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What the file says to people and to us."""
+        about = self.content.get("metadata")
+        return about if isinstance(about, dict) else {}
 
-
-def _listed_files(value: Any) -> Any:
-    return {"files": value} if isinstance(value, list) else value
-
-
-Split = Annotated[SplitOptions, BeforeValidator(_named_split), BeforeValidator(_listed_files)]
-
-
-class TaskSource(Options):
-    """Where a task's rows are, and what its labels look like there."""
-
-    hub: str | None = None
-    """A data set's id on the hub."""
-    subset: str | None = None
-    """The subset of the hub's data set."""
-    revision: str = "main"
-    """The revision of the hub's data set."""
-    splits: dict[str, Split]
-    """Split by name; `train` (or the one that `demonstrations_from` names) and `test` are used."""
-    format: RowFormat = "table"
-    """Of files: `table` (JSON, JSON lines, CSV with a header, Parquet), `label_text` (a line is a label, a space and
-    the text), `lines` (texts and labels in separate files) or `csv` (without a header: see `header`)."""
-    header: list[str] | None = None
-    """The names of the columns of format `csv`."""
-    encoding: str = "utf-8"
-    """Of files other than tables."""
-    fields: dict[str, str] = {}
-    """Field to column, where the names differ: `A: choices.0` is the first item of the column `choices`; `file` is what
-    matched the `*` in a file's name. In `{title} {description}`, columns are joined."""
-    label: str = "label"
-    """The column with the label."""
-    values: list[str] | dict[str, str] | None = None
-    """The label that a value stands for: a list for the numbers from 0, or a mapping (default: the card's `labels`)."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> TaskSource:
-        for name, split in self.splits.items():
-            if (split.split is None) != (self.hub is None):
-                raise ValueError(f"splits.{name}: a data set of the hub has splits by name, files have lists")
-            if (self.format == "lines") != (split.label_files is not None):
-                raise ValueError(f"splits.{name}: label_files and format: lines require each other")
-            if split.label_files is not None and len(split.label_files) != len(split.files or []):
-                raise ValueError(f"splits.{name}: label_files needs one file for each of files")
-        if (self.format == "csv") != (self.header is not None):
-            raise ValueError("header and format: csv require each other")
-        if self.header and len({*self.header, "file"}) <= len(self.header):
-            raise ValueError("header: a column is given twice or called file; rename it")
-        return self
+    def sha256(self, folder: str | None) -> str:
+        """Of the YAML content and the files that it names, in the current folder, beside it, or in `folder`."""
+        digest = hashlib.sha256(json.dumps(self.content, sort_keys=True, default=str).encode())
+        for text in _texts(self.content):
+            places = [text, glob.escape(str(self.path.parent / f"{text.rpartition('.')[0].replace('.', '/')}.py"))]
+            places += [str(Path(glob.escape(folder), text.rpartition("::")[2]))] if folder else []
+            for file in sorted({match for place in places for match in glob.glob(place)}):
+                digest.update(sha256_of(Path(file)).encode() if Path(file).is_file() else b"")
+        return digest.hexdigest()
 
 
-class Wording(Options):
-    """How a row becomes a prompt; a variant replaces what it sets."""
+def read_task(name: str, trusted: bool = False) -> TaskFile:
+    """A task by its YAML file, or by the name of its card.
 
-    template: str
-    """A demonstration, or the text to be labeled: `{label}` and fields of a row."""
-    verbalizers: dict[str, str] = {}
-    """What stands in place of a label (default: its name)."""
-    hint: str = ""
-    """What comes before the demonstrations; a field in it is shown with spaces for underscores."""
-    separator: str = "\n"
-    """Between demonstrations, and before the text."""
-
-
-class Variant(Options):
-    """Another wording of the same task."""
-
-    template: str | None = None
-    """See the card's."""
-    verbalizers: dict[str, str] | None = None
-    """See the card's."""
-    hint: str | None = None
-    """See the card's."""
-    separator: str | None = None
-    """See the card's."""
-
-
-class TaskCard(Wording):
-    """A task card."""
-
-    name: str = Field(min_length=1)
-    """The task's name in results."""
-    description: str = ""
-    """One line for people."""
-    labels: list[str] = Field(min_length=2)
-    """The labels' names, in order: of equal scores the first wins."""
-    source: TaskSource
-    """Where the rows are."""
-    local: TaskSource | None = None
-    """The same rows as files in `evaluation.tasks.folder`, used if that is set."""
-    text: str = "text"
-    """The field by which similar rows are found."""
-    shots: int = Field(default=8, ge=0)
-    """The number of demonstrations."""
-    demonstrations: Literal["retrieved", "fixed"] = "retrieved"
-    """The most similar rows of the split, most similar first; or its first rows."""
-    demonstrations_from: str = "train"
-    """The split of the demonstrations."""
-    share: float = Field(default=1.0, gt=0, le=1)
-    """Only this share of that split, from its beginning."""
-    group: str | None = None
-    """Fixed demonstrations come from rows with the same value in this field."""
-    metric: Metric = "accuracy"
-    """`macro_f1` is reported in addition to the accuracy."""
-    variants: dict[str, Variant] = {}
-    """Other wordings, by name."""
-    licence: str
-    """Of the data."""
-    citation: str | None = None
-    """Where the task comes from."""
-    notes: str | None = None
-    """For people who read the card."""
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> TaskCard:
-        if not re.fullmatch(r"[\w.-]+", self.name) or self.name.startswith("."):
-            raise ValueError("name: is part of file names; use letters, digits, '-', '_' and '.'")
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError("labels: a name is given twice; remove one")
-        for place, source in (("source", self.source), ("local", self.local)):
-            named = (
-                (source.values.values() if isinstance(source.values, dict) else source.values or []) if source else []
-            )
-            for label in named:
-                _known(label, self.labels, f"{place}.values")
-            if source:
-                for split in ("test", self.demonstrations_from):
-                    if split not in source.splits:
-                        raise ValueError(f"{place}.splits: the split {split!r} is missing; add it")
-        if self.group == "label" or (self.text == "label" and self.demonstrations == "retrieved"):
-            raise ValueError(f"{'group' if self.group == 'label' else 'text'}: must be a field other than the label")
-        for name in ("", *self.variants):
-            wording = self.worded(name or None)
-            place = f"variants.{name}." if name else ""
-            if PLACEHOLDER.findall(wording.template).count("label") != 1:
-                raise ValueError(f"{place}template: must contain {{label}} once")
-            if "label" in PLACEHOLDER.findall(wording.hint):
-                raise ValueError(f"{place}hint: must not contain {{label}}")
-            for label in wording.verbalizers:
-                _known(label, self.labels, f"{place}verbalizers")
-            spoken = [wording.verbalizers.get(label, label) for label in self.labels]
-            if len(set(spoken)) < len(spoken) or not all(spoken):
-                raise ValueError(f"{place}verbalizers: each label needs a text of its own")
-        return self
-
-    def worded(self, variant: str | None) -> Wording:
-        """The wording of a variant; None: the card's own.
-
-        Raises:
-            InputError: no such variant.
-        """
-        own = {name: getattr(self, name) for name in Wording.model_fields}
-        if variant is None:
-            return Wording(**own)
-        if variant not in self.variants:
-            raise InputError(
-                f"task {self.name}: has no variant {variant!r}{nearest(variant, self.variants)}; leave it out or add it"
-            )
-        return Wording(**{**own, **self.variants[variant].model_dump(exclude_none=True)})
-
-
-def _known(label: str, labels: list[str], place: str) -> None:
-    if label not in labels:
-        raise ValueError(f"{place}: {label!r} is not among the labels ({', '.join(labels)})")
-
-
-def is_task_file(name: str) -> bool:
-    """Whether a task is named by its YAML file."""
-    return name.endswith((".yaml", ".yml"))
-
-
-def divided(names: Sequence[str]) -> dict[str, list[str]]:
-    """Tasks by the option that takes them: `cards`, and `lm_eval` for names that no card has and for its YAML files."""
-    known = {card.name for card in list_cards("data/tasks")}
-    found: dict[str, list[str]] = {"cards": [], "lm_eval": []}
-    for name in names:
-        path = Path(name)
-        if is_task_file(name):
-            ours = not path.is_file() or not re.search(rb"^task:", path.read_bytes(), re.MULTILINE)
-        else:
-            ours = name in known
-        found["cards" if ours else "lm_eval"].append(name)
-    return found
-
-
-def load_task_card(name: str) -> TaskCard:
-    """The task card called `name`, or in the YAML file `name`.
+    Args:
+        trusted: code that the file names, or one that it includes, may run.
 
     Raises:
-        InputError: an unknown card (with the nearest names), invalid YAML, an unknown or missing key.
+        InputError: the file cannot be read, is not a task, or names code that is not trusted.
     """
     path = find_card("data/tasks", name)
-    return validated(TaskCard, read_yaml(path), path)
+    content = _content(path, trusted)
+    if "task" not in content and {"name", "template"} <= content.keys():
+        raise InputError(
+            f"{path}: is a card of the former format; write it as a task of lm-eval, see 'Cards of the former format' "
+            "in docs/tasks.md"
+        )
+    if not isinstance(content.get("task"), str):
+        raise InputError(f"{path}: is no task of lm-eval; it needs the key task")
+    if not re.fullmatch(r"\w[\w.-]*", content["task"]):
+        raise InputError(f"{path}: task: is part of file names; use letters, digits, '-', '_' and '.'")
+    return TaskFile(path, content)
+
+
+def _content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path}: cannot be read; give a task of lm-eval, or the YAML file of one") from None
+    try:
+        loader = _Lenient(text)
+        content = loader.get_single_data()
+        included = content.pop("include", [])
+    except (yaml.YAMLError, AttributeError, TypeError):
+        raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
+    code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
+    if not (path.parent / "instruct").exists():  # else lm-eval takes the code from there
+        code = [name for name in code if name != FEW_SHOT]
+    if code and not trusted:
+        raise InputError(f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set --trust-task-code")
+    merged: dict[str, Any] = {}
+    for name in [included] if isinstance(included, str) else included:
+        if (other := (path.parent / name).resolve()) not in within:
+            merged |= _content(other, trusted, (*within, other))
+    return merged | content
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a YAML value that can name a file or a function of one: a bare `*` matches whatever is here."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+    elif isinstance(value, str) and re.search(r"\.\w", value):
+        yield value
+
+
+class _Lenient(yaml.SafeLoader):
+    """Reads lm-eval's own tag, `!function`, as text; `functions`: all of them, however the tag is written."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.functions: list[str] = []
+
+    def _function(self, node: Any) -> str:
+        self.functions.append(str(self.construct_scalar(node)))
+        return self.functions[-1]
+
+
+_Lenient.add_constructor("!function", _Lenient._function)

@@ -1,4 +1,4 @@
-"""lm-evaluation-harness: its own tasks on the systems of a run, and our tasks in its format.
+"""lm-evaluation-harness: its tasks, and those of the same format in files, on the systems of a run.
 
 Needs the extra `lm-eval`.
 """
@@ -7,34 +7,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
-import hashlib
-import json
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import sha256_of, write_atomically
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel
-from instruct.measuring.tasks.answering import Task
-from instruct.measuring.tasks.cards import is_task_file
+from instruct.measuring.tasks.cards import TaskFile, read_task
+from instruct.measuring.tasks.labels import label_result
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
+
+if TYPE_CHECKING:
+    from instruct.measuring.tasks.few_shot import FewShot
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
 
 
 class Harness:
-    """lm-eval's tasks by name, or by the path of a task's YAML file.
+    """Tasks by the name of their card, by lm-eval's name, or by the path of their YAML file.
+
+    `parts`: the tasks by what a run measures: `tasks/KEY` with labels, in percent, `lm_eval/NAME` in lm-eval's metrics.
 
     Raises:
         InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
@@ -42,52 +40,65 @@ class Harness:
 
     def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
+        names = [*options.cards, *options.lm_eval]
         try:
             import lm_eval
             from lm_eval.tasks import TaskManager
         except ImportError as error:
-            near = nearest(options.lm_eval[0], (card.name for card in list_cards("data/tasks")))
             raise InputError(
-                f"task {one_line(', '.join(options.lm_eval), 100)}: has no card{near}, and tasks of lm-eval need the "
-                f"package ({one_line(error, 80)}); run `pip install 'emo-instruct[lm-eval]'`"
+                f"task {one_line(', '.join(names), 100)}: tasks need the package lm_eval ({one_line(error, 80)}); run "
+                "`pip install 'emo-instruct[lm-eval]'`"
             ) from None
         self.version: str = lm_eval.__version__
         self._options = options
         self._rendering = dataclasses.replace(rendering, remedy="set --no-chat")
-        self._files = {
-            task_of_file(Path(name), options.trust_task_code): name for name in options.lm_eval if is_task_file(name)
-        }
-        self.names = [*self._files, *(name for name in options.lm_eval if not is_task_file(name))]
-        self._manager = TaskManager(include_defaults=len(self._files) < len(options.lm_eval))
-        known = set(self._manager.all_tasks)
-        for name in self.names:
-            if name not in known and name not in self._files:
-                near = nearest(name, known | {card.name for card in list_cards("data/tasks")})
+        cards = {card.name for card in list_cards("data/tasks")}
+        self.parts: dict[str, TaskFile | str] = {}
+        for name in names:
+            if name.endswith((".yaml", ".yml")) or (name in cards and name not in options.lm_eval):
+                task = read_task(name, options.trust_task_code)
+                self.parts[f"tasks/{_key(task, options)}" if task.few_shot else f"lm_eval/{task.name}"] = task
+            else:
+                self.parts[f"lm_eval/{name}"] = name
+        theirs = [task for task in self.parts.values() if isinstance(task, str)]
+        about = {"folder": options.folder, "variant": options.variant}
+        about |= {"rule": "sum"} if options.rule == "sum" else {}
+        about |= {"retriever": options.retriever} if options.retriever != "tfidf" else {}
+        self._manager = TaskManager(
+            include_defaults=bool(theirs), metadata={key: value for key, value in about.items() if value}
+        )
+        for name in theirs:
+            if name not in (known := set(self._manager.all_tasks)):
+                near = nearest(name, known | cards)
                 shown = "see `instruct list tasks` and `lm-eval ls tasks`"
                 raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
+        self._loaded: dict[str, Any] = {}
 
-    def files_sha256(self, name: str) -> str | None:
-        """The content of a task's YAML file and of the files that it names; None: the task is lm-eval's own."""
-        if name not in self._files:
-            return None
-        path = Path(self._files[name])
-        content = _task_content(path, trusted=True)
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode())
-        for text in _texts(content):
-            module = path.parent / f"{text.rpartition('.')[0].replace('.', '/')}.py"
-            for file in sorted({*glob.glob(text), *glob.glob(glob.escape(str(module)))}):
-                digest.update(sha256_of(Path(file)).encode() if Path(file).is_file() else b"")
-        return digest.hexdigest()
+    def inputs(self, part: str) -> dict[str, Any]:
+        """What results depend on besides the model."""
+        options, task = self._options, self.parts[part]
+        inputs: dict[str, Any] = {"lm_eval": self.version, "shots": options.shots, "limit": options.limit}
+        inputs |= {"chat": self._rendering.identity() or True} if options.chat else {}
+        if isinstance(task, TaskFile):
+            inputs["files"] = task.sha256(options.folder)
+            if task.few_shot:
+                inputs |= {"rule": options.rule, "variant": options.variant, "retriever": options.retriever}
+        return inputs
 
-    def inputs(self) -> dict[str, Any]:
-        """What results depend on besides the model and the task."""
-        options = self._options
-        inputs = {"lm_eval": self.version, "shots": options.lm_eval_shots, "limit": options.limit}
-        return inputs | ({"chat": self._rendering.identity() or True} if options.chat else {})
+    def load(self, part: str) -> FewShot | None:
+        """The task of a part with its rows, if it is one with labels.
 
-    def evaluate(self, model: ForwardModel, name: str, replies: Path) -> PartResult:
-        """A task's results, or those of a group and its tasks, as lm-eval gives them, not in percent; and by row what
-        each metric makes of it, if that is a number.
+        Raises:
+            InputError: its rows cannot be read.
+        """
+        task = self.parts[part]
+        if part not in self._loaded and isinstance(task, TaskFile) and task.few_shot:
+            with refusing(task.name):
+                (self._loaded[part],) = self._manager.load([str(task.path)])["tasks"].values()
+        return self._loaded.get(part)
+
+    def evaluate(self, model: ForwardModel, part: str, replies: Path) -> PartResult:
+        """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
         Args:
             replies: the file of the model's replies so far; what is there is not asked again.
@@ -99,36 +110,59 @@ class Harness:
 
         from instruct.measuring.tasks.lm import PrefixLM, Replies
 
-        if self._options.chat:
+        options, task = self._options, self.parts[part]
+        if options.chat:
             self._rendering.prepare(model.tokenizer)
             if not model.tokenizer.chat_template:
                 raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
+        few_shot = self.load(part)
+        spec = few_shot or (str(task.path) if isinstance(task, TaskFile) else task)
         with contextlib.closing(Replies(replies)) as kept, model.engine.adapted(model.adapter) as network:
             lm = PrefixLM(model, network, kept, self._rendering)
-            try:
+            if few_shot:
+                lm.rule, few_shot.shots = few_shot.about.rule, {}
+                few_shot.fits = lambda text: len(lm.tok_encode(text)) <= model.context
+            with refusing(part.partition("/")[2]):
                 found = simple_evaluate(
                     lm,
-                    tasks=[self._files.get(name, name)],
-                    num_fewshot=self._options.lm_eval_shots,
-                    limit=self._options.limit,
+                    tasks=[spec],
+                    num_fewshot=options.shots,
+                    limit=options.limit,
                     task_manager=self._manager,
-                    apply_chat_template=self._options.chat,
+                    apply_chat_template=options.chat,
                     bootstrap_iters=_RESAMPLES,
                     confirm_run_unsafe_code=False,
                 )
-            except InstructError:
-                raise
-            except Exception as error:  # the hub's client, datasets and lm-eval raise their own
-                reason = one_line(f"{type(error).__name__}: {error}", 200)
-                raise InputError(f"lm_eval: the task {name} cannot be run ({reason}); try it with `lm-eval`") from error
         assert found
-        about = {"shortened": lm.shortened, "chat": self._options.chat}
+        if few_shot:
+            return label_result(few_shot, found["samples"][few_shot.config.task])
+        about = {"shortened": lm.shortened, "chat": options.chat}
         numbers = [
             result
-            for task, values in found["results"].items()
-            for result in _results(task, values, found["n-shot"].get(task), found["n-samples"].get(task, {}), about)
+            for name, values in found["results"].items()
+            for result in _results(name, values, found["n-shot"].get(name), found["n-samples"].get(name, {}), about)
         ]
         return PartResult(numbers, _row_values(found["samples"]))
+
+
+@contextlib.contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """What is wrong with a task as our errors."""
+    try:
+        yield
+    except InstructError:
+        raise
+    except Exception as error:  # the hub's client, datasets and lm-eval raise their own
+        reason = one_line(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"lm_eval: the task {name} cannot be run ({reason}); try it with `lm-eval`") from error
+
+
+def _key(task: TaskFile, options: TaskOptions) -> str:
+    """A task's name in results, with what differs from its file: `trec`, `trec-code-sum-4shots`."""
+    parts = [task.name, options.variant if options.variant in task.about.get("variants", {}) else ""]
+    parts += [options.rule] if options.rule != "openicl" else []
+    parts += [f"{options.shots}shots"] if options.shots not in (None, task.content.get("num_fewshot", 0)) else []
+    return "-".join(part for part in parts if part)
 
 
 def _row_values(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[Any]]:
@@ -172,110 +206,3 @@ def _results(
         )
         for name, value in metrics.items()
     ]
-
-
-def task_of_file(path: Path, trusted: bool) -> str:
-    """The name of lm-eval's task in a YAML file.
-
-    Args:
-        trusted: code that the file names, or one that it includes, may run.
-
-    Raises:
-        InputError: the file cannot be read, is not a task, or names code that is not trusted.
-    """
-    content = _task_content(path, trusted)
-    if not isinstance(content.get("task"), str):
-        raise InputError(f"{path}: is no task of lm-eval; it needs the key task")
-    return str(content["task"])
-
-
-def _task_content(path: Path, trusted: bool, within: tuple[Path, ...] = ()) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{path}: cannot be read; give a task of lm-eval, or the YAML file of one") from None
-    try:
-        loader = _Lenient(text)
-        content = loader.get_single_data()
-        included = content.pop("include", [])
-    except (yaml.YAMLError, AttributeError):
-        raise InputError(f"{path}: is no task of lm-eval; it needs the key task") from None
-    code = [*loader.functions, *(str(content[key]) for key in ("class",) if key in content)]
-    if code and not trusted:
-        raise InputError(f"{path}: runs code of its own ({one_line(code[0], 60)}); read it, then set --trust-task-code")
-    merged: dict[str, Any] = {}
-    for name in [included] if isinstance(included, str) else included:
-        if (other := (path.parent / name).resolve()) not in within:
-            merged |= _task_content(other, trusted, (*within, other))
-    return merged | content
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The texts in a YAML value that can name a file or a function of one: a bare `*` matches whatever is here."""
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
-    elif isinstance(value, str) and re.search(r"\.\w", value):
-        yield value
-
-
-class _Lenient(yaml.SafeLoader):
-    """Reads lm-eval's own tag, `!function`, as text; `functions`: all of them, however the tag is written."""
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self.functions: list[str] = []
-
-    def _function(self, node: Any) -> str:
-        self.functions.append(str(self.construct_scalar(node)))
-        return self.functions[-1]
-
-
-_Lenient.add_constructor("!function", _Lenient._function)
-
-
-def export_task(task: Task, folder: Path) -> Path:
-    """Write a task for lm-eval: KEY.yaml and KEY.jsonl, a row with its demonstrations, the text and the choices.
-
-    lm-eval cannot retrieve demonstrations for a query, so that they are a column, and the task has 0 shots. Its metric
-    `acc` compares sums of log-probabilities of the label: our rule `sum`.
-
-    Returns:
-        The path of the YAML file, for `lm-eval --tasks`.
-    """
-    writer = task.writer
-    lines = []
-    for row, found in zip(task.rows, task.demonstrations, strict=True):
-        query, prompt = writer.prompt(row, []), writer.prompt(row, found)
-        asked = query.context[len(writer.hint(row)) :]
-        content = {
-            "demonstrations": prompt.context[: len(prompt.context) - len(asked)],
-            "query": asked,
-            "choices": prompt.continuations,
-            "label": task.card.labels.index(row.label),
-        }
-        lines.append(json.dumps(content, ensure_ascii=False))
-    rows = folder.resolve() / f"{task.key}.jsonl"
-    write_atomically(rows, "\n".join(lines) + "\n")
-    config = {
-        "task": f"instruct_{task.key}",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(rows)}},
-        "test_split": "test",
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{demonstrations}}{{query}}",
-        "doc_to_choice": "choices",
-        "doc_to_target": "label",
-        "target_delimiter": "",  # a choice begins with its own white space
-        "num_fewshot": 0,
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-        "metadata": {"version": 1.0},
-    }
-    path = folder / f"{task.key}.yaml"
-    write_atomically(path, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-    return path
-
-
-def export_tasks(tasks: Sequence[Task], folder: Path) -> list[Path]:
-    """Write tasks for lm-eval; see `export_task`."""
-    return [export_task(task, folder) for task in tasks]

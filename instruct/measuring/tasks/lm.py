@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lm_eval.models.huggingface import HFLM
 from instruct.base.errors import InputError
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel, TextRow
+from instruct.measuring.tasks.cards import Rule
 from instruct.measuring.tasks.scoring import PrefixScorer, keeps_prefixes
 
 # Continuations of one context that are computed together, and their tokens.
@@ -56,6 +58,8 @@ class PrefixLM(HFLM):
     """lm-eval's own transformers model, except that requests which begin in the same way share that part's computation,
     and that what was asked before is not asked again, unless it is sampled.
 
+    `rule`: what a log-likelihood is. `sum`: of the continuation. `openicl`: of all tokens but the first, for which
+    there is no prediction, divided by the number of all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023).
     `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
     """
 
@@ -65,9 +69,15 @@ class PrefixLM(HFLM):
         self._replies = replies
         self.set_cache_hook(replies)
         self.shortened = 0
+        self.rule: Rule = "sum"
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        return self._resumed("loglikelihood", super().loglikelihood, requests)
+        return self._resumed(self._kind, super().loglikelihood, requests)
+
+    @property
+    def _kind(self) -> str:
+        """Under which log-likelihoods are kept."""
+        return "loglikelihood" if self.rule == "sum" else self.rule
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         return self._resumed("loglikelihood_rolling", super().loglikelihood_rolling, requests)
@@ -98,20 +108,35 @@ class PrefixLM(HFLM):
     def _loglikelihood_tokens(
         self, requests: list[tuple[Any, list[int], list[int]]], **kwargs: Any
     ) -> list[tuple[float, bool]]:
-        if not keeps_prefixes(self.model):
+        if not keeps_prefixes(self.model) and self.rule == "sum":
             return list(super()._loglikelihood_tokens(requests, **kwargs))
         rows = []
         for _, context, continuation in requests:
             ids = (context + continuation)[-(self.max_length + 1) :]
             self.shortened += len(ids) < len(context) + len(continuation)
             rows.append(TextRow(ids, len(ids) - len(continuation)))
-        scorer, found = PrefixScorer(self.model), {}
+        found: dict[int, tuple[float, bool]] = {}
         for places in _batches(rows):
-            for place, score in zip(places, scorer.scores([rows[place] for place in places]), strict=True):
+            for place, score in zip(places, self._scores([rows[place] for place in places]), strict=True):
                 found[place] = score
                 if requests[place][0] is not None:  # a window of a longer text has no name
-                    self.cache_hook.add_partial("loglikelihood", requests[place][0], score)
+                    self.cache_hook.add_partial(self._kind, requests[place][0], score)
         return [found[place] for place in range(len(rows))]
+
+    @cached_property
+    def _scorer(self) -> PrefixScorer:
+        return PrefixScorer(self.model)
+
+    def _scores(self, rows: list[TextRow]) -> list[tuple[float, bool]]:
+        """The scores of rows of one context."""
+        if self.rule == "sum":
+            return self._scorer.scores(rows)
+        whole = [TextRow(row.ids) for row in rows]
+        if keeps_prefixes(self.model):
+            scores = self._scorer.scores(whole)
+        else:
+            scores = super()._loglikelihood_tokens([(None, list(row.ids[:1]), list(row.ids[1:])) for row in whole])
+        return [(total / len(row.ids), greedy) for (total, greedy), row in zip(scores, rows, strict=True)]
 
 
 def _batches(rows: Sequence[TextRow]) -> Iterator[list[int]]:

@@ -1,6 +1,8 @@
-"""Which few-shot tasks are run, and how."""
+"""Which tasks are run, and how."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pydantic import Field, model_validator
 
@@ -9,39 +11,43 @@ from instruct.measuring.tasks.cards import Rule
 
 
 class TaskOptions(Options):
-    """Few-shot tasks: the model reads demonstrations and a text, and the best label is its answer."""
+    """Tasks of lm-evaluation-harness (needs the extra `lm-eval`), among them the cards in `data/tasks`."""
 
     cards: Texts = []
-    """Tasks, by name or path of their cards: see `instruct list tasks`."""
+    """Tasks: cards (see `instruct list tasks`), lm-eval's own by name, or YAML files."""
     folder: str | None = None
-    """Where the files are that the cards' `local` sources name (default: the rows come from the hub)."""
+    """Where the files are that the cards' `local` sections name (default: the rows come from the hub)."""
     limit: int | None = Field(default=None, ge=1)
-    """Only this many test rows of each task, the same for every system: drawn at random; of lm-eval's, the first."""
+    """Only this many test rows of each task, the same for every system: of cards drawn at random, else the first."""
     rule: Rule = "openicl"
-    """`openicl`: the label whose whole prompt has the lowest mean cross-entropy; `sum`: the most probable label."""
+    """`openicl`: cards that ask for it take the label whose whole prompt has the lowest mean cross-entropy; `sum`:
+    always the most probable label, as lm-eval's `acc`."""
     shots: int | None = Field(default=None, ge=0)
-    """The number of demonstrations (default: the card's)."""
+    """The number of demonstrations (default: the task's)."""
     variant: str | None = None
     """A variant of the cards' wording, of those cards that have it."""
     retriever: str = "tfidf"
     """Finds the demonstrations: `tfidf`, or a sentence encoder (a folder or hub id; needs sentence-transformers)."""
     lm_eval: Texts = []
-    """Tasks of lm-evaluation-harness, by its names or their YAML files (needs the extra `lm-eval`)."""
-    lm_eval_shots: int | None = Field(default=None, ge=0)
-    """The number of demonstrations in lm-eval's tasks (default: the task's)."""
+    """Tasks of lm-eval by name, also those whose name a card has."""
     chat: bool = False
-    """lm-eval's tasks are asked as chats, in the model's chat template; demonstrations are earlier turns."""
+    """Ask in the model's chat template; demonstrations are earlier turns."""
     trust_task_code: bool = False
-    """A YAML file of an lm-eval task may run the Python functions that it names (`!function`)."""
+    """The YAML file of a task may run the Python functions that it names (`!function`)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, content: Any) -> Any:
+        """lm-eval's tasks had their own number of demonstrations."""
+        if isinstance(content, dict) and "lm_eval_shots" in content:
+            content = dict(content)
+            if (shots := content.pop("lm_eval_shots")) is not None:
+                content["shots"] = shots
+        return content
 
     @model_validator(mode="after")
     def _names_each_once(self) -> TaskOptions:
         for name in ("cards", "lm_eval"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: a task is given twice; remove one")
-        if self.chat and self.cards:
-            raise ValueError(
-                f"chat: is for lm-eval's tasks, and the cards {', '.join(self.cards)} have a text as prompt; "
-                "evaluate them in a call of their own"
-            )
         return self

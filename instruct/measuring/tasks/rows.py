@@ -1,257 +1,192 @@
-"""The rows of a task: fields and a label, from the hub or from files."""
+"""The rows of a few-shot task, read by `datasets`: fields, and a label by its number among the task's choices."""
 
 from __future__ import annotations
 
 import csv
-import fnmatch
-import gzip
-import hashlib
-import io
-import json
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
+from instruct.base.options import Options, Texts
 from instruct.base.output import say
-from instruct.data.cards import Source
-from instruct.data.formats import check_storable
-from instruct.data.sources import RawRow, read_file, read_source
-from instruct.data.texts import decoded, read_texts
-from instruct.measuring.tasks.cards import PLACEHOLDER, SplitOptions, TaskCard, TaskSource
-
-# What sets the encoding, for errors: `the card's local.encoding`.
-_SECTION = "the card's local"
+from instruct.data.texts import read_texts
 
 
-@dataclass(frozen=True)
-class TaskRow:
-    """A row: its fields as text (those that the card uses), its label's name, and its place for error messages."""
+class RowOptions(Options):
+    """What rows are made of, beyond what `datasets` reads."""
 
-    fields: dict[str, str]
-    label: str
-    place: str
+    label: str = "label"
+    """The column with the label: its number from 0 among the choices, or one of `values`."""
+    values: list[int] | dict[str, int] | None = None
+    """The number of the choice that a value stands for: a list for values from 0, or a mapping."""
+    columns: dict[str, str] = {}
+    """More columns, made of others: `text: "{title} {description}"`, `A: "{choices[0]}"`."""
+    label_first: bool = False
+    """Each line of text is a label, a space and the text."""
+    label_files: dict[str, Texts] = {}
+    """By split, files with the label of each line of text."""
+    file_column: str | None = None
+    """A column with what matched the `*` in the name of a row's CSV file, such as `zip://*_dev.csv::ARCHIVE`."""
+    each_label: dict[str, tuple[int, int]] = {}
+    """By split, of each label only the rows from the first number (counted from 0) to before the second."""
 
 
-@dataclass(frozen=True)
-class TaskRows:
-    """The rows of a task: those of the demonstrations' split, and the test rows. `sha256` names their content."""
+class LocalRows(RowOptions):
+    """The same rows as files."""
 
-    train: list[TaskRow]
-    test: list[TaskRow]
-    sha256: str
+    dataset_path: str
+    """`csv`, `json`, `parquet` or `text`."""
+    dataset_kwargs: dict[str, Any]
+    """Of `datasets.load_dataset`: `data_files` by split, `encoding` and others."""
 
 
-def load_rows(card: TaskCard, folder: Path | None = None) -> TaskRows:
-    """The demonstrations and test rows of a task.
+class RowReader:
+    """Reads the splits of a task.
 
     Args:
-        folder: where the files of the card's `local` source are; None, or a card without one: its `source`.
-
-    Raises:
-        InputError: a file or split that is missing or cannot be read, a field or label that is missing, a label that
-            the card does not have.
+        folder: where files are; None: the current folder.
+        choices: what a label may be called, in order.
     """
-    source = card.local if folder is not None and card.local else card.source
-    if source.hub is None and folder is None:
-        raise InputError(
-            f"task {card.name}: its rows are files; set --evaluation.tasks.folder to the folder that contains "
-            f"{source.splits['test'].files[0] if source.splits['test'].files else 'them'}"
-        )
-    train = _rows_of(card, source, card.demonstrations_from, folder)
-    test = _rows_of(card, source, "test", folder)
-    content = json.dumps([[[*row.fields.items()], row.label] for row in (*train, *test)]).encode()
-    return TaskRows(train, test, hashlib.sha256(content).hexdigest())
 
+    def __init__(
+        self, task: str, options: RowOptions, source: Mapping[str, Any], folder: str | None, choices: Sequence[str]
+    ) -> None:
+        self._task, self._options, self._folder = task, options, folder
+        self._path, self._name = source["dataset_path"], source.get("dataset_name")
+        self._arguments = dict(source.get("dataset_kwargs") or {})
+        numbers = {str(place): place for place in range(len(choices))}
+        self._numbers = numbers | {choice.strip(" ."): place for place, choice in enumerate(choices)}
+        if isinstance(values := options.values, list):
+            self._numbers |= {str(value): number for value, number in enumerate(values)}
+        elif values is not None:
+            self._numbers = dict(values)
 
-def _rows_of(card: TaskCard, source: TaskSource, split: str, folder: Path | None) -> list[TaskRow]:
-    options = source.splits[split]
-    rows = [_task_row(card, source, raw) for raw in _raw_rows(card, source, options, folder)]
-    if options.each_label:
-        rows = _of_each_label(rows, card.labels, *options.each_label)
-    if not rows:
-        raise InputError(f"task {card.name}: the split {split!r} has no rows; correct the card's {split}")
-    return rows
+    def rows(self, split: str, text: str) -> list[dict[str, Any]]:
+        """The rows of a split; those without a text are left out, counted and named.
 
+        Args:
+            text: the column with the text.
 
-def _of_each_label(rows: Sequence[TaskRow], labels: Sequence[str], first: int, last: int) -> list[TaskRow]:
-    """The rows from `first` to before `last` of each label, in their order."""
-    seen = dict.fromkeys(labels, 0)
-    kept = []
-    for row in rows:
-        if first <= seen[row.label] < last:
-            kept.append(row)
-        seen[row.label] += 1
-    return kept
+        Raises:
+            InputError: a split, a file, a column or a label that is missing or unknown.
+        """
+        options = self._options
+        kept: list[dict[str, Any]] = []
+        blank: list[str] = []
+        seen: Counter[int] = Counter()
+        first, last = options.each_label.get(split, (0, None))
+        for place, row in self._read(split):
+            try:
+                row |= {name: template.format_map(row) for name, template in options.columns.items()}
+                if not str(row.get(text, "x")).strip():
+                    blank.append(place)
+                    continue
+                row["label"] = label = self._number(str(row[options.label]).strip(), place)
+            except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+                known = ", ".join(one_line(name, 40) for name in row)
+                raise InputError(
+                    f"{place}: has no {one_line(error, 60)} (columns: {known}); correct the row, or the metadata "
+                    f"of the task {self._task}"
+                ) from None
+            if first <= seen[label] < (last or math.inf):
+                kept.append(row)
+            seen[label] += 1
+        if blank:
+            shown = ", ".join(blank[:5]) + (", …" if len(blank) > 5 else "")
+            say(f"note: task {self._task}: {split}: blank rows left out: {len(blank)} ({shown})")
+        if not kept:
+            raise InputError(f"task {self._task}: the split {split!r} has no rows; correct the task's files")
+        return kept
 
-
-def _task_row(card: TaskCard, source: TaskSource, raw: RawRow) -> TaskRow:
-    fields = {}
-    for name in used_fields(card):
-        column = source.fields.get(name, name)
-        if PLACEHOLDER.search(column):
-            fields[name] = PLACEHOLDER.sub(lambda found: _text(card, raw, found[1]), column)
-        else:
-            fields[name] = _text(card, raw, column)
-    return TaskRow(fields, _label(card, source, raw), raw.place)
-
-
-def _text(card: TaskCard, raw: RawRow, column: str) -> str:
-    value = _column(card, raw, column)
-    if not isinstance(value, str | int | float):
-        raise InputError(f"{raw.place}: {column} is not text; correct the row, or fields in the card {card.name}")
-    check_storable(raw, column, value)
-    return str(value)
-
-
-def used_fields(card: TaskCard) -> list[str]:
-    """The fields of a row that any wording of the task uses, the label left out."""
-    texts = [text for name in (None, *card.variants) for text in (card.worded(name).template, card.worded(name).hint)]
-    found = [name for text in texts for name in PLACEHOLDER.findall(text)]
-    found += [card.text] if card.demonstrations == "retrieved" else []
-    return sorted({*found, *([card.group] if card.group else [])} - {"label"})
-
-
-def _column(card: TaskCard, raw: RawRow, name: str) -> Any:
-    value: Any = raw.fields
-    for part in name.split("."):
-        try:
-            value = value[int(part)] if isinstance(value, list) else value[part]
-        except (KeyError, IndexError, ValueError, TypeError):
-            known = ", ".join(one_line(each, 40) for each in raw.fields)
+    def _number(self, found: str, place: str) -> int:
+        if found not in self._numbers:
+            known = one_line(", ".join(self._numbers), 200)
             raise InputError(
-                f"{raw.place}: has no field {name!r} (fields: {known}); add it, or correct the card {card.name}"
-            ) from None
-    return value
-
-
-def _label(card: TaskCard, source: TaskSource, raw: RawRow) -> str:
-    value = _column(card, raw, source.label)
-    text = str(value).strip()
-    values = source.values if source.values is not None else card.labels
-    if isinstance(values, dict):
-        if text in values:
-            return values[text]
-        known = ", ".join(values)
-    else:
-        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < len(values):
-            return values[int(text)]
-        if text in card.labels:
-            return text
-        known = f"0 to {len(values) - 1}, {', '.join(card.labels)}"
-    raise InputError(
-        f"{raw.place}: the label {one_line(text, 40)!r} is not in the card {card.name} ({one_line(known, 200)}); "
-        "correct the row, or values in the card"
-    )
-
-
-# Files
-
-
-def _raw_rows(card: TaskCard, source: TaskSource, split: SplitOptions, folder: Path | None) -> Iterator[RawRow]:
-    if split.split is not None:
-        hub = Source(hub=source.hub, subset=source.subset, revision=source.revision, split=split.split)
-        yield from read_source(hub, Path())
-        return
-    assert folder is not None
-    for file in (*(split.files or []), *(split.label_files or [])):
-        path = folder / (file.partition("!")[0] if source.format == "csv" else file)
-        if not path.is_file():
-            raise InputError(
-                f"task {card.name}: {path}: no such file; set --evaluation.tasks.folder to the folder with the task's "
-                "files, or correct the card's files"
+                f"{place}: the label {one_line(found, 40)!r} is not in the task {self._task} ({known}); correct the "
+                "row, or values in metadata"
             )
-    for number, file in enumerate(split.files or []):
-        if source.format == "table":
-            yield from read_file(folder / file)
-        elif source.format == "label_text":
-            for raw in _without_blanks(
-                folder / file, read_texts(folder / file, encoding=source.encoding, section=_SECTION)
-            ):
-                label, space, text = raw.fields["text"].strip().partition(" ")
-                if not space:
-                    raise InputError(f"{raw.place}: is not a label, a space and a text; correct the line")
-                yield RawRow(raw.origin, raw.row, {"label": label, "text": text})
-        elif source.format == "lines":
-            labels = (split.label_files or [])[number]
-            yield from _parallel(folder / file, folder / labels, source.encoding)
-        else:
-            yield from _headless(folder, file, source)
+        return self._numbers[found]
 
-
-def _parallel(path: Path, label_file: Path, encoding: str) -> Iterator[RawRow]:
-    """The lines of a file, each with the same line of the file of labels."""
-    texts = list(read_texts(path, encoding=encoding, section=_SECTION))
-    labels = list(read_texts(label_file, encoding=encoding, section=_SECTION))
-    if len(texts) != len(labels):
-        raise InputError(f"{path}: has {len(texts)} lines, {label_file} has {len(labels)}; each text needs one label")
-    rows = (
-        RawRow(text.origin, text.row, {"text": text.fields["text"].strip(), "label": label.fields["text"]})
-        for text, label in zip(texts, labels, strict=True)
-    )
-    yield from _without_blanks(path, rows)
-
-
-def _without_blanks(path: Path, rows: Iterable[RawRow]) -> Iterator[RawRow]:
-    """The rows that have a text; how many have none, and the first of them, is said."""
-    blank = []
-    for row in rows:
-        if str(row.fields["text"]).strip():
-            yield row
-        else:
-            blank.append(row.row)
-    if blank:
-        first = ", ".join(map(str, blank[:5])) + (", …" if len(blank) > 5 else "")
-        say(f"note: {path}: blank rows left out: {len(blank)} (row {first})")
-
-
-def _headless(folder: Path, file: str, source: TaskSource) -> Iterator[RawRow]:
-    """The rows of CSV files without a header: one file, or those of an archive that match a pattern."""
-    header = source.header or []
-    for origin, matched, content in _contents(folder, file):
-        text = decoded(content, origin, source.encoding, _SECTION)
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        number = 0
+    def _read(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The rows of a split, each with its place."""
         try:
-            for number, record in enumerate(reader, start=1):
-                if len(record) != len(header):
-                    raise InputError(
-                        f"{origin}, row {number}: has {len(record)} fields, the card's header {len(header)}; quote "
-                        "fields that contain commas or line breaks"
-                    )
-                yield RawRow(origin, number, {**dict(zip(header, record, strict=True)), "file": matched})
-        except csv.Error as error:
-            raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
+            yield from self._raw(split)
+        except InputError:
+            raise
+        except Exception as error:  # the hub's client and the readers raise their own
+            reason = error.__cause__ or error
+            shown = one_line(f"{type(reason).__name__}: {reason}", 200)
+            raise InputError(
+                f"task {self._task}: its rows cannot be read ({shown}); correct its dataset_kwargs, or set "
+                "--evaluation.tasks.folder to the folder with its files"
+            ) from None
 
-
-def _contents(folder: Path, file: str) -> Iterator[tuple[str, str, bytes]]:
-    """Origin, what matched the pattern's `*`, and bytes of a file (maybe gzip) or of an archive's matching members."""
-    name, _, pattern = file.partition("!")
-    path = folder / name
-    try:
-        if not pattern:
-            data = path.read_bytes()
-            yield str(path), path.stem, gzip.decompress(data) if path.suffix == ".gz" else data
+    def _raw(self, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        files = self._arguments.get("data_files")
+        if files is None:
+            yield from self._loaded(split, self._arguments)
             return
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(fnmatch.filter(archive.namelist(), pattern))
-            if not names:
-                raise InputError(f"{path}: contains no {one_line(pattern, 80)}; correct the card's files")
-            before, _, after = pattern.partition("*")
-            for member in names:
-                matched = member[len(before) : len(member) - len(after)]
-                yield f"{path}!{one_line(member, 80)}", matched, archive.read(member)
-    except (InputError, PermissionError):
-        raise
-    except Exception as error:  # of a damaged archive: zipfile's, the decompressors', struct's; of a password
-        reason = one_line(error, 100) or type(error).__name__
-        raise InputError(
-            f"{path}: is damaged, or not compressed as its name says ({reason}); download it again"
-        ) from None
+        if split not in files:
+            raise InputError(f"task {self._task}: the split {split!r} is missing; add it to data_files")
+        files = [self._here(file) for file in ([files[split]] if isinstance(files[split], str) else files[split])]
+        if self._path == "text":
+            yield from self._lines(files, [self._here(file) for file in self._options.label_files.get(split, ())])
+        elif self._options.file_column:
+            for file in files:
+                yield from self._of_each_file(file, self._options.file_column)
+        else:
+            arguments = self._arguments | {"data_files": {split: files}}
+            if names := arguments.get("column_names"):  # without a header there are no types, either
+                from datasets import Features, Value
 
+                arguments["features"] = Features({name: Value("string") for name in names})
+            yield from self._loaded(split, arguments)
 
-def shown(fields: Mapping[str, str], template: str) -> str:
-    """A template with the fields of a row in place of their names; braces in the fields are left alone."""
-    return PLACEHOLDER.sub(lambda found: fields[found[1]], template)
+    def _lines(self, files: list[str], label_files: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The lines of texts; `datasets` does not read the encoding of compressed ones."""
+        encoding = self._arguments.get("encoding", "utf-8")
+        lines, labels = (
+            [line for file in each for line in read_texts(Path(file), encoding=encoding, section="dataset_kwargs")]
+            for each in (files, label_files)
+        )
+        if label_files and len(labels) != len(lines):
+            raise InputError(
+                f"{files[0]}: has {len(lines)} lines, {label_files[0]} has {len(labels)}; each text needs one label"
+            )
+        for line, label in itertools.zip_longest(lines, labels):
+            row = {"text": str(line.fields["text"]).strip()}
+            if label:
+                row["label"] = str(label.fields["text"])
+            elif self._options.label_first and row["text"]:
+                row["label"], space, row["text"] = row["text"].partition(" ")
+                if not space:
+                    raise InputError(f"{line.place}: is not a label, a space and a text; correct the line")
+            yield line.place, row
+
+    def _of_each_file(self, pattern: str, column: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The rows of the CSV files that match; `datasets` keeps no names of files, and reads no archive offline."""
+        import fsspec
+
+        before, _, after = pattern.partition("::")[0].rpartition("/")[2].partition("*")
+        for opened in fsspec.open_files(pattern, "rt", encoding=self._arguments.get("encoding", "utf-8"), newline=""):
+            name = opened.path.rpartition("/")[2]
+            with opened as file:
+                table = csv.DictReader(file, self._arguments.get("column_names"), strict=True)
+                for number, row in enumerate(table, start=1):
+                    yield f"{name}, row {number}", row | {column: name[len(before) : len(name) - len(after)]}
+
+    def _loaded(self, split: str, arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        from datasets import disable_progress_bars, load_dataset
+
+        disable_progress_bars()
+        rows = load_dataset(self._path, self._name, split=split, **arguments)
+        return ((f"{split}, row {number}", row) for number, row in enumerate(rows, start=1))
+
+    def _here(self, file: str) -> str:
+        """A file in the folder; `zip://*.csv::FILE` names files in an archive."""
+        inside, separator, path = file.rpartition("::")
+        return file if "://" in path else f"{inside}{separator}{Path(self._folder or '', path).expanduser()}"

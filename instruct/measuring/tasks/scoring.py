@@ -1,16 +1,12 @@
-"""Scores of a task's labels: what the labels' prompts share is computed once, the labels themselves as one batch."""
+"""Scores of texts that begin in the same way: what they share is computed once, the rest as one batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from instruct.base.errors import InputError
-from instruct.engines.forward import ForwardModel, TextRow, shared_length
-from instruct.measuring.tasks.cards import Rule
-from instruct.measuring.tasks.prompts import Prompt
+from instruct.engines.forward import TextRow, shared_length
 
 if TYPE_CHECKING:
     import torch
@@ -19,40 +15,6 @@ if TYPE_CHECKING:
 TokenScore = tuple[float, bool]
 # Logits in float32 at a time, in numbers.
 _CHUNK = 1 << 22
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A score for each label, and the place of the best one, the first of several.
-
-    Under `openicl` a score is the mean cross-entropy of the whole prompt in nats per token, and the lowest is best;
-    under `sum` it is the log-probability of the label, and the highest is best.
-    """
-
-    values: list[float]
-    best: int
-
-
-def label_rows(model: ForwardModel, prompt: Prompt) -> list[TextRow]:
-    """The prompt with each label, tokenized as one text; `start` is where the label's tokens begin."""
-    context, *whole = model.encode([prompt.context, *(prompt.context + text for text in prompt.continuations)])
-    return [TextRow(ids, max(1, shared_length(context, ids))) for ids in whole]
-
-
-def scores(totals: Sequence[float], rows: Sequence[TextRow], rule: Rule) -> Scores:
-    """The scores that log-probabilities of `rows` give.
-
-    Args:
-        totals: of each row's tokens from its `start` on under `sum`, of all tokens but the first under `openicl`.
-
-    Source: OpenICL's PPLInferencer (Wu et al., 2023) divides by the number of all tokens, the first one included, for
-    which there is no prediction; lm-eval's `acc` compares sums.
-    """
-    if rule == "sum":
-        values = list(totals)
-        return Scores(values, values.index(max(values)))
-    values = [-total / len(row.ids) for total, row in zip(totals, rows, strict=True)]
-    return Scores(values, values.index(min(values)))
 
 
 class PrefixScorer:
@@ -131,43 +93,9 @@ class PrefixScorer:
         ]
 
 
-def label_scores(model: ForwardModel, prompts: Iterable[Sequence[TextRow]], rule: Rule) -> list[Scores]:
-    """The scores of the labels of one prompt after the other; see `label_rows` and `PrefixScorer`.
-
-    Raises:
-        InputError: a row that is longer than the model's context.
-    """
-    found = []
-    with model.engine.adapted(model.adapter) as network:
-        scorer = PrefixScorer(network) if keeps_prefixes(network) else None
-        for rows in prompts:
-            longest = max(len(row.ids) for row in rows)
-            if longest > model.context:
-                raise InputError(
-                    f"{model.engine.subject}: a prompt of {longest} tokens exceeds its context of {model.context}; "
-                    "lower shots"
-                )
-            if scorer is None:
-                found.append(full_prompt_scores(model, rows, rule))
-            else:
-                found.append(scores([total for total, _ in scorer.scores(_asked(rows, rule))], rows, rule))
-    return found
-
-
 def keeps_prefixes(network: Any) -> bool:
     """Whether a network has keys and values to keep."""
     return not getattr(network, "_is_stateful", False)
-
-
-def _asked(rows: Sequence[TextRow], rule: Rule) -> Sequence[TextRow]:
-    """The rows with the tokens that a rule looks at."""
-    return rows if rule == "sum" else [TextRow(row.ids) for row in rows]
-
-
-def full_prompt_scores(model: ForwardModel, rows: Sequence[TextRow], rule: Rule) -> Scores:
-    """The same scores from a pass over every whole prompt."""
-    totals = [float(values.sum(dtype="float64")) for values in model.log_probabilities(_asked(rows, rule))]
-    return scores(totals, rows, rule)
 
 
 def _gathered(logits: torch.Tensor, targets: torch.Tensor) -> list[TokenScore]:

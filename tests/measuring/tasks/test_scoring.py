@@ -1,4 +1,4 @@
-"""Label scores with shared computation equal those of whole prompts, and OpenICL's own formula."""
+"""Scores with shared computation equal those of whole prompts, and OpenICL's own formula."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
-from instruct.engines.forward import ForwardModel, TextRow, open_model
-from instruct.measuring.tasks.prompts import Prompt
-from instruct.measuring.tasks.scoring import full_prompt_scores, label_rows, label_scores
+from instruct.engines.forward import ForwardModel, TextRow, open_model, shared_length
+from instruct.measuring.tasks.scoring import PrefixScorer
+
+pytest.importorskip("lm_eval")
+
+from lm_eval.api.instance import Instance
+
+from instruct.measuring.tasks.lm import PrefixLM, Replies
 
 PROMPTS = [
-    Prompt("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
-    Prompt("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
-    Prompt("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
-    Prompt("Another beginning. It is", [" A", " B"]),
-    Prompt("x", ["y", "yz"]),
+    ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
+    ("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
+    ("Demo: one. It is a.\nText: three. It is", [" alpha.", " beta gamma.", " alphabet."]),
+    ("Another beginning. It is", [" A", " B"]),
+    ("x", ["y", "yz"]),
 ]
 
 
@@ -26,23 +30,34 @@ def model(tiny_model) -> ForwardModel:
     return open_model(ModelOptions(name=str(tiny_model), dtype="float32"))
 
 
-@pytest.mark.parametrize("rule", ["openicl", "sum"])
-def test_shared_computation_gives_the_scores_of_whole_prompts(model, rule):
-    rows_of = [label_rows(model, prompt) for prompt in PROMPTS]
-    for found, rows in zip(label_scores(model, rows_of, rule), rows_of, strict=True):
-        expected = full_prompt_scores(model, rows, rule)
-        assert found.values == pytest.approx(expected.values, rel=1e-5)
-        assert found.best == expected.best
+def prompt_rows(model: ForwardModel, context: str, continuations: list[str]) -> list[TextRow]:
+    before, *whole = model.encode([context, *(context + text for text in continuations)])
+    return [TextRow(ids, max(1, shared_length(before, ids))) for ids in whole]
+
+
+def prefix_scores(model: ForwardModel, prompts: list[list[TextRow]]) -> list[list[float]]:
+    with model.engine.adapted(model.adapter) as network:
+        scorer = PrefixScorer(network)
+        return [[total for total, _ in scorer.scores(rows)] for rows in prompts]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_shared_computation_gives_the_scores_of_whole_prompts(model, whole):
+    prompts = [prompt_rows(model, *prompt) for prompt in PROMPTS]
+    if whole:
+        prompts = [[TextRow(row.ids) for row in rows] for rows in prompts]
+    for found, rows in zip(prefix_scores(model, prompts), prompts, strict=True):
+        assert found == pytest.approx([float(values.sum()) for values in model.log_probabilities(rows)], rel=1e-5)
 
 
 def test_an_adapter_changes_the_scores_and_still_equals_whole_prompts(tiny_model, tiny_adapters):
     options = ModelOptions(name=str(tiny_model), dtype="float32")
     base = open_model(options)
     adapted = open_model(options, tiny_adapters["emo"], like=base)
-    rows = label_rows(base, PROMPTS[0])
-    found = label_scores(adapted, [rows], "openicl")[0]
-    assert found.values == pytest.approx(full_prompt_scores(adapted, rows, "openicl").values, rel=1e-5)
-    assert np.abs(np.subtract(found.values, label_scores(base, [rows], "openicl")[0].values)).max() > 1e-3
+    rows = prompt_rows(base, *PROMPTS[0])
+    (found,) = prefix_scores(adapted, [rows])
+    assert found == pytest.approx([float(values.sum()) for values in adapted.log_probabilities(rows)], rel=1e-5)
+    assert np.abs(np.subtract(found, prefix_scores(base, [rows])[0])).max() > 1e-3
 
 
 def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
@@ -59,33 +74,38 @@ def openicl_scores(network, tokenizer, texts: list[str]) -> list[float]:
     return (loss.sum(-1) / lengths).tolist()
 
 
-def test_the_rule_openicl_is_openicls_formula(model):
-    scored = label_scores(model, [label_rows(model, prompt) for prompt in PROMPTS], "openicl")
-    for found, prompt in zip(scored, PROMPTS, strict=True):
-        texts = [prompt.context + label for label in prompt.continuations]
-        expected = openicl_scores(model.engine.network, model.tokenizer, texts)
-        assert found.values == pytest.approx(expected, rel=1e-5)
-        assert found.best == int(np.argmin(expected))
+@pytest.mark.parametrize("prefixes", [True, False])
+def test_the_rule_openicl_is_openicls_formula(model, tmp_path, monkeypatch, prefixes):
+    if not prefixes:  # as in a state space model
+        monkeypatch.setattr("instruct.measuring.tasks.lm.keeps_prefixes", lambda network: False)
+    with model.engine.adapted(None) as network:
+        replies = Replies(tmp_path / "replies.jsonl")
+        lm = PrefixLM(model, network, replies)
+        for context, continuations in PROMPTS:
+            asked = [Instance("loglikelihood", {}, (context, text), 0) for text in continuations]
+            sums = [value for value, _ in lm.loglikelihood(asked)]
+            lm.rule = "openicl"  # what is known under the other rule is not mixed up with it
+            found = [-value for value, _ in lm.loglikelihood(asked)]
+            assert found == [-value for value, _ in lm.loglikelihood(asked)]
+            lm.rule = "sum"
+            assert [value for value, _ in lm.loglikelihood(asked)] == sums
+            texts = [context + text for text in continuations]
+            expected = openicl_scores(network, model.tokenizer, texts)
+            assert found == pytest.approx(expected, rel=1e-5)
+            assert int(np.argmin(found)) == int(np.argmin(expected))
 
 
 def test_the_rule_sum_looks_at_the_label_alone(model):
-    prompt = PROMPTS[0]
-    rows = label_rows(model, prompt)
-    before = len(model.tokenizer(prompt.context)["input_ids"])
+    context, continuations = PROMPTS[0]
+    rows = prompt_rows(model, context, continuations)
+    before = len(model.tokenizer(context)["input_ids"])
     assert [row.start for row in rows] == [before] * 3
-    found = label_scores(model, [rows], "sum")[0]
-    for value, row in zip(found.values, rows, strict=True):
+    (found,) = prefix_scores(model, [rows])
+    for value, row in zip(found, rows, strict=True):
         with torch.no_grad():
             logprobs = model.engine.network(torch.tensor([row.ids])).logits[0].log_softmax(-1)
         own = [float(logprobs[at - 1, row.ids[at]]) for at in range(before, len(row.ids))]
         assert value == pytest.approx(sum(own), rel=1e-5)
-    assert found.best == int(np.argmax(found.values))
-
-
-def test_equal_scores_go_to_the_first_label(model):
-    rows = label_rows(model, Prompt("Text. It is", [" same", " same"]))
-    for rule in ("openicl", "sum"):
-        assert label_scores(model, [rows], rule)[0].best == 0
 
 
 def test_what_prompts_share_is_computed_once(model):
@@ -95,15 +115,9 @@ def test_what_prompts_share_is_computed_once(model):
         lambda _, __, given: computed.append(given["input_ids"].shape), with_kwargs=True
     )
     try:
-        rows = [label_rows(model, Prompt(f"{'shared ' * 20}{word} is", [" A", " B"])) for word in ("one", "two")]
-        label_scores(model, rows, "openicl")
+        prompts = [prompt_rows(model, f"{'shared ' * 20}{word} is", [" A", " B"]) for word in ("one", "two")]
+        prefix_scores(model, [[TextRow(row.ids) for row in rows] for rows in prompts])
     finally:
         handle.remove()
     assert len(computed) == 2  # a label of one token needs no pass of its own
     assert computed[1][1] < computed[0][1] / 4
-
-
-def test_a_prompt_longer_than_the_context_is_refused(model):
-    row = TextRow([5] * (model.context + 1))
-    with pytest.raises(InputError, match=r"a prompt of 513 tokens exceeds its context of 512; lower shots"):
-        label_scores(model, [[row, row]], "sum")

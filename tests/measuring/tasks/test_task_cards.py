@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from instruct.base.cards import list_cards
 from instruct.base.errors import InputError
-from instruct.measuring.tasks.cards import load_task_card
-from instruct.measuring.tasks.prompts import PromptWriter
-from instruct.measuring.tasks.rows import TaskRow
+from instruct.measuring.tasks.cards import FEW_SHOT, read_task
 
 # Table 5 of the paper: a template and what stands in it for each label.
 PAPER = {
@@ -36,106 +35,138 @@ CODE = {
 }
 
 
-def prompts(name: str, variant: str | None = None) -> list[str]:
-    card = load_task_card(name)
-    prompt = PromptWriter(card, card.worded(variant)).prompt(TaskRow({"text": "X"}, card.labels[0], "here"), [])
-    return [prompt.context + label for label in prompt.continuations]
+def task_of(content: dict[str, Any], rows: list[dict[str, Any]], monkeypatch, **about: Any) -> Any:
+    """A task with these rows in each split."""
+    few_shot = pytest.importorskip("instruct.measuring.tasks.few_shot")
+    monkeypatch.setattr(few_shot.RowReader, "rows", lambda *_: [dict(row) for row in rows])
+    return few_shot.FewShot({**content, "metadata": {**content.get("metadata", {}), **about}})
+
+
+def prompts(name: str, monkeypatch, shots: int = 0, variant: str | None = None, text: str = "X") -> list[str]:
+    task = task_of(dict(read_task(name).content), [{"text": text, "label": 0}], monkeypatch, variant=variant)
+    context = task.fewshot_context(task.eval_docs[0], shots)
+    return [
+        "".join(request.args) for request in task.construct_requests(task.eval_docs[0], context, metadata=("x", 0, 1))
+    ]
 
 
 def test_the_eight_tasks_of_the_paper_are_there():
     assert {*PAPER, "mmlu"} == {card.name for card in list_cards("data/tasks")}
     for name in [*PAPER, "mmlu"]:
-        card = load_task_card(name)
-        assert card.name == name
-        assert card.source.hub
-        assert (card.shots, card.demonstrations) == ((5, "fixed") if name == "mmlu" else (8, "retrieved"))
+        task = read_task(name)
+        assert (task.name, task.few_shot, task.about["rule"]) == (name, True, "openicl")
+        assert task.content["num_fewshot"] == (5 if name == "mmlu" else 8)
+        assert ("nearest_by" in task.about) == (name != "mmlu")
+        assert task.about["licence"]
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_a_template_is_the_papers(name):
+def test_a_template_is_the_papers(name, monkeypatch):
     template, labels = PAPER[name]
-    assert prompts(name) == [template.format(label) for label in labels]
+    assert prompts(name, monkeypatch) == [template.format(label) for label in labels]
 
 
 @pytest.mark.parametrize("name", CODE)
-def test_the_variant_code_is_the_released_codes_template(name):
+def test_the_variant_code_is_the_released_codes_template(name, monkeypatch):
     template, labels = CODE[name]
-    assert prompts(name, "code") == [template.format(label) for label in labels]
+    assert prompts(name, monkeypatch, variant="code") == [template.format(label) for label in labels]
 
 
-def test_mmlu_has_opencompass_prompt():
-    card = load_task_card("mmlu")
-    writer = PromptWriter(card, card.worded(None))
+def test_demonstrations_are_in_lines_before_the_text(monkeypatch):
+    assert prompts("sst2", monkeypatch, 1, text="so so")[1] == (
+        'Review: "so so" It is positive.\nReview: "so so" It is negative.'
+    )
 
-    def row(question: str, label: str) -> TaskRow:
+
+def test_mmlu_has_opencompass_prompt(monkeypatch):
+    def row(question: str, label: int) -> dict[str, Any]:
         fields = {"question": question, "A": "1", "B": "2", "C": "3", "D": "4", "subject": "abstract_algebra"}
-        return TaskRow(fields, label, "here")
+        return {**fields, "label": label}
 
-    prompt = writer.prompt(row("Second?", "D"), [row("First {A}?", "B")])
-    assert prompt.context == (
+    rows = [row("Other?", 2) | {"subject": "anatomy"}, row("First {A}?", 1), row("Second?", 3)]
+    task = task_of(dict(read_task("mmlu").content), rows, monkeypatch)
+    context = task.fewshot_context(task.eval_docs[2], 1)
+    assert context == (
         "The following are multiple choice questions (with answers) about  abstract algebra.\n\n"
         "First {A}?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: B\n\nSecond?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:"
     )
-    assert prompt.continuations == [" A", " B", " C", " D"]
+    requests = task.construct_requests(task.eval_docs[2], context, metadata=("mmlu", 0, 1))
+    assert [request.args[1] for request in requests] == [" A", " B", " C", " D"]
 
 
 CARD = {
-    "name": "mine",
-    "labels": ["bad", "good"],
-    "template": "{text} This is {label}.",
-    "source": {"splits": {"train": ["train.csv"], "test": ["test.csv"]}},
-    "licence": "MIT",
+    "task": "mine",
+    "class": FEW_SHOT,
+    "dataset_path": "csv",
+    "dataset_kwargs": {"data_files": {"train": "train.csv", "test": "test.csv"}},
+    "doc_to_text": "{{text}} This is",
+    "doc_to_choice": ["bad.", "good."],
+    "num_fewshot": 2,
+    "metadata": {"licence": "MIT"},
 }
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"template": "{text}"}, "template: must contain {label} once"),
-        (
-            {"variants": {"short": {"template": "{label} {label}"}}},
-            "variants.short.template: must contain {label} once",
-        ),
-        ({"labels": ["good", "good"]}, "labels: a name is given twice"),
-        ({"verbalizers": {"fine": "well"}}, "verbalizers: 'fine' is not among the labels (bad, good)"),
-        ({"verbalizers": {"bad": "good"}}, "verbalizers: each label needs a text of its own"),
-        ({"source": {"splits": {"train": ["a.csv"]}}}, "source.splits: the split 'test' is missing; add it"),
-        ({"demonstrations_from": "dev"}, "source.splits: the split 'dev' is missing; add it"),
-        ({"source": {**CARD["source"], "values": ["bad", "ugly"]}}, "source.values: 'ugly' is not among the labels"),
-        ({"source": {"hub": "a/b", "splits": {"train": ["a.csv"], "test": "test"}}}, "splits.train: a data set of the"),
-        ({"source": {**CARD["source"], "format": "csv"}}, "header and format: csv require each other"),
-        ({"source": {"splits": {"train": {}, "test": ["a.csv"]}}}, "give exactly one of split"),
-        ({"hint": "About {label}:"}, "hint: must not contain {label}"),
-        ({"text": "label"}, "text: must be a field other than the label"),
-        ({"group": "label"}, "group: must be a field other than the label"),
-        (
-            {"source": {**CARD["source"], "format": "csv", "header": ["text", "text"]}},
-            "source: header: a column is given twice or called file; rename it",
-        ),
-        (
-            {
-                "source": {
-                    "format": "lines",
-                    "splits": {"test": {"files": ["a.txt"], "label_files": ["b.txt", "c.txt"]}},
-                }
-            },
-            "splits.test: label_files needs one file for each of files",
-        ),
-        ({"shot": 3}, "unknown key 'shot' (nearest: shots"),
+        ({"doc_to_choice": ["good"]}, "task mine: doc_to_choice must be a list of at least two different texts"),
+        ({"doc_to_choice": "choices"}, "task mine: doc_to_choice must be a list of at least two different texts"),
+        ({"metadata": {"nearest": "text"}}, "task mine: metadata: unknown key 'nearest' (nearest: nearest_by"),
+        ({"metadata": {"share": 2}}, "task mine: metadata: share: "),
+        ({"metadata": {"rule": "mean"}}, "task mine: metadata: rule: "),
+        ({"metadata": {"local": {"dataset_path": "csv"}}}, "the key 'local.dataset_kwargs' is missing; add it"),
     ],
 )
-def test_a_wrong_card_is_refused_in_one_line(tmp_path, change, message):
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({**CARD, **change}))
+def test_a_wrong_card_is_refused_in_one_line(change, message, monkeypatch):
     with pytest.raises(InputError) as raised:
-        load_task_card(str(path))
-    assert str(raised.value).startswith(f"{path}: ")
+        task_of(CARD | change, [{"text": "X", "label": 0}], monkeypatch)
     assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_variant_is_refused_with_the_nearest():
-    with pytest.raises(InputError, match=r"task trec: has no variant 'cod' \(nearest: code\)"):
-        load_task_card("trec").worded("cod")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "name: mood\ntemplate: '{text}'\n",
+            "is a card of the former format; write it as a task of lm-eval, see 'Cards",
+        ),
+        ("group: x\n", "is no task of lm-eval; it needs the key task"),
+        ("[]", "is no task of lm-eval; it needs the key task"),
+        ("task: [\n", "is no task of lm-eval; it needs the key task"),
+        ("task: a/b\n", "task: is part of file names; use letters, digits"),
+    ],
+)
+def test_a_file_that_is_no_task_is_refused(tmp_path, text, message):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_task(str(tmp_path / "a.yaml"))
+    assert str(raised.value).startswith(f"{tmp_path / 'a.yaml'}: {message}")
+
+
+def test_a_file_that_names_code_is_refused_until_it_is_trusted(tmp_path):
+    def name(trusted: bool) -> str:
+        return read_task(str(tmp_path / "mine.yaml"), trusted=trusted).name
+
+    (tmp_path / "mine.yaml").write_text("include: part.yaml\ntask: mine\n")
+    (tmp_path / "part.yaml").write_text("process_docs: !function steal.all\n")
+    with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\); .* --trust-task-code"):
+        name(trusted=False)
+    assert name(trusted=True) == "mine"
+    for text in (
+        "a: !<!function> steal.all\n",
+        "%TAG !x! !func\n---\na: !x!tion steal.all\n",
+        "a: !function steal.all\na: 1\n",
+        "class: steal.all\n",
+    ):
+        (tmp_path / "part.yaml").write_text(text)
+        with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(steal\.all\)"):
+            name(trusted=False)
+    (tmp_path / "part.yaml").write_text(f"class: !function {FEW_SHOT}\n")
+    assert name(trusted=False) == "mine"
+    (tmp_path / "instruct").mkdir()  # where lm-eval would take the code from
+    with pytest.raises(InputError, match=r"part\.yaml: runs code of its own \(instruct\."):
+        name(trusted=False)
 
 
 def test_tasks_are_listed(instruct, tmp_path, monkeypatch):
@@ -144,5 +175,5 @@ def test_tasks_are_listed(instruct, tmp_path, monkeypatch):
     Path("data/tasks/mine.yaml").write_text(yaml.safe_dump(CARD))
     code, stdout, _ = instruct("list", "tasks")
     assert code == 0
-    assert "2 labels · 8 shots, retrieved · licence: MIT · data/tasks/mine.yaml" in stdout
-    assert "6 labels · 8 shots, retrieved · hub: CogComp/trec" in stdout
+    assert "2 shots · from csv · licence: MIT · data/tasks/mine.yaml" in stdout
+    assert "8 shots · from CogComp/trec" in stdout
