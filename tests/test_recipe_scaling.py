@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
+from test_recipe_continual import write_task
 
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "scaling.py"
 
@@ -15,13 +15,7 @@ RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "scaling.py"
 @pytest.mark.slow
 def test_the_sweep_over_data_ends_in_a_table_and_a_figure(tmp_path, tiny_model_folder):
     (tmp_path / "texts.txt").write_text("night was dark in the rain by the sea of it\n" * 40)
-    (tmp_path / "data" / "tasks").mkdir(parents=True)
-    card = {
-        "name": "mood", "labels": ["bad", "good"], "template": "{text} It is {label}.", "shots": 2, "licence": "MIT",
-        "source": {"splits": {"train": ["mood.csv"], "test": ["mood.csv"]}},
-    }  # fmt: skip
-    (tmp_path / "data" / "tasks" / "mood.yaml").write_text(yaml.safe_dump(card))
-    (tmp_path / "mood.csv").write_text("text,label\na fine day,1\na grim day,0\nfine food,1\ngrim food,0\n")
+    write_task(tmp_path)
     flags = [
         "--config", "continual_smollm2", "--model.name", str(tiny_model_folder), "--data.files", "texts.txt",
         "--train.max_length", "64", "--train.per_device_train_batch_size", "400",
