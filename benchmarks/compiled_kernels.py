@@ -20,16 +20,17 @@ from benchmarks.harness import SHAPES, write_results
 
 # A multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, table of technical specifications).
 REGISTERS, THREADS = 65536, 2048
+_OPTIONAL = ["bias", "error_norm", "entropy", "squares", "uniform", "h", "u"]
 UNUSED: dict[str, dict[str, Any]] = {
-    "mle": dict.fromkeys(["cost_rows", "row_of", "inverse_norm", "cost", "b", "bias", "error_norm"]),
-    "emo": dict.fromkeys(["bias", "error_norm"]),
+    "mle": dict.fromkeys([*_OPTIONAL, "cost_rows", "row_of", "inverse_norm", "cost", "b"]),
+    "emo": dict.fromkeys(_OPTIONAL),
     "everything": {},
 }
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """`use`: mle, emo, or everything (bias, scale, softcap, error norm); `assembly`: PTX, or AMD's own."""
+    """`use`: mle, emo, or everything (head and objective with all options); `assembly`: PTX, or AMD's own."""
 
     name: str
     use: str
@@ -66,7 +67,7 @@ def compile_kernels(dtype: str, vocabulary: int, target: str = "sm_90") -> list[
         row |= {"STRIDE": stride, "COST_STRIDE": 0 if use == "mle" else stride}
         head = {"SCALE": 0.5, "SOFTCAP": 30.0} if use == "everything" else {"SCALE": 1.0, "SOFTCAP": None}
         block = triton_kernels.STATISTICS_BYTES // (size * (1 if use == "mle" else 2))
-        lanes = {"LANES": block // width, "WIDTH": width, "ERROR_NORM": use == "everything"}
+        lanes = {"LANES": block // width, "WIDTH": width}
         for kernel, constants, warps in (
             (triton_kernels._statistics_kernel, lanes, triton_kernels.STATISTICS_WARPS),
             (triton_kernels._gradient_kernel, {"BLOCK": triton_kernels.GRADIENT_BLOCK}, triton_kernels.GRADIENT_WARPS),

@@ -45,7 +45,7 @@ class Example:
 
 def ours(objective: Objective, example: Example, chunk_rows: int | None = None) -> Callable[[Example], torch.Tensor]:
     """This project's fused loss."""
-    cost = CosineCost(example.weight) if objective.needs_cost else None
+    cost = CosineCost(example.weight) if "cost" in objective.needs else None
     return lambda e: linear_objective_loss(
         e.hidden, e.weight, e.host_labels, objective, cost=cost, chunk_rows=chunk_rows
     )[0]

@@ -115,7 +115,7 @@ class Expectation:
         self.embeddings = self.costs = None
         if isinstance(objective, Energy):
             self.embeddings = EnergyTable(vectors, objective.dim).embeddings
-        elif objective.needs_cost:
+        elif "cost" in objective.needs:
             cost = CosineCost(vectors)
             import torch
 
@@ -125,25 +125,27 @@ class Expectation:
         """The loss summed over all (context, word), (words, words), with their `shares`."""
         import torch
 
-        from instruct.objectives.objective import TokenStatistics
+        from instruct.objectives.objective import TERMS, TokenStatistics
 
         logs = torch.log_softmax(logits, dim=-1)
-        q, ce, cost, norm = logs.exp(), -logs, None, None
+        q, ce, cost = logs.exp(), -logs, None
         if self.costs is not None:
             cost = q @ self.costs
         if self.embeddings is not None:
             mean = q @ self.embeddings
             cost = torch.cdist(mean, self.embeddings, compute_mode="donot_use_mm_for_euclid_dist").square() / 2
-        if self.objective.needs_error_norm:
-            square = q.square().sum(dim=-1, keepdim=True) - 2 * q + 1
-            norm = square.detach().clamp(min=0).sqrt()
-        weighting = self.objective.weigh(
-            TokenStatistics(ce.detach(), q.detach(), None if cost is None else cost.detach(), norm)
-        )
-        loss = weighting.a * ce
-        if weighting.b is not None and cost is not None:
-            loss = loss + weighting.b * cost
-        return (shares * loss).sum()
+        squares = q.square().sum(dim=-1, keepdim=True)
+        terms = {
+            "ce": ce,
+            "cost": cost,
+            "error_norm": (squares - 2 * q + 1).clamp(min=0).sqrt(),
+            "entropy": -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
+            "squares": squares.expand_as(q),
+            "uniform": -logs.mean(dim=-1, keepdim=True).expand_as(q),
+        }
+        needed = {name: terms[name].detach() for name in self.objective.needs}
+        weights = self.objective.weigh(TokenStatistics(ce.detach(), q.detach(), **needed)).terms
+        return sum((shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items())
 
 
 def optimize(

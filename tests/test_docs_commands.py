@@ -66,5 +66,5 @@ def test_the_examples_of_an_objective_run():
     names: dict = {"__name__": "my_loss"}
     for code in blocks(ROOT / "docs" / "objectives.md", "python"):
         exec(code, names)
-    assert names["config"].objective == "my_loss:FocalLoss"
+    assert names["config"].objective == "my_loss:EntropyBonus"
     assert names["hidden"].grad is not None

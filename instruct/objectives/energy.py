@@ -99,8 +99,8 @@ class EnergyWeigher(TorchWeigher):
         self._store(found, place)
         if self.wants_grad:
             # |r_j - sum_k q_k r_k| is at most twice the offset's length, for unit rows.
-            a, b = self._weights(found, others, 2 * others * square.sqrt(), place)
-            assert b is not None
+            weights = self._weights(found, others, 2 * others * square.sqrt(), place)
+            a, b = weights["a"], weights["b"]
             # With r as above, sum_j q_j r_j = r_y + ||offset||^2.
             mean = (offset * own).sum(dim=-1) + square
             torch.mm(offset, self.embeddings.T, out=spare)

@@ -44,6 +44,7 @@ class ObjectiveStatistics:
     ce: Tensor
     cost: Tensor
     error_norm: Tensor
+    entropy: Tensor
     ratio: Tensor
     clamped: Tensor
     correct: Tensor
@@ -56,7 +57,7 @@ class ObjectiveResult:
     Attributes:
         loss: float32 scalar, differentiable.
         statistics: sums over the trained tokens.
-        columns: (8, trained tokens), the summands, in the order of ObjectiveStatistics.
+        columns: (9, trained tokens), the summands, in the order of ObjectiveStatistics.
         order: (trained tokens,) int64, the place of each column in the labels; None: as in the labels.
     """
 
@@ -144,7 +145,7 @@ def linear_objective(
     head_trains = wants_grad and weight.requires_grad
     chunk_rows, most_labels = buffer_rows(vocabulary, hidden.element_size(), triton, head_trains, chunk_rows)
     multiple = GPU_ROWS if triton else CPU_ROWS
-    has_rows = objective.needs_cost and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
+    has_rows = "cost" in objective.needs and not isinstance(objective, Energy) and not isinstance(cost, EnergyTable)
     plan = plan_tokens(labels, vocabulary, chunk_rows, multiple, most_labels, has_rows, hidden.device)
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
@@ -178,7 +179,7 @@ class _LinearObjective(torch.autograd.Function):
         wide = torch.promote_types(hidden.dtype, torch.float32)
         # Under autocast the states may be bf16 and the head float32: cast once, outside the loop.
         head = Head(weight.to(hidden.dtype), bias, logit_scale, softcap)
-        if not objective.needs_cost:
+        if "cost" not in objective.needs:
             cost = None
         elif cost is None:
             cost = EnergyTable(head.weight, objective.dim) if isinstance(objective, Energy) else CosineCost(head.weight)
@@ -327,6 +328,7 @@ def _columns(objective: Objective, found: TokenStatistics, correct: Tensor) -> T
             found.ce,
             zero if found.cost is None else found.cost,
             zero if found.error_norm is None else found.error_norm,
+            zero if found.entropy is None else found.entropy,
             zero if weighting.ratio is None else weighting.ratio,
             zero if weighting.clamped is None else weighting.clamped.to(zero.dtype),
             correct.to(zero.dtype),

@@ -1,17 +1,20 @@
-"""The objectives: each is a per-token weighting of cross-entropy and expected transport cost.
+"""The objectives: each is a per-token weighting of cross-entropy, expected transport cost and two more terms.
 
-    ce_t   = -log q(y_t)
-    cost_t = sum over j != y of q_j * C[y, j]          the DEMD upper bound of the EMO paper, Eq. 14
+    ce_t      = -log q(y_t)
+    cost_t    = sum over j != y of q_j * C[y, j]       the DEMD upper bound of the EMO paper, Eq. 14
+    entropy_t = -sum over j of q_j log q_j
+    uniform_t = -1/V sum over j of log q_j             cross-entropy to the uniform distribution over V tokens
 
-    grad loss_t = a_t * grad ce_t + b_t * grad cost_t  a_t and b_t detached
+    grad loss_t = a_t * grad ce_t + b_t * grad cost_t + h_t * grad entropy_t + u_t * grad uniform_t
 
-An objective turns a token's detached statistics into (a, b) and into the value that is reported as its loss. `Energy`
-has the energy score in place of the transport cost.
+The weights are detached. An objective turns a token's detached statistics into its weights and into the value that is
+reported as its loss. `Energy` has the energy score in place of the transport cost.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -30,14 +33,23 @@ TaiLrVariant = Literal["paper", "official"]
 class TokenStatistics:
     """Detached statistics of some tokens, each (tokens,) float32, or float64 for float64 operands.
 
-    `cost` and `error_norm`, ||q - onehot(y)||_2 over the vocabulary, are None if the objective does not need them.
+    All but the first two are None unless the objective's `needs` names them: `cost`; `error_norm`,
+    ||q - onehot(y)||_2; `entropy` in nats; `squares`, the sum of q_j^2; `uniform`, -1/V sum log q_j.
     """
 
     ce: Tensor
     q_target: Tensor
     cost: Tensor | None = None
     error_norm: Tensor | None = None
+    entropy: Tensor | None = None
+    squares: Tensor | None = None
+    uniform: Tensor | None = None
 
+
+# The statistics that are computed only if an objective needs them.
+OPTIONAL = ("cost", "error_norm", "entropy", "squares", "uniform")
+# The weights of a gradient's terms, and the statistic that each term is.
+TERMS = {"a": "ce", "b": "cost", "h": "entropy", "u": "uniform"}
 
 # The largest entry of a token's gradient in float16, whose numbers reach from 6e-8 to 65504.
 FLOAT16_SIZE = 256.0
@@ -45,18 +57,26 @@ FLOAT16_SIZE = 256.0
 
 @dataclass(frozen=True)
 class Weighting:
-    """The gradient's two weights and the reported value, each (tokens,) in the dtype of the statistics.
+    """The gradient's weights and the reported value, each (tokens,) in the dtype of the statistics.
 
-    `ratio` and `clamped` are logged. `b` None means 0.
+    `a`, `b`, `h` and `u` weigh cross-entropy, cost, entropy and uniform; None means 0. The latter three need the
+    statistic of their term. `ratio` and `clamped` are logged.
     """
 
     a: Tensor
     value: Tensor
     b: Tensor | None = None
+    h: Tensor | None = None
+    u: Tensor | None = None
     ratio: Tensor | None = None
     clamped: Tensor | None = None
 
-    def float16_unit(self, others: Tensor, spread: Tensor | None) -> Tensor:
+    @property
+    def terms(self) -> dict[str, Tensor]:
+        """The weights that are not None, by their names."""
+        return {name: part for name in TERMS if (part := getattr(self, name)) is not None}
+
+    def float16_unit(self, others: Tensor, spread: Tensor | None, entropy: Tensor | None = None) -> Tensor:
         """(tokens,): what a token's gradient to the logits is divided by, to lie in the middle of float16's range.
 
         A confident token's gradient is smaller than the smallest float16 number. The loss scale that would lift it
@@ -65,21 +85,23 @@ class Weighting:
         Args:
             others: 1 - q_target, the largest entry of cross-entropy's gradient.
             spread: the same for the cost; None without one.
+            entropy: the statistic, a bound for its own gradient.
         """
         largest = self.a.abs() * others
         if self.b is not None and spread is not None:
             largest = largest + self.b.abs() * spread
+        if self.h is not None and entropy is not None:
+            largest = largest + self.h.abs() * entropy
+        if self.u is not None:
+            largest = largest + self.u.abs()
         return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
 class Objective(Protocol):
-    """A token-level objective. `needs_cost` and `needs_error_norm` say which statistics have to be computed."""
+    """A token-level objective. `needs` names the statistics that have to be computed, of OPTIONAL."""
 
     @property
-    def needs_cost(self) -> bool: ...
-
-    @property
-    def needs_error_norm(self) -> bool: ...
+    def needs(self) -> Collection[str]: ...
 
     def weigh(self, token: TokenStatistics) -> Weighting: ...
 
@@ -88,8 +110,7 @@ class Objective(Protocol):
 class MLE:
     """Cross-entropy (EMO paper, Eq. 3): a = 1, b = 0."""
 
-    needs_cost = False
-    needs_error_norm = False
+    needs = ()
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         return Weighting(a=torch.ones_like(token.ce), value=token.ce)
@@ -115,8 +136,7 @@ class EMO:
     variant: EMOVariant = "official"
     emphasis: Emphasis = "mle"
 
-    needs_cost = True
-    needs_error_norm = False
+    needs = ("cost",)
 
     def __post_init__(self) -> None:
         if self.variant not in ("paper", "official", "pypi"):
@@ -157,8 +177,7 @@ class Energy:
     weight: float = 10.0
     dim: int = 128
 
-    needs_cost = True
-    needs_error_norm = False
+    needs = ("cost",)
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < math.inf:
@@ -185,8 +204,7 @@ class MixCE:
 
     gamma: float = 0.8
 
-    needs_cost = False
-    needs_error_norm = False
+    needs = ()
 
     def __post_init__(self) -> None:
         _check_gamma(self.gamma)
@@ -215,8 +233,7 @@ class TaiLr:
     gamma: float = 0.8
     variant: TaiLrVariant = "paper"
 
-    needs_cost = False
-    needs_error_norm = False
+    needs = ()
 
     def __post_init__(self) -> None:
         _check_gamma(self.gamma)
@@ -240,8 +257,7 @@ class DFT:
     This cancels the factor 1 / q_y in the gradient of cross-entropy, so that unlikely tokens no longer dominate.
     """
 
-    needs_cost = False
-    needs_error_norm = False
+    needs = ()
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         return _weighted_cross_entropy(token, token.q_target)
@@ -267,8 +283,7 @@ class ErrorNormTruncation:
 
     threshold: float = 1.3
 
-    needs_cost = False
-    needs_error_norm = True
+    needs = ("error_norm",)
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < math.sqrt(2):
@@ -279,6 +294,139 @@ class ErrorNormTruncation:
         truncated = token.error_norm > self.threshold
         a = (~truncated).to(token.ce.dtype)
         return Weighting(a=a, value=a * token.ce, clamped=truncated)
+
+
+@dataclass(frozen=True)
+class Focal:
+    """(1 - q_y)^gamma * ce (Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017): likely tokens count less.
+
+    a is the derivative of that with respect to ce, (1 - q_y)^gamma + gamma q_y (1 - q_y)^(gamma - 1) ce, so that the
+    gradient is the loss's own. Gamma 0 is cross-entropy.
+
+    Raises:
+        ValueError: a negative `gamma`.
+    """
+
+    gamma: float = 2.0
+
+    needs = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma < math.inf:
+            raise ValueError(f"gamma is {self.gamma}; it must be a number of at least 0")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        q, others = token.q_target, -torch.expm1(-token.ce)  # 1 - q_y, which would be rounded for a confident token
+        # At others 0 and gamma below 1, the second part is 0 * infinity; its limit is 0.
+        slope = others.clamp(min=torch.finfo(q.dtype).tiny) ** (self.gamma - 1) * q * token.ce
+        weight = others**self.gamma
+        return Weighting(a=weight + self.gamma * slope, value=weight * token.ce)
+
+
+@dataclass(frozen=True)
+class ProbabilityPower:
+    """(1 - q_y^k) / k: a = q_y^k (Li et al., "Beyond Log Likelihood", 2025, arXiv 2510.00526).
+
+    k near 0 is cross-entropy, k 1 is 1 - q_y, whose gradient is that of DFT.
+
+    Args:
+        k: the exponent, above 0. For k < 1 the optimum is the data's distribution at temperature 1 - k; for k >= 1 it
+            has all probability on the likeliest token.
+        threshold: if set, tokens on the other side of this probability are left out, as in the paper's thresholded
+            variants (the divisor still counts them).
+        keep: `above` or `below` the threshold.
+
+    Raises:
+        ValueError: a value out of range, or an unknown side.
+    """
+
+    k: float = 1.0
+    threshold: float | None = None
+    keep: Literal["above", "below"] = "above"
+
+    needs = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.k < math.inf:
+            raise ValueError(f"k is {self.k}; it must be above 0")
+        if self.threshold is not None and not 0 < self.threshold < 1:
+            raise ValueError(f"threshold is {self.threshold}; it must be a probability between 0 and 1")
+        if self.keep not in ("above", "below"):
+            raise ValueError(f"unknown side {self.keep!r}; use above or below")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        q = token.q_target
+        a, value = q**self.k, -torch.expm1(-self.k * token.ce) / self.k
+        if self.threshold is None:
+            return Weighting(a=a, value=value)
+        left_out = q < self.threshold if self.keep == "above" else q > self.threshold
+        return Weighting(a=a.masked_fill(left_out, 0), value=value.masked_fill(left_out, 0), clamped=left_out)
+
+
+@dataclass(frozen=True)
+class DEFT:
+    """a = q_y^alpha * alpha / (alpha + 1e-6), alpha the sum of q_j^2 (arXiv 2602.11424, github.com/luludus/DEFT).
+
+    alpha is near 1 where the model is sure, which is DFT, and near 0 where it is not, which is cross-entropy. It is
+    detached. Their Cayley variant, which takes a mean over the batch, is no function of a token and left out.
+    """
+
+    needs = ("squares",)
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.squares is not None
+        alpha = token.squares
+        scale = alpha / (alpha + 1e-6)
+        return Weighting(a=token.q_target**alpha * scale, value=-torch.expm1(-alpha * token.ce) / (alpha + 1e-6))
+
+
+@dataclass(frozen=True)
+class EAFT:
+    """Cross-entropy weighted by the model's own entropy: a = (entropy / 3)^alpha (arXiv 2601.02151).
+
+    A token that the model is sure of, right or wrong, counts little. The authors' code (LLaMA-Factory) takes the
+    entropy of the 20 likeliest tokens alone, and axolotl's leaves out the 3; here it is exact, in nats.
+
+    Raises:
+        ValueError: a negative `alpha`.
+    """
+
+    alpha: float = 1.0
+
+    needs = ("entropy",)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha is {self.alpha}; it must be a number of at least 0")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.entropy is not None
+        return _weighted_cross_entropy(token, (token.entropy / 3) ** self.alpha)
+
+
+@dataclass(frozen=True)
+class LabelSmoothing:
+    """(1 - epsilon) ce + epsilon * uniform: cross-entropy to a target mixed with the uniform distribution.
+
+    Szegedy et al., "Rethinking the Inception Architecture", CVPR 2016; torch's `label_smoothing`. Its optimum is
+    (1 - epsilon) p + epsilon / V.
+
+    Raises:
+        ValueError: `epsilon` is outside [0, 1].
+    """
+
+    epsilon: float = 0.1
+
+    needs = ("uniform",)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"epsilon is {self.epsilon}; it must lie between 0 and 1")
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        assert token.uniform is not None
+        u = torch.full_like(token.ce, self.epsilon)
+        return Weighting(a=1 - u, u=u, value=(1 - self.epsilon) * token.ce + self.epsilon * token.uniform)
 
 
 def _check_gamma(gamma: float) -> None:

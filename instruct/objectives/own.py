@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from instruct.base.errors import InputError, one_line
-from instruct.objectives.objective import Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStatistics, Weighting
 
 _PROBED = 64  # tokens
 
@@ -69,56 +69,60 @@ def check_objective(objective: Any, name: str) -> None:
 
     Raises:
         InputError: attributes or results that an objective must have are missing, weights that are not finite or not
-            one per token, weights of the cost without `needs_cost`, or a value that a statistic changes without
-            changing a weight. Statistics are detached, so that such a part of the value would never be trained.
+            one per token, unknown `needs`, the weight of a term that they do not name, or a value that a statistic
+            changes without changing a weight. Statistics are detached, so that such a part of the value would never be
+            trained.
     """
-    missing = [part for part in ("needs_cost", "needs_error_norm", "weigh") if not hasattr(objective, part)]
+    missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
     if missing:
         raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
-    token = _made_up_tokens(objective)
+    if unknown := set(objective.needs) - set(OPTIONAL):
+        raise InputError(f"objective {name}: needs {', '.join(sorted(unknown))}; statistics are {', '.join(OPTIONAL)}")
+    token = made_up_tokens(objective)
     weighting = _weighed(objective, name, token)
-    for part in ("a", "b", "value"):
-        values = getattr(weighting, part)
-        if values is None and part == "b":
-            continue
+    for part, values in ({"a": weighting.a, "value": weighting.value} | weighting.terms).items():
         if not isinstance(values, torch.Tensor) or values.shape != (_PROBED,):
             shape = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
             raise InputError(f"objective {name}: weigh returns {part} of shape {shape}; return one number per token")
         if not values.isfinite().all():
             raise InputError(f"objective {name}: weigh returns {part} that is not finite for some tokens")
-    if weighting.b is not None and not objective.needs_cost:
-        raise InputError(f"objective {name}: weigh returns b, the weight of the cost; set needs_cost = True")
+    for part, term in TERMS.items():
+        if part in weighting.terms and term in OPTIONAL and term not in objective.needs:
+            raise InputError(f"objective {name}: weigh returns {part}, the weight of {term}; add {term} to `needs`")
     _refuse_untrained_parts(objective, name, token, weighting)
 
 
 def _refuse_untrained_parts(objective: Any, name: str, token: TokenStatistics, weighting: Weighting) -> None:
     for field in fields(token):
         statistic = getattr(token, field.name)
-        if statistic is None or field.name == "ce" or (field.name == "cost" and weighting.b is not None):
-            continue  # the value may hold a * ce + b * cost with constant weights
+        if statistic is None or field.name in {TERMS[part] for part in weighting.terms}:
+            continue  # the value may hold a term with a constant weight
         other = _weighed(objective, name, replace(token, **{field.name: statistic * 0.9}))
 
         def same(part: str, other: Weighting = other) -> bool:
             one, two = getattr(weighting, part), getattr(other, part)
-            return bool(one is two or torch.equal(one, two))
+            return one is two or (one is not None and two is not None and torch.equal(one, two))
 
-        if not same("value") and same("a") and same("b"):
+        if not same("value") and all(map(same, TERMS)):
             raise InputError(
                 f"objective {name}: {field.name} changes the value but no weight; statistics are detached, so that "
-                "this part would not be trained: put its derivative into a or b"
+                "this part would not be trained: put its derivative into a weight"
             )
 
 
-def _made_up_tokens(objective: Any) -> TokenStatistics:
+def made_up_tokens(objective: Any) -> TokenStatistics:
     """Likely and unlikely tokens, float32, with a probability of 0 or 1 at the ends."""
     ce = torch.linspace(0, 120, _PROBED)
     q_target = torch.exp(-ce)
-    return TokenStatistics(
-        ce=ce,
-        q_target=q_target,
-        cost=(1 - q_target) * 0.8 if objective.needs_cost else None,
-        error_norm=(1 - q_target) * 1.2 if objective.needs_error_norm else None,
-    )
+    others = 1 - q_target
+    made_up = {
+        "cost": others * 0.8,
+        "error_norm": others * 1.2,
+        "entropy": others * 4,
+        "squares": q_target**2 + others**2 / 5,
+        "uniform": 8 + q_target,
+    }
+    return TokenStatistics(ce, q_target, **{name: made_up[name] for name in objective.needs})
 
 
 def _weighed(objective: Any, name: str, token: TokenStatistics) -> Weighting:

@@ -8,7 +8,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.objective import (
+    DEFT,
+    DFT,
+    EAFT,
+    EMO,
+    MLE,
+    Energy,
+    ErrorNormTruncation,
+    Focal,
+    LabelSmoothing,
+    MixCE,
+    Objective,
+    ProbabilityPower,
+    TaiLr,
+)
 
 
 def reference_token_loss(
@@ -57,6 +71,22 @@ def reference_token_loss(
         onehot = torch.nn.functional.one_hot(labels, len(weight))
         error_norm = torch.linalg.vector_norm(log_q.exp() - onehot, dim=-1)
         return ce.masked_fill(error_norm > objective.threshold, 0.0)
+    if isinstance(objective, Focal):
+        return (1 - torch.exp(-ce)) ** objective.gamma * ce
+    if isinstance(objective, ProbabilityPower):
+        loss = (1 - torch.exp(-ce) ** objective.k) / objective.k
+        if objective.threshold is None:
+            return loss
+        above = q_target >= objective.threshold
+        return loss * (above if objective.keep == "above" else ~above | (q_target == objective.threshold))
+    if isinstance(objective, DEFT):
+        alpha = log_q.exp().square().sum(dim=-1).detach()
+        return (1 - torch.exp(-ce) ** alpha) / (alpha + 1e-6)
+    if isinstance(objective, EAFT):
+        entropy = -(log_q.exp() * log_q).sum(dim=-1).detach()
+        return (entropy / 3) ** objective.alpha * ce
+    if isinstance(objective, LabelSmoothing):
+        return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)
     if not isinstance(objective, EMO | Energy):
         raise TypeError(f"no reference for {objective}")
     if isinstance(objective, Energy):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.objective import TERMS, Objective, TokenStatistics
 from instruct.objectives.plan import whole_rows
 from instruct.objectives.transport import TransportCost
 
@@ -83,10 +83,11 @@ class TorchWeigher:
         self.gathered = None if cost is None else like.new_empty(self.size, vocabulary)
         self.buffer = None if cost is None else like.new_empty(whole_rows(most_labels), vocabulary)
         self.cost_rows: Tensor | None = None
-        ce, q_target, costs, error_norm = like.new_empty((4, tokens), dtype=wide)
-        self.statistics = TokenStatistics(
-            ce, q_target, None if cost is None else costs, error_norm if objective.needs_error_norm else None
-        )
+        # EnergyWeigher has a cost and no rows of it.
+        needed = {name for name in objective.needs if name != "cost"} | ({"cost"} if cost is not None else set())
+        self.information = torch.empty_like(self.q) if "entropy" in needed else None
+        ce, q_target, *others = like.new_empty((2 + len(needed), tokens), dtype=wide)
+        self.statistics = TokenStatistics(ce, q_target, **dict(zip(needed, others, strict=True)))
         self.correct = like.new_empty(tokens, dtype=torch.bool)
         self.unit = like.new_empty(tokens, dtype=wide) if like.dtype == torch.float16 and wants_grad else None
 
@@ -117,34 +118,65 @@ class TorchWeigher:
     def _weigh_block_(self, product: Tensor, target: Tensor, cost: Tensor | None, place: slice) -> None:
         found, others = self._leave_out_targets(product, target, place)
         q, spare = self.q[: len(product)], self.spare[: len(product)]
-        if self.objective.needs_error_norm:
-            found = replace(found, error_norm=torch.linalg.vector_norm(q, dim=-1).hypot(others))
+        found = self._optional_statistics(found, others, product, target)
         if cost is not None:
             spare.copy_(cost).mul_(q)
             found = replace(found, cost=spare.sum(dim=-1))
         self._store(found, place)
         if self.wants_grad:
-            # d ce / d z = q - onehot, d cost / d z = q * (C - cost); computed in the wide dtype and cast at the end.
-            a, b = self._weights(found, others, found.cost, place)
-            at_target = -a * others
-            if b is None or found.cost is None:
-                q.mul_(a[:, None])
-            else:
+            # d ce / d z = q - onehot, d cost / d z = q * (C - cost), d entropy / d z = -q * (log q + entropy) and
+            # d uniform / d z = q - 1 / V; computed in the wide dtype and cast at the end.
+            weights = self._weights(found, others, found.cost, place)
+            a, b, h, u = (weights.get(name) for name in TERMS)
+            assert a is not None
+            at_target, of_q = -a * others, a
+            if b is not None and found.cost is not None:
                 at_target -= b * found.q_target * found.cost
-                q.mul_((a - b * found.cost)[:, None]).addcmul_(spare, b[:, None])
+                of_q = of_q - b * found.cost
+            if h is not None and found.entropy is not None:
+                at_target += h * found.q_target * (found.ce - found.entropy)
+                of_q = of_q - h * found.entropy
+            if u is not None:
+                at_target += u * (found.q_target - 1 / q.shape[1])
+                of_q = of_q + u
+            q.mul_(of_q[:, None])
+            if b is not None and found.cost is not None:
+                q.addcmul_(spare, b[:, None])
+            if h is not None and self.information is not None:
+                q.addcmul_(self.information[: len(q)], h[:, None])
+            if u is not None:
+                q.sub_(u[:, None] / q.shape[1])
             q.scatter_(1, target[:, None], at_target[:, None])
             self._write_gradient_(product)
 
+    def _optional_statistics(
+        self, found: TokenStatistics, others: Tensor, product: Tensor, target: Tensor
+    ) -> TokenStatistics:
+        """The statistics with those that the objective needs, but for the cost; `self.spare` is overwritten."""
+        q, needs = self.q[: len(product)], self.objective.needs
+        if "error_norm" in needs:
+            found = replace(found, error_norm=torch.linalg.vector_norm(q, dim=-1).hypot(others))
+        if "squares" in needs:
+            square = torch.linalg.vector_norm(q, dim=-1).square()
+            found = replace(found, squares=square + found.q_target.square())
+        if self.information is not None:
+            information = torch.special.entr(q, out=self.information[: len(q)])
+            found = replace(found, entropy=information.sum(dim=-1) + found.q_target * found.ce)
+        if "uniform" in needs:
+            z = self.head.cap_(self.spare[: len(q)].copy_(product))
+            found = replace(found, uniform=found.ce + z.gather(1, target[:, None])[:, 0] - z.mean(dim=-1))
+        return found
+
     def _weights(
         self, found: TokenStatistics, others: Tensor, spread: Tensor | None, place: slice
-    ) -> tuple[Tensor, Tensor | None]:
-        """The weights a and b, in float16 divided by each token's unit."""
+    ) -> dict[str, Tensor]:
+        """The weights that are not None, by TERMS, in float16 divided by each token's unit."""
         weighting = self.objective.weigh(found)
-        a, b = weighting.a, weighting.b
+        weights = weighting.terms
         if self.unit is not None:
-            unit = self.unit[place] = weighting.float16_unit(others, spread)
-            a, b = a / unit, None if b is None else b / unit
-        return a, b
+            unit = self.unit[place] = weighting.float16_unit(others, spread, found.entropy)
+            weights = {name: weight / unit for name, weight in weights.items()}
+        return weights
 
     def _leave_out_targets(self, product: Tensor, target: Tensor, place: slice) -> tuple[TokenStatistics, Tensor]:
         """The block's cross-entropy and q_target, and the other tokens' probability; `self.q` is q without the targets.

@@ -14,14 +14,15 @@ of a row.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from instruct.objectives.objective import TokenStatistics
+from instruct.objectives.objective import OPTIONAL, TokenStatistics
 from instruct.objectives.plan import whole_rows
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -46,20 +47,20 @@ class RawStatistics:
     q_target: Tensor
     cost: Tensor | None
     error_norm: Tensor | None
+    entropy: Tensor | None
+    squares: Tensor | None
+    uniform: Tensor | None
     correct: Tensor
     q_others: Tensor
     peak: Tensor
     total: Tensor
 
     @classmethod
-    def empty(cls, tokens: int, device: torch.device, has_cost: bool, has_error_norm: bool) -> RawStatistics:
-        ce, q_target, cost, error_norm, q_others, peak, total = torch.empty((7, tokens), device=device)
+    def empty(cls, tokens: int, device: torch.device, needs: Collection[str]) -> RawStatistics:
+        names = ["ce", "q_target", "q_others", "peak", "total", *needs]
+        rows = torch.empty((len(names), tokens), device=device)
         correct = torch.empty(tokens, device=device, dtype=torch.bool)
-        if not has_cost:
-            cost = None
-        if not has_error_norm:
-            error_norm = None
-        return cls(ce, q_target, cost, error_norm, correct, q_others, peak, total)
+        return cls(**(dict.fromkeys(OPTIONAL) | dict(zip(names, rows, strict=True))), correct=correct)
 
     def part(self, place: slice) -> RawStatistics:
         """The statistics of the tokens at this place, in the same memory."""
@@ -67,7 +68,7 @@ class RawStatistics:
 
     @property
     def of_tokens(self) -> TokenStatistics:
-        return TokenStatistics(self.ce, self.q_target, self.cost, self.error_norm)
+        return TokenStatistics(**{field.name: getattr(self, field.name) for field in fields(TokenStatistics)})
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def token_statistics(
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
-    wants_error_norm: bool = False,
+    needs: Collection[str] = (),
     out: RawStatistics | None = None,
 ) -> RawStatistics:
     """The statistics that an objective needs, from one pass over the logits.
@@ -103,12 +104,13 @@ def token_statistics(
         logits: (tokens, vocab), states @ weight.T; float32, bfloat16 or float16. Rows may be padded: see above.
         target: (tokens,) int64, each in [0, vocab).
         bias, logit_scale, softcap: as in `linear_objective_loss`.
-        wants_error_norm: whether to sum the squares for ||q - onehot(target)||_2.
+        needs: the optional statistics; a cost is computed if `costs` are given, whatever is said here.
         out: where to write them.
     """
     tokens, vocabulary = logits.shape
     if out is None:
-        out = RawStatistics.empty(tokens, logits.device, costs is not None, wants_error_norm)
+        given = {"cost"} if costs is not None else set()
+        out = RawStatistics.empty(tokens, logits.device, {*needs} - {"cost"} | given)
     # The widest load that does not cross rows: 16 bytes if the stride is a multiple of that.
     width, shape = _row_shape(logits, costs, 16 // logits.element_size())
     block = STATISTICS_BYTES // (logits.element_size() * (1 if costs is None else 2))
@@ -124,6 +126,9 @@ def token_statistics(
             out.q_target,
             out.cost,
             out.error_norm,
+            out.entropy,
+            out.squares,
+            out.uniform,
             out.correct,
             out.q_others,
             out.peak,
@@ -131,7 +136,6 @@ def token_statistics(
             **shape,
             SCALE=logit_scale,
             SOFTCAP=softcap,
-            ERROR_NORM=wants_error_norm,
             LANES=max(1, min(block, triton.next_power_of_2(vocabulary)) // width),
             WIDTH=width,
             num_warps=STATISTICS_WARPS,
@@ -150,14 +154,17 @@ def logit_gradient_(
     bias: Tensor | None = None,
     logit_scale: float = 1.0,
     softcap: float | None = None,
+    h: Tensor | None = None,
+    u: Tensor | None = None,
 ) -> None:
-    """Overwrite `logits` with d(sum_t a_t ce_t + b_t cost_t) / d(states @ weight.T), in their own dtype.
+    """Overwrite `logits` with their gradient, d(sum_t loss_t) / d(states @ weight.T), in their own dtype.
 
-    The values are computed in float32 and cast at the end. Without `b`, `costs` are not read.
+    The loss is a_t ce_t + b_t cost_t + h_t entropy_t + u_t uniform_t. The values are computed in float32 and cast at
+    the end. Without `b`, `costs` are not read.
 
     Args:
         logits: (tokens, vocab) as given to `token_statistics`, which returned `statistics`.
-        a, b: (tokens,) float32, the objective's weights.
+        a, b, h, u: (tokens,) float32, the objective's weights.
         target, costs, bias, logit_scale, softcap: as given to `token_statistics`.
     """
     if b is None:
@@ -170,12 +177,14 @@ def logit_gradient_(
             logits,
             target,
             statistics.q_target,
-            statistics.cost,
+            None if b is None else statistics.cost,
+            None if h is None else statistics.ce,
+            None if h is None else statistics.entropy,
             statistics.q_others,
             statistics.peak,
             statistics.total,
             a.contiguous(),
-            None if b is None else b.contiguous(),
+            *(None if weight is None else weight.contiguous() for weight in (b, h, u)),
             None if costs is None else costs.rows,
             None if costs is None else costs.row_of,
             None if costs is None else costs.inverse_norm,
@@ -265,6 +274,9 @@ def _statistics_kernel(
     q_target: tl.tensor,
     cost: tl.tensor,
     error_norm: tl.tensor,
+    entropy: tl.tensor,
+    squares: tl.tensor,
+    uniform: tl.tensor,
     correct: tl.tensor,
     q_others: tl.tensor,
     peak: tl.tensor,
@@ -275,7 +287,6 @@ def _statistics_kernel(
     COST_STRIDE: tl.constexpr,
     SCALE: tl.constexpr,
     SOFTCAP: tl.constexpr,
-    ERROR_NORM: tl.constexpr,
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
@@ -295,6 +306,9 @@ def _statistics_kernel(
     lane_rest = tl.zeros([LANES], tl.float32)
     lane_cost = tl.zeros([LANES], tl.float32)
     lane_square = tl.zeros([LANES], tl.float32)
+    # The sums of power * (exponent - lane_peak), and of the exponents.
+    lane_information = tl.zeros([LANES], tl.float32)
+    lane_exponent = tl.zeros([LANES], tl.float32)
     peak_before_y = tl.max(lane_peak)
     for start in range(0, VOCABULARY, BLOCK):
         columns = start + tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
@@ -313,14 +327,22 @@ def _statistics_kernel(
             before = tl.max(tl.where(columns < y, z, -float("inf"))) * LOG2E
             peak_before_y = tl.maximum(tl.max(lane_peak), before)
             z = tl.where(columns == y, -float("inf"), z)
+        if uniform is not None:
+            lane_exponent += tl.sum(tl.where(z == -float("inf"), 0.0, z), axis=1) * LOG2E
         new_peak = tl.maximum(lane_peak, tl.max(z, axis=1) * LOG2E)
         shrink = tl.exp2(lane_peak - new_peak)
+        if entropy is not None:  # a lane that has read nothing has the sums 0, whatever its peak
+            moved = tl.where(lane_rest > 0, (lane_peak - new_peak) * lane_rest, 0.0)
+            lane_information = (lane_information + moved) * shrink
         lane_peak = new_peak
         power = tl.exp2(z * LOG2E - lane_peak[:, None])
         lane_rest = lane_rest * shrink + tl.sum(power, axis=1)
         if cost_rows is not None:
             lane_cost = lane_cost * shrink + tl.sum(power * block_cost, axis=1)
-        if ERROR_NORM:
+        if entropy is not None:
+            lower = tl.where(power > 0, z * LOG2E - lane_peak[:, None], 0.0)
+            lane_information += tl.sum(power * lower, axis=1)
+        if (error_norm is not None) | (squares is not None):
             lane_square = lane_square * (shrink * shrink) + tl.sum(power * power, axis=1)
 
     peak_others = tl.max(lane_peak)
@@ -341,9 +363,21 @@ def _statistics_kernel(
     tl.store(total + row, row_total)
     if cost_rows is not None:
         tl.store(cost + row, tl.sum(lane_cost * shrink) / row_total)
-    if ERROR_NORM:
+    if (error_norm is not None) | (squares is not None):
         square = tl.sum(lane_square * (shrink * shrink)) / (row_total * row_total)
-        tl.store(error_norm + row, tl.sqrt(square + row_others * row_others))
+        if error_norm is not None:
+            tl.store(error_norm + row, tl.sqrt(square + row_others * row_others))
+        if squares is not None:
+            q_at_y = power_at_y / row_total
+            tl.store(squares + row, square + q_at_y * q_at_y)
+    if entropy is not None:
+        lower = tl.where(lane_rest > 0, (lane_peak - row_peak) * lane_rest, 0.0)
+        information = tl.sum((lane_information + lower) * shrink) / LOG2E
+        of_others = row_others * tl.log(row_total) - information / row_total
+        tl.store(entropy + row, of_others + power_at_y / row_total * row_ce)
+    if uniform is not None:
+        mean = (tl.sum(lane_exponent) + at_y) / VOCABULARY
+        tl.store(uniform + row, row_ce + (at_y - mean) / LOG2E)
 
 
 @triton.jit(do_not_specialize_on_alignment=["target", "row_of"])
@@ -352,11 +386,15 @@ def _gradient_kernel(
     target: tl.tensor,
     q_target: tl.tensor,
     cost: tl.tensor,
+    ce: tl.tensor,
+    entropy: tl.tensor,
     q_others: tl.tensor,
     peak: tl.tensor,
     total: tl.tensor,
     a: tl.tensor,
     b: tl.tensor,
+    h: tl.tensor,
+    u: tl.tensor,
     cost_rows: tl.tensor,
     row_of: tl.tensor,
     inverse_norm: tl.tensor,
@@ -369,7 +407,11 @@ def _gradient_kernel(
     SOFTCAP: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Overwrite a block of a row with its gradient: weighted d ce / d z = q - onehot, d cost / d z = q * (C - cost)."""
+    """Overwrite a block of a row with its gradient, the weighted sum of its terms'.
+
+    d ce / d z = q - onehot, d cost / d z = q * (C - cost), d entropy / d z = -q * (log q + entropy) and
+    d uniform / d z = q - 1 / V.
+    """
     # Programs of the same columns follow each other: tokens of the same label read the same costs.
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -377,7 +419,8 @@ def _gradient_kernel(
     readable = columns < READABLE
     logits += row * STRIDE
     z = _capped(tl.load(logits + columns, mask=readable, other=0.0), bias, columns, inside, SCALE, SOFTCAP)
-    q = tl.exp2(z * LOG2E - tl.load(peak + row)) / tl.load(total + row)
+    exponent = z * LOG2E - tl.load(peak + row)
+    q = tl.exp2(exponent) / tl.load(total + row)
     weight = tl.load(a + row)
     # For a confident target, 1 - q would cancel; the sum of the others does not.
     grad_at_y = -weight * tl.load(q_others + row)
@@ -388,7 +431,18 @@ def _gradient_kernel(
         block_cost = _costs(cost_rows, inverse_norm, columns, readable)
         weight += weight_cost * (block_cost - row_cost)
         grad_at_y -= weight_cost * tl.load(q_target + row) * row_cost
-    grad = tl.where(columns == tl.load(target + row).to(tl.int32), grad_at_y, q * weight)
+    if h is not None:
+        weight_entropy = tl.load(h + row)
+        row_entropy = tl.load(entropy + row)
+        log_q = exponent / LOG2E - tl.log(tl.load(total + row))
+        weight -= weight_entropy * (log_q + row_entropy)
+        grad_at_y += weight_entropy * tl.load(q_target + row) * (tl.load(ce + row) - row_entropy)
+    grad = q * weight
+    if u is not None:
+        weight_uniform = tl.load(u + row)
+        grad += weight_uniform * (q - 1 / VOCABULARY)
+        grad_at_y += weight_uniform * (tl.load(q_target + row) - 1 / VOCABULARY)
+    grad = tl.where(columns == tl.load(target + row).to(tl.int32), grad_at_y, grad)
     if SOFTCAP is not None:
         fraction = z / SOFTCAP
         grad *= SCALE * (1 - fraction * fraction)

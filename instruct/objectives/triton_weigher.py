@@ -14,24 +14,26 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.objective import Objective, TokenStatistics
+from instruct.objectives.own import made_up_tokens
 from instruct.objectives.torch_kernels import Head
 from instruct.objectives.transport import CosineCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
 
 
 def weights(objective: Objective, found: TokenStatistics, others: Tensor | None = None) -> Tensor:
-    """The gradient's weights a and, if the objective has one, b: (1 or 2, tokens); in float16 also each token's unit.
+    """The gradient's weights by TERMS, without those that are None: (weights, tokens); in float16 also the unit.
 
     What else `weigh` computes is left out when this is compiled. The rows are chosen from, not stacked, because
     torch.compile writes the parts of a stack in a kernel each if they have no input in common (EMO's a is constant).
 
     Args:
-        others: 1 - q_target, for gradients in float16: a and b are divided by the unit.
+        others: 1 - q_target, for gradients in float16: the weights are divided by the unit.
     """
     weighting = objective.weigh(found)
-    rows = [weighting.a] if weighting.b is None else [weighting.a, weighting.b]
+    # As in Weighting.terms, which torch.compile does not follow.
+    rows = [row for row in (weighting.a, weighting.b, weighting.h, weighting.u) if row is not None]
     if others is not None:
-        unit = weighting.float16_unit(others, found.cost)
+        unit = weighting.float16_unit(others, found.cost, found.entropy)
         rows = [*(row / unit for row in rows), unit]
     number = torch.arange(len(rows), device=found.ce.device)[:, None]
     chosen = rows[-1][None]
@@ -60,8 +62,9 @@ class TritonWeigher:
         wants_grad: bool,
     ) -> None:
         self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
-        self.raw = RawStatistics.empty(tokens, like.device, cost is not None, objective.needs_error_norm)
+        self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
         self.unit = torch.empty(tokens, device=like.device) if like.dtype == torch.float16 and wants_grad else None
+        self.terms = list(objective.weigh(made_up_tokens(objective)).terms)
         self.inverse_norm: Tensor | None = None
         self.buffer: Tensor | None = None
         self.cost_rows: Tensor | None = None
@@ -97,11 +100,11 @@ class TritonWeigher:
         if self.cost_rows is not None and row_of is not None:
             costs = CostRows(self.cost_rows, row_of, self.inverse_norm)
         raw = self.raw.part(tokens)
-        token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs_error_norm, out=raw)
+        token_statistics(product, target, costs, bias, scale, softcap, self.objective.needs, out=raw)
         if self.wants_grad:
             others = None if self.unit is None else raw.q_others
-            a, *rest = compiled(weights)(self.objective, raw.of_tokens, others)
+            rows = compiled(weights)(self.objective, raw.of_tokens, others)
             if self.unit is not None:
-                self.unit[tokens] = rest.pop()
-            b = rest[0] if rest else None
-            logit_gradient_(product, target, raw, a, b, costs, bias, scale, softcap)
+                self.unit[tokens] = rows[-1]
+            terms = dict(zip(self.terms, rows, strict=False))  # the unit, if there is one, comes last
+            logit_gradient_(product, target, raw, costs=costs, bias=bias, logit_scale=scale, softcap=softcap, **terms)

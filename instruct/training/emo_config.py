@@ -18,11 +18,25 @@ from instruct.base.errors import one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
-from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives import (
+    DEFT,
+    DFT,
+    EAFT,
+    EMO,
+    MLE,
+    Energy,
+    ErrorNormTruncation,
+    Focal,
+    LabelSmoothing,
+    MixCE,
+    Objective,
+    ProbabilityPower,
+    TaiLr,
+)
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OBJECTIVES, is_own
+from instruct.training.objective_names import OBJECTIVES, WITH_ARGUMENTS, is_own
 
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = ("ce", "eval_ce", "perplexity", "eval_perplexity")
@@ -57,11 +71,12 @@ class EMOConfig(SFTConfig):
         objective (`str`, *optional*, defaults to `"emo"`):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
-            `goldfish_k` left out of training; evaluation leaves none out) or `"ent"` (error-norm truncation). See
-            [`~instruct.objectives`]. Or one of your own: `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object
-            (docs/objectives.md, "Write your own").
+            `goldfish_k` left out of training; evaluation leaves none out), `"ent"` (error-norm truncation), `"focal"`,
+            `"power"` (-p^k), `"deft"`, `"eaft"` or `"label_smoothing"`. See [`~instruct.objectives`]. Or your own:
+            `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
         objective_args (`dict`, *optional*):
-            The arguments that an objective of your own is made with.
+            The arguments that `"focal"` (`gamma`), `"power"` (`k`, `threshold`, `keep`), `"eaft"` (`alpha`),
+            `"label_smoothing"` (`epsilon`) or an objective of your own is made with.
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -110,7 +125,9 @@ class EMOConfig(SFTConfig):
     empty_thinking: str | None = field(default=None, metadata={"help": "train"})
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
-    objective_args: dict[str, Any] | None = field(default=None, metadata={"help": "arguments of an own objective"})
+    objective_args: dict[str, Any] | None = field(
+        default=None, metadata={"help": "arguments of focal, power, eaft, label_smoothing or an own objective"}
+    )
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})
     energy_weight: float = field(default=10.0, metadata={"help": "weight of the energy relative to cross-entropy"})
@@ -220,8 +237,12 @@ class EMOConfig(SFTConfig):
             self._object = make_own_objective(self.objective, self.objective_args)
         if self._object is not None:
             return self._object
-        if self.objective_args:
-            raise ValueError(f"objective_args are for objectives of your own; {self.objective} has arguments by name")
+        if self.objective_args and self.objective not in WITH_ARGUMENTS:
+            raise ValueError(
+                f"objective_args are for {', '.join(WITH_ARGUMENTS)} and objectives of your own; {self.objective} has "
+                "arguments by name"
+            )
+        arguments = self.objective_args or {}
         windowed = self.goldfish_k >= 2 and 1 <= self.goldfish_context <= LARGEST_CONTEXT
         if self.objective in ("mle", "goldfish") and not windowed:
             raise ValueError(
@@ -239,7 +260,15 @@ class EMOConfig(SFTConfig):
             "tailr": lambda: TaiLr(self.gamma, self.tailr_variant),  # type: ignore[arg-type]
             "dft": DFT,
             "ent": lambda: ErrorNormTruncation(self.ent_threshold),
+            "focal": lambda: Focal(**arguments),
+            "power": lambda: ProbabilityPower(**arguments),
+            "deft": lambda: DEFT(**arguments),
+            "eaft": lambda: EAFT(**arguments),
+            "label_smoothing": lambda: LabelSmoothing(**arguments),
         }
         if self.objective not in objectives:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")
-        return objectives[self.objective]()
+        try:
+            return objectives[self.objective]()
+        except TypeError as error:
+            raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None

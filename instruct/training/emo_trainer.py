@@ -111,7 +111,7 @@ class EMOTrainer(SFTTrainer):
         check_logits(base, loaded_on_main_only=self.is_fsdp_enabled)
         narrow = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
         cost = None
-        if objective.needs_cost:
+        if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
         attach_objective(base, objective, cost, args.chunk_rows)
         self._objective = objective
@@ -286,12 +286,13 @@ class EMOTrainer(SFTTrainer):
         means = {"ce": mean("ce"), "mean_token_accuracy": mean("correct")}
         if isinstance(self._objective, Energy):
             means["energy"] = mean("cost")
-        elif self._objective.needs_cost:
+        elif "cost" in self._objective.needs:
             means |= {"cost": mean("cost"), "ratio": mean("ratio")}
             if getattr(self._objective, "variant", None) == "pypi":
                 means["clamped_fraction"] = mean("clamped")
-        if self._objective.needs_error_norm:
-            means |= {"error_norm": mean("error_norm"), "truncated_fraction": mean("clamped")}
+        means |= {name: mean(name) for name in ("error_norm", "entropy") if name in self._objective.needs}
+        if "error_norm" in self._objective.needs or getattr(self._objective, "threshold", None) is not None:
+            means["truncated_fraction"] = mean("clamped")
         if self.aux_loss_enabled:
             means["aux_loss"] = sums["aux_loss"] / sums["batches"]
         return means

@@ -104,10 +104,10 @@ def _objective(system: SystemOptions) -> str:
         "ent": f" (threshold {system.ent_threshold})",
         "goldfish": f" (one token in {system.goldfish_k} left out, context {system.goldfish_context})",
     }
-    if is_own(system.objective):
-        given = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
-        return f"**{system.objective}**{f' ({given})' if given else ''}, an objective whose code is in objective.py,"
-    return f"**{system.objective}**{choice.get(system.objective, '')}"
+    given = ", ".join(f"{key} {value}" for key, value in (system.objective_args or {}).items())
+    parameters = choice.get(system.objective, f" ({given})" if given else "")
+    own = ", an objective whose code is in objective.py," if is_own(system.objective) else ""
+    return f"**{system.objective}**{parameters}{own}"
 
 
 def _data(config: TrainingOptions, counts: dict[str, int]) -> tuple[str, str, str]:

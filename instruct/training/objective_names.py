@@ -2,7 +2,9 @@
 
 import re
 
-OBJECTIVES = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent")
+# Their arguments are `objective_args`, as those of a user's own.
+WITH_ARGUMENTS = ("focal", "power", "deft", "eaft", "label_smoothing")
+OBJECTIVES = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent", *WITH_ARGUMENTS)
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
 """A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
 

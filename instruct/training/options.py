@@ -115,9 +115,9 @@ class SystemOptions(Options):
     """One system: an objective and its parameters, which EMOConfig describes."""
 
     objective: Annotated[str, AfterValidator(_known), WithJsonSchema(_OBJECTIVE_SCHEMA)]
-    """mle, emo, energy, mixce, tailr, dft, goldfish, ent, none (the untrained base), or your own as FILE.py:NAME."""
+    """What is trained, see docs/objectives.md; none is the untrained base, FILE.py:NAME your own."""
     objective_args: dict[str, Any] | None = None
-    """The arguments of an objective of your own."""
+    """The arguments of focal, power, eaft, label_smoothing, or an objective of your own."""
     variant: Literal["paper", "official", "pypi"] = "official"
     """The variant of EMO: the paper's equation, the authors' code, or their package."""
     emphasis: Literal["mle", "emo"] = "mle"

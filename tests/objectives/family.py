@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives import (
+    DEFT,
+    DFT,
+    EAFT,
+    EMO,
+    MLE,
+    Energy,
+    ErrorNormTruncation,
+    Focal,
+    LabelSmoothing,
+    MixCE,
+    Objective,
+    ProbabilityPower,
+    TaiLr,
+)
+from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics, Weighting
 
 EMO_VARIANTS: list[Objective] = [
     EMO(variant, emphasis) for variant in ("paper", "official", "pypi") for emphasis in ("mle", "emo")
@@ -18,7 +34,45 @@ FAMILY: list[Objective] = [
     TaiLr(0.3, "official"),
     DFT(),
     ErrorNormTruncation(1.0),
+    Focal(2.0),
+    Focal(0.5),
+    ProbabilityPower(0.5),
+    ProbabilityPower(1.0, threshold=0.3),
+    DEFT(),
+    EAFT(0.7),
+    LabelSmoothing(0.2),
 ]
+
+
+class EveryTerm:
+    """Every statistic and every term, with weights that depend on the statistics."""
+
+    needs = OPTIONAL
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        weights = {
+            "a": token.error_norm,
+            "b": 0.3 + token.q_target,
+            "h": 0.1 * token.squares - 0.2,
+            "u": 0.05 * (1 + token.entropy),
+        }
+        value = sum(weight * getattr(token, TERMS[name]) for name, weight in weights.items())
+        return Weighting(value=value, **weights)
+
+
+def every_term_dense(logits: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+    """EveryTerm's loss of each token from dense rows, (tokens,); the costs are those of a table's rows."""
+    log_q = torch.log_softmax(logits, dim=-1)
+    q, ce = log_q.exp(), -log_q.gather(1, labels[:, None])[:, 0]
+    unit = torch.nn.functional.normalize(table.detach(), dim=1)
+    cost = (q * (1 - unit @ unit.T)[labels].scatter(1, labels[:, None], 0.0)).sum(dim=-1)
+    entropy, uniform = -(q * log_q).sum(dim=-1), -log_q.mean(dim=-1)
+    norm = (q - torch.nn.functional.one_hot(labels, len(table))).norm(dim=-1)
+    h = 0.1 * q.square().sum(dim=-1) - 0.2
+    return (
+        norm.detach() * ce + (0.3 + torch.exp(-ce)).detach() * cost
+        + h.detach() * entropy + 0.05 * (1 + entropy).detach() * uniform
+    )  # fmt: skip
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 import torch
-from family import FAMILY
+from family import FAMILY, EveryTerm, every_term_dense
 from torch import Tensor
 
 from instruct.objectives import (
@@ -23,7 +23,7 @@ from instruct.objectives import (
     TaiLr,
     linear_objective_loss,
 )
-from instruct.objectives.objective import TokenStatistics, Weighting
+from instruct.objectives.objective import TERMS, TokenStatistics, Weighting
 from instruct.objectives.reference import reference_token_loss
 
 ENGINE = [  # the same objectives as far as the engine can tell them apart: what they ask for, and whether b is there
@@ -81,7 +81,7 @@ def test_every_member_equals_the_dense_reference(objective, dtype, tolerance, wi
 
 
 class Frozen:
-    """An objective whose weights stay those of its first evaluation: its loss is sum(a * ce + b * cost), a smooth one.
+    """An objective whose weights stay those of its first evaluation: its loss is smooth, a weighted sum of terms.
 
     The engine calls `weigh` on blocks of tokens in an order that depends on the labels alone, so a replay in the same
     order gives each token its own weights.
@@ -93,12 +93,8 @@ class Frozen:
         self.replay: Iterator[Weighting] | None = None
 
     @property
-    def needs_cost(self) -> bool:
-        return self.objective.needs_cost
-
-    @property
-    def needs_error_norm(self) -> bool:
-        return self.objective.needs_error_norm
+    def needs(self) -> Collection[str]:
+        return self.objective.needs
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         if self.replay is None:
@@ -106,10 +102,9 @@ class Frozen:
             self.recorded.append(weighting)
         else:
             weighting = next(self.replay)
-        value = weighting.a * token.ce
-        if weighting.b is not None and token.cost is not None:
-            value = value + weighting.b * token.cost
-        return Weighting(a=weighting.a, b=weighting.b, value=value)
+        terms = weighting.terms
+        value = sum(weight * getattr(token, TERMS[name]) for name, weight in terms.items())
+        return Weighting(value=value, **terms)
 
     def loss(self, hidden: Tensor, weight: Tensor, labels: Tensor, bias: Tensor, **shape) -> Tensor:
         if self.recorded:
@@ -118,18 +113,29 @@ class Frozen:
         return loss
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 2e-6), (torch.float16, 3e-3)])
+def test_every_term_and_statistic_equals_a_dense_computation(dtype, tolerance):
+    hidden, weight, labels = (values.to(dtype) if values.is_floating_point() else values for values in example())
+    inputs = [hidden.detach().requires_grad_(), weight.detach().requires_grad_()]
+    found, _ = linear_objective_loss(*inputs, labels, EveryTerm())
+    wide = [values.detach().double().requires_grad_() for values in inputs]
+    expected = every_term_dense(wide[0] @ wide[1].T, wide[1], labels).mean()
+    assert relative_error(found.detach(), expected.detach()) <= tolerance
+    for gradient, wanted in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, wide), strict=True):
+        assert relative_error(gradient, wanted) <= tolerance
+
+
 @pytest.mark.parametrize("objective", FAMILY, ids=str)
 def test_gradients_equal_finite_differences_of_the_loss_with_frozen_weights(objective):
     """The cost table is a constant: the head is detached there."""
     hidden, weight, labels = example(tokens=5, vocabulary=7)
     bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
     frozen, shape = Frozen(objective), {"logit_scale": 0.8, "softcap": 6.0}
-    if objective.needs_cost:
+    if "cost" in objective.needs:
         table = weight.detach().clone()
         shape["cost"] = EnergyTable(table, dim=5) if isinstance(objective, Energy) else CosineCost(table)
     frozen.loss(hidden, weight, labels, bias, **shape)
-    weights = [frozen.recorded[0].a, frozen.recorded[0].b]
-    assert any(part is not None and bool((part != 0).any()) for part in weights)
+    assert any(bool((weight != 0).any()) for weight in frozen.recorded[0].terms.values())
     assert torch.autograd.gradcheck(
         lambda *point: frozen.loss(*point[:2], labels, point[2], **shape), (hidden, weight, bias)
     )

@@ -17,23 +17,24 @@ IMPORTS = "import torch\nfrom instruct.objectives.objective import Weighting\n"
 
 
 @pytest.fixture
-def focal(tmp_path) -> str:
+def documented(tmp_path) -> str:
     """The example of the documentation, in a file."""
-    (code,) = re.findall(r"```python\n(.*?class FocalLoss.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)
-    return f"{tmp_path / 'my_loss.py'}:FocalLoss"
+    return f"{tmp_path / 'my_loss.py'}:EntropyBonus"
 
 
-@pytest.mark.parametrize("gamma", [1.0, 2.0, 3.0])
-def test_the_documented_example_has_the_gradient_of_focal_loss(focal, gamma):
+@pytest.mark.parametrize("strength", [0.1, 1.0])
+def test_the_documented_example_has_the_gradient_of_its_loss(documented, strength):
     torch.manual_seed(0)
     hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
     head = torch.randn(11, 8, dtype=torch.float64)
     labels = torch.randint(0, 11, (7,))
-    loss, _ = linear_objective_loss(hidden, head, labels, make_own_objective(focal, {"gamma": gamma}))
+    loss, _ = linear_objective_loss(hidden, head, labels, make_own_objective(documented, {"strength": strength}))
     (found,) = torch.autograd.grad(loss, hidden)
-    ce = torch.nn.functional.cross_entropy(hidden @ head.T, labels, reduction="none")
-    dense = ((1 - torch.exp(-ce)) ** gamma * ce).mean()
+    log_q = (hidden @ head.T).log_softmax(dim=-1)
+    entropy = -(log_q.exp() * log_q).sum(dim=-1)
+    dense = (torch.nn.functional.nll_loss(log_q, labels, reduction="none") - strength * entropy).mean()
     (expected,) = torch.autograd.grad(dense, hidden)
     torch.testing.assert_close(loss, dense)
     torch.testing.assert_close(found, expected)
@@ -45,14 +46,16 @@ def test_an_objective_of_a_module_is_imported_by_name():
     assert source_of("instruct.objectives.objective:MixCE").name == "objective.py"
 
 
-WEIGH = "class Mine:\n    needs_cost = needs_error_norm = False\n    def weigh(self, token):\n        "
+WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
+        ("class Mine:\n    needs = ('entropie',)\n    weigh = None", "needs entropie; statistics are cost, "),
+        (f"{WEIGH}return Weighting(a=token.ce, h=token.ce, value=token.ce)", "add entropy to `needs`"),
         ("class Other: pass", "has no class Mine; name one that it defines"),
-        ("class Mine: pass", "has no needs_cost; see docs/objectives.md"),
+        ("class Mine: pass", "has no needs; see docs/objectives.md"),
         ("import absent_package", "ModuleNotFoundError: No module named 'absent_package'; correct "),
         ("class Mine:", "IndentationError: expected an indented block"),
         (f"{WEIGH}return token.ce", "weigh returns Tensor; return a Weighting"),
@@ -60,14 +63,14 @@ WEIGH = "class Mine:\n    needs_cost = needs_error_norm = False\n    def weigh(s
         (f"{WEIGH}return Weighting(a=token.ce.mean(), value=token.ce)", "a of shape (); return one number per token"),
         (f"{WEIGH}return Weighting(a=1.0, value=token.ce)", "a of shape float; return one number per token"),
         (f"{WEIGH}return Weighting(a=token.q_target.log(), value=token.ce)", "a that is not finite for some tokens"),
-        (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "set needs_cost = True"),
+        (f"{WEIGH}return Weighting(a=token.ce, b=token.ce, value=token.ce)", "add cost to `needs`"),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce - 0.1 * token.q_target)",
             "q_target changes the value but no weight; statistics are detached",
         ),
         (
             f"{WEIGH}return Weighting(a=torch.ones_like(token.ce), value=token.ce + token.cost)".replace(
-                "needs_cost = needs_error_norm = False", "needs_cost, needs_error_norm = True, False"
+                "needs = ()", "needs = ('cost',)"
             ),
             "cost changes the value but no weight",
         ),

@@ -12,12 +12,12 @@ from collections import Counter
 
 import pytest
 import torch
-from family import EMO_VARIANTS, relative_error
+from family import EMO_VARIANTS, EveryTerm, every_term_dense, relative_error
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from instruct.objectives import linear, triton_kernels, triton_weigher
-from instruct.objectives.objective import EMO, MLE, MixCE, Objective, TokenStatistics
+from instruct.objectives.objective import EMO, MLE, OPTIONAL, LabelSmoothing, MixCE, Objective
 from instruct.objectives.reference import reference_token_loss
 from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, unit_rows
 from instruct.objectives.triton_kernels import CostRows, RawStatistics, logit_gradient_, token_statistics
@@ -26,6 +26,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 OBJECTIVES: list[Objective] = [
     MLE(),
     MixCE(0.7),
+    LabelSmoothing(0.2),
     *EMO_VARIANTS,
 ]
 TOKENS, VOCABULARY = 9, 101
@@ -62,12 +63,12 @@ def run_kernels(
     logits: Tensor, labels: Tensor, objective: Objective, dtype: torch.dtype | None = None, **head
 ) -> tuple[RawStatistics, Tensor]:
     """The statistics, and the gradient that the logits were overwritten by."""
-    costs = cost_rows(labels, logits.shape[1], dtype or logits.dtype) if objective.needs_cost else None
+    costs = cost_rows(labels, logits.shape[1], dtype or logits.dtype) if "cost" in objective.needs else None
     gradient = logits.clone()
-    statistics = token_statistics(gradient, labels, costs, **head)
-    weighting = objective.weigh(TokenStatistics(statistics.ce, statistics.q_target, statistics.cost))
+    statistics = token_statistics(gradient, labels, costs, needs=objective.needs, **head)
+    weighting = objective.weigh(statistics.of_tokens)
     assert torch.equal(gradient, logits)
-    logit_gradient_(gradient, labels, statistics, weighting.a, weighting.b, costs, **head)
+    logit_gradient_(gradient, labels, statistics, costs=costs, **weighting.terms, **head)
     return statistics, gradient
 
 
@@ -97,6 +98,16 @@ def test_the_gradient_equals_the_reference(objective, with_bias, logit_scale, so
     head = {"bias": bias, "logit_scale": logit_scale, "softcap": softcap}
     _, gradient = run_kernels(logits, labels, objective, **head)
     assert relative_error(gradient, reference_gradient(logits, labels, objective, **head)) <= 1e-5
+
+
+@pytest.mark.parametrize("in_flight", [256, 2**14], ids=["many blocks", "one block"])
+def test_the_gradient_of_every_term_equals_a_dense_computation(in_flight, monkeypatch):
+    monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", in_flight)
+    logits, labels = example()
+    _, gradient = run_kernels(logits, labels, EveryTerm())
+    wide = logits.double().requires_grad_()
+    loss = every_term_dense(wide, cost_table(VOCABULARY), labels).sum()
+    assert relative_error(gradient, torch.autograd.grad(loss, wide)[0]) <= 1e-5
 
 
 @pytest.mark.slow
@@ -141,19 +152,21 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
     monkeypatch.setattr(triton_kernels, "STATISTICS_BYTES", 256)
     logits, labels = example(dtype, tokens=30)
     costs = cost_rows(labels, VOCABULARY, dtype)
-    found = token_statistics(logits, labels, costs, logit_scale=0.5, softcap=8.0, wants_error_norm=True)
+    found = token_statistics(logits, labels, costs, logit_scale=0.5, softcap=8.0, needs=OPTIONAL)
 
     q = (8 * torch.tanh(0.5 * logits.double() / 8)).softmax(dim=-1)
     onehot = torch.nn.functional.one_hot(labels, VOCABULARY)
     q_target = (q * onehot).sum(dim=-1)
-    assert found.cost is not None
-    assert found.error_norm is not None
+    assert None not in vars(found).values()
     for values, expected in [
         (found.ce, -q_target.log()),
         (found.q_target, q_target),
         (found.q_others, 1 - q_target),
         (found.cost, (q * costs.rows.double()[costs.row_of] * (1 - onehot)).sum(dim=-1)),
         (found.error_norm, (q - onehot).norm(dim=-1)),
+        (found.entropy, -(q * q.log()).sum(dim=-1)),
+        (found.squares, q.square().sum(dim=-1)),
+        (found.uniform, -q.log().mean(dim=-1)),
     ]:
         assert values.dtype == torch.float32
         assert relative_error(values, expected) <= 2e-6
@@ -162,8 +175,8 @@ def test_the_statistics_equal_their_definitions(dtype, monkeypatch):
 
 def test_statistics_that_are_not_requested_are_none():
     logits, labels = example()
-    assert token_statistics(logits, labels).cost is None
-    assert token_statistics(logits, labels).error_norm is None
+    statistics = token_statistics(logits, labels)
+    assert all(getattr(statistics, name) is None for name in OPTIONAL)
 
 
 @pytest.mark.parametrize("in_flight", [128, 2**14], ids=["many blocks", "one block"])
@@ -325,8 +338,8 @@ def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, voc
     formed = CostRows((1 - dots.float() * norms[:vocabulary].float()).clamp(min=0), row_of)
 
     logits = padded(contiguous)
-    statistics = token_statistics(logits, labels, costs, wants_error_norm=True)
-    expected = token_statistics(contiguous, labels, formed, wants_error_norm=True)
+    statistics = token_statistics(logits, labels, costs, needs=OPTIONAL)
+    expected = token_statistics(contiguous, labels, formed, needs=OPTIONAL)
     for name, found in vars(statistics).items():
         assert torch.allclose(found, getattr(expected, name), rtol=1e-6), name
     a, b = torch.rand(2, TOKENS, device=DEVICE)

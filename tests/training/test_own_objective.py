@@ -19,7 +19,7 @@ import torch
 from instruct.objectives.objective import Weighting
 
 class Scaled:
-    needs_cost = needs_error_norm = False
+    needs = ()
 
     def __init__(self, factor=1.0):
         self.factor = factor
@@ -31,7 +31,7 @@ class Scaled:
 
 
 class Halved:
-    needs_cost = needs_error_norm = False
+    needs = ()
 
     def weigh(self, token: TokenStatistics) -> Weighting:
         a = torch.full_like(token.ce, 0.5)
@@ -92,8 +92,23 @@ def test_a_config_with_an_object_is_copied_and_pickled(tmp_path):
 
 
 def test_arguments_of_a_built_in_objective_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="objective_args are for objectives of your own; mle has arguments by name"):
+    with pytest.raises(ValueError, match="and objectives of your own; mle has arguments by name"):
         EMOConfig(output_dir=str(tmp_path), objective="mle", objective_args={"gamma": 1})
+
+
+@pytest.mark.parametrize(
+    ("objective", "arguments", "message"),
+    [
+        ("focal", {"beta": 1}, "objective focal: .*'beta'; correct objective_args"),
+        ("power", {"k": 0}, "k is 0; it must be above 0"),
+        ("power", {"threshold": 2.0}, "threshold is 2.0; it must be a probability"),
+        ("eaft", {"alpha": -1}, "alpha is -1; it must be a number of at least 0"),
+        ("label_smoothing", {"epsilon": 1.5}, "epsilon is 1.5; it must lie between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_of_an_objective_are_refused(tmp_path, objective, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EMOConfig(output_dir=str(tmp_path), objective=objective, objective_args=arguments)
 
 
 def test_an_own_objective_is_named_on_the_command_line(instruct, tmp_path, monkeypatch):

@@ -67,6 +67,8 @@ def test_full_fine_tuning_saves_the_whole_model(tmp_path, tiny_model_folder, row
         ({"objective": "energy", "energy_weight": 5}, {"ce", "energy"}, "(weight 5, 128 dimensions, table fixed)"),
         ({"objective": "tailr", "gamma": 0.5, "tailr_variant": "official"}, {"ce"}, "(gamma 0.5, variant official)"),
         ({"objective": "ent", "ent_threshold": 1.1}, {"ce", "truncated_fraction"}, "(threshold 1.1)"),
+        ({"objective": "power", "objective_args": {"threshold": 0.1}}, {"ce", "truncated_fraction"}, "(threshold 0.1)"),
+        ({"objective": "eaft"}, {"ce", "entropy"}, "**eaft** on"),
         ({"objective": "goldfish", "goldfish_k": 3}, {"ce"}, "(one token in 3 left out, context 13)"),
         ({"objective": "emo", "transport_cost": "adaptive"}, {"ce", "cost"}, "emphasis mle, transport cost adaptive)"),
         ({"objective": "emo", "transport_cost": "numeric"}, {"ce", "cost"}, "emphasis mle, transport cost numeric)"),
