@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,9 +23,10 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
     """
     if isinstance(content, str):
         content = content.encode()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{_MACHINE}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path)
         try:
             with temporary.open("wb") as file:
                 file.writelines([content] if isinstance(content, bytes) else content)
@@ -39,6 +42,20 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
             f"{path}: cannot be written ({one_line(error.strerror, 100)}); "
             f"{'free disk space' if kind is InstructError else 'give a place that can be written'}"
         ) from None
+
+
+_MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes of this machine that were killed while they wrote a file have left of it."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{_MACHINE}.*"):
+        try:
+            os.kill(int(leftover.suffix[1:]), 0)
+        except ProcessLookupError:
+            leftover.unlink(missing_ok=True)
+        except (ValueError, PermissionError):  # of another name; of another user, and running
+            continue
 
 
 # Types in /proc/mounts of file systems whose locks and shared memory SQLite cannot rely on.

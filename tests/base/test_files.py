@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from instruct.base.errors import InstructError
-from instruct.base.files import replace_folder, write_atomically
+from instruct.base.files import _MACHINE, replace_folder, write_atomically
 from instruct.base.models import whole_folder
 
 
@@ -41,7 +43,7 @@ def calls(monkeypatch):
 
 def test_a_file_is_on_the_disk_before_its_name_is_and_both_when_it_returns(tmp_path, calls):
     write_atomically(tmp_path / "report.md", "text")
-    assert calls == [("sync", f".report.md.{os.getpid()}"), ("rename", "report.md"), ("sync", tmp_path.name)]
+    assert calls == [("sync", f".report.md.{_MACHINE}.{os.getpid()}"), ("rename", "report.md"), ("sync", tmp_path.name)]
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
@@ -63,3 +65,19 @@ def test_a_file_that_could_not_be_synced_leaves_the_old_one(tmp_path, monkeypatc
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
+    path = tmp_path / "report [1].json"
+    code = (
+        "import os, pathlib, sys, instruct.base.files as files\n"
+        "files.sync = lambda *paths: os.kill(os.getpid(), 9)\n"
+        "files.write_atomically(pathlib.Path(sys.argv[1]), 'half')"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, path])
+    assert killed.returncode == -9
+    (left,) = tmp_path.iterdir()
+    of_a_running_process = left.with_suffix(f".{os.getppid()}")
+    of_a_running_process.touch()
+    write_atomically(path, "whole")
+    assert sorted(tmp_path.iterdir()) == sorted([path, of_a_running_process])
