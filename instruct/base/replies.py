@@ -13,7 +13,7 @@ class Completion:
     `label_logprobs` maps each label's text to its natural log-probability as the first token. `choice` is the server's
     whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
-    of a reply, in OpenAI's form.
+    of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
     """
 
     text: str
@@ -25,6 +25,7 @@ class Completion:
     model: str | None = None
     reasoning: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
+    reasoning_tokens: int | None = None
 
     @property
     def cut_in_thinking(self) -> bool:
@@ -36,7 +37,7 @@ class Completion:
         return {
             name: value
             for name, value in vars(self).items()
-            if value is not None or name not in ("reasoning", "tool_calls")
+            if value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens")
         }
 
 

@@ -17,7 +17,7 @@ from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
-from instruct.engines.thinking import marks_of, parted_after
+from instruct.engines.thinking import Budget, budget_of, marks_of, parted_after, reasoning_tokens
 from instruct.engines.weights import model_identity
 
 SAFETENSORS = "*.safetensors"
@@ -57,6 +57,7 @@ class LocalEngine(BatchesInTurn):
         self._stops: list[int] = []
         self._labels: dict[str, int] = {}
         self._thinks = False
+        self._budget: Budget | None = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -107,6 +108,8 @@ class LocalEngine(BatchesInTurn):
         else:
             self._stops = [end]
         self._thinks = options.parts_thinking and marks_of(tokenizer.chat_template) is not None
+        if options.thinking_budget is not None:
+            self._budget = budget_of(tokenizer, options.thinking_budget)
         self._prepared = True
 
     def _safetensors(self) -> tuple[str, str | None]:
@@ -175,17 +178,22 @@ class LocalEngine(BatchesInTurn):
     ) -> Completion:
         """The completion in generated ids; what follows the first stop token is padding."""
         end = next((place for place, token in enumerate(answer) if token in self._stops), None)
-        text = self._decoded(answer[:end])
+        tokens = len(answer) if end is None else end + 1
+        answer = answer[:end]
+        thought = reasoning_tokens(prompt, answer, self._tokenizer) if self._thinks else None
+        most = (thought or 0) + self._options.decoding.max_tokens
+        if self._budget and len(answer) > most:  # a short thought leaves the text no more room
+            answer, end, tokens = answer[:most], None, most
+        text = self._decoded(answer)
         if self._options.continues:  # some tokenizers drop the space before a text's first word
-            whole, before = self._decoded(prompt + answer[:end]), self._decoded(prompt)
+            whole, before = self._decoded(prompt + answer), self._decoded(prompt)
             text = whole.removeprefix(before) if whole.startswith(before) else text
         logprobs = None if label_logprobs is None else dict(zip(self._labels, label_logprobs, strict=True))
-        tokens = len(answer) if end is None else end + 1
         reasoning = None
-        if self._thinks:  # they may be special tokens
-            text, reasoning = parted_after(prompt, self._tokenizer.decode(answer[:end]), text, self._tokenizer)
+        if self._thinks:  # the marks may be special tokens
+            text, reasoning = parted_after(prompt, self._tokenizer.decode(answer), text, self._tokenizer)
         finish = "length" if end is None else "stop"
-        return Completion(text, logprobs, finish, len(prompt), tokens, reasoning=reasoning)
+        return Completion(text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, reasoning_tokens=thought)
 
     def _decoded(self, ids: list[int]) -> str:
         whole = self._options.keep_special_tokens or self._options.continues

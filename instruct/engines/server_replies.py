@@ -17,6 +17,7 @@ from instruct.engines.thinking import Parted, parted_after, parted_inline
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
+BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no such parameter
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 
 
@@ -77,6 +78,8 @@ def request_body(
         body["seed"] = request.seed
     if request.min_tokens:  # vLLM's; OpenAI's own endpoint has no such parameter
         body["min_tokens"] = request.min_tokens
+    if options.thinking_budget is not None:
+        body[BUDGET_NAME] = options.thinking_budget
     if options.response_schema is not None:
         schema = {"name": "verdict", "schema": options.response_schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -115,6 +118,7 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         text = _text(choice, bool(options.decoding.extra))
         message = choice.get("message") or {}
         reasoning, calls = message.get("reasoning_content") or message.get("reasoning"), message.get("tool_calls")
+        thought = _count((counts.get("completion_tokens_details") or {}).get("reasoning_tokens"))
     except (LookupError, TypeError, AttributeError):
         raise Fault("malformed reply: no choice", answered=True, usage=usage) from None
     if finish == "content_filter":
@@ -144,6 +148,7 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
         model=model if isinstance(model, str) else None,
         reasoning=reasoning,
         tool_calls=calls if isinstance(calls, list) and calls else None,
+        reasoning_tokens=thought if thought is not None and thought <= (usage[1] or 0) else None,  # or it is apart
     )
     if top is None and (labels or options.decoding.extra.get("logprobs")):
         raise NoLogprobs(completion)
@@ -228,6 +233,11 @@ def read_refusal(
         return Refused(f"too long: the prompt and {limit} tokens to answer exceed what the server takes", ill=False)
     if code in ("content_filter", "content_policy_violation"):
         return Refused("content filter", ill=False)
+    if BUDGET_NAME in (parameter, *re.findall(BUDGET_NAME, message)) and options.thinking_budget is not None:
+        return InputError(
+            f"{asked} takes no {BUDGET_NAME} (HTTP {status}); start vLLM with --reasoning-parser, or leave "
+            "thinking_budget out"
+        )
     known = {*request_body(options, Request("", ""))[1], *request_body(options, Request("", []))[1]}
     if code in ("unsupported_parameter", "unsupported_value") and parameter in known:
         return InputError(

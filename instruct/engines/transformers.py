@@ -10,6 +10,7 @@ from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.causal import CausalEngine
 from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked
+from instruct.engines.thinking import Budget
 
 
 class TransformersEngine(CausalEngine):
@@ -62,6 +63,7 @@ class TransformersEngine(CausalEngine):
                 input_ids=torch.tensor(ids, device=device),
                 attention_mask=torch.tensor(mask, device=device),
                 generation_config=decoding,
+                logits_processor=[] if self._budget is None else [_BudgetProcessor(self._budget, longest)],
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
             )
@@ -97,6 +99,22 @@ class TransformersEngine(CausalEngine):
             bos_token_id=begin,
             **more,
         )
+
+
+class _BudgetProcessor:
+    """Ends the thinking of each row that has used up its budget (transformers' `LogitsProcessor`)."""
+
+    def __init__(self, budget: Budget, longest: int) -> None:
+        self._budget, self._longest = budget, longest
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Scores (rows, vocabulary) of the next token after `input_ids` (rows, tokens)."""
+        for row, ids in enumerate(input_ids.tolist()):
+            token = self._budget.forced(ids[: self._longest], ids[self._longest :])
+            if token is not None:
+                scores[row] = -float("inf")
+                scores[row, token] = 0.0
+        return scores
 
 
 def _kind(asked: Asked) -> tuple[str, int, int, float]:

@@ -12,6 +12,7 @@ from instruct.base.errors import InputError
 from instruct.base.replies import Failure, Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.local import Asked, LocalEngine
+from instruct.engines.thinking import marks_of
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,
 # so that it stays full while replies are stored here.
@@ -93,8 +94,10 @@ class VLLMEngine(InVLLM):
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,
             # a schema is followed in the tokenizer's words
-            "skip_tokenizer_init": options.response_schema is None,
+            "skip_tokenizer_init": options.response_schema is None and self._budget is None,
         }
+        if self._budget is not None and (marks := marks_of(self._tokenizer.chat_template)):
+            arguments["reasoning_config"] = {"reasoning_start_str": marks.begin, "reasoning_end_str": marks.end}
         if options.adapters:
             arguments |= {
                 "enable_lora": True,
@@ -153,6 +156,7 @@ class VLLMEngine(InVLLM):
         decoding = self._options.decoding
         return {
             "rows": [vars(row) for row in asked],
+            "thinking_budget": None if self._budget is None else self._budget.tokens,
             "top_p": decoding.top_p,
             "repetition_penalty": decoding.repetition_penalty,
             "logprob_token_ids": list(self._labels.values()) or None,

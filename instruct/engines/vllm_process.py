@@ -85,6 +85,10 @@ def _start(start: dict[str, Any]) -> tuple[Any, str]:
         arguments |= {"dtype": dtype, "enforce_eager": True}
     elif arguments.get("dtype") == "bfloat16" and torch.bfloat16 not in current_platform.supported_dtypes:
         arguments["dtype"] = "float16"
+    if "reasoning_config" in arguments:
+        from vllm.config import ReasoningConfig
+
+        arguments["reasoning_config"] = ReasoningConfig(**arguments["reasoning_config"])
     return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
 
 
@@ -101,6 +105,7 @@ def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]
             seed=row["seed"],
             max_tokens=row["limit"],
             min_tokens=row["least"],
+            thinking_token_budget=request.get("thinking_budget"),
             stop_token_ids=request["stop_ids"],
             repetition_penalty=request.get("repetition_penalty") or 1.0,
             logprob_token_ids=request.get("logprob_token_ids"),

@@ -74,9 +74,11 @@ def answer_work(
         server_prompts=lambda: [eval_prompt(prompt.instruction, template) for prompt in prompts],
         identities=[[prompt.dataset, prompt.instruction] for prompt in prompts],
         identity=[template, *filter(None, [rendering.identity()])],
-        decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"}),
+        decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
+        | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),
         rendering=rendering,
         max_tokens=config.max_new_tokens,
+        thinking_budget=config.thinking_budget,
         top_p=config.top_p,
     )
 

@@ -16,13 +16,14 @@ from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
 from instruct.base.models import ModelOptions, model_path
+from instruct.base.output import warn
 from instruct.base.replies import Completion
 from instruct.data.templates import Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import load_tokenizer
 from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
-from instruct.engines.thinking import THINK, marks_of
+from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig
 from instruct.generation.work import System, Work
@@ -155,6 +156,8 @@ def _ask(
             ask_engine(engine, batches, show)
             for kept in unfinished:
                 _check_answered(kept, f"model {model.name}")
+                if config.engine == "server" and work.thinking_budget is not None:
+                    _warn_of_budget(kept, work.thinking_budget)
         finally:
             engine.close()
 
@@ -195,6 +198,20 @@ def _check_answered(kept: KeptReplies, subject: str) -> None:
     )
 
 
+def _warn_of_budget(kept: KeptReplies, budget: int) -> None:
+    """Say that a server does not hold its replies to the budget: one that does not know the parameter ignores it."""
+    over = sum(
+        reply.cut_in_thinking or (reply.reasoning_tokens or 0) > budget + MARKS_ROOM
+        for reply in kept.replies()
+        if isinstance(reply, Completion)
+    )
+    if over:
+        warn(
+            f"{kept.system}: {over} replies think longer than thinking_budget {budget}, which the server seems to "
+            "ignore; start vLLM with --reasoning-parser, or leave it out"
+        )
+
+
 def _with_weights(
     served: list[_Planned],
     model: ModelOptions,
@@ -223,7 +240,13 @@ def _with_weights(
     if context is not None and (config.max_model_len or 0) > context:
         raise InputError(f"generation.max_model_len {config.max_model_len}: {base} reads {context} tokens; lower it")
     token_ids = [array("I", ids) for ids in work.token_ids(tokenizer)]
-    wanted = config.max_model_len or max(map(len, token_ids)) + work.max_tokens
+    if work.thinking_budget is not None and marks_of(tokenizer.chat_template) is None:
+        raise InputError(
+            f"generation.thinking_budget {work.thinking_budget}: the chat template of {words} has no thinking that is "
+            "known; leave it out"
+        )
+    most = _most_tokens(work)
+    wanted = config.max_model_len or max(map(len, token_ids)) + most
     length = min(wanted, context or wanted)
     for place, ids in zip(work.places, token_ids, strict=True):
         if not 0 < len(ids) <= length - max(1, work.min_tokens):
@@ -242,6 +265,7 @@ def _with_weights(
         chat=True,
         continues=work.to_the_letter,
         parts_thinking=not work.to_the_letter,
+        thinking_budget=work.thinking_budget,
         batch=config.batch_size,
         adapters=tuple(dict.fromkeys(Path(each.adapter) for each in served if each.adapter is not None)),
         tokenizer=tokenizer,
@@ -250,7 +274,7 @@ def _with_weights(
         tensor_parallel_size=config.tensor_parallel_size or 1,
         gpu_memory_utilization=config.gpu_memory_utilization,
     )
-    asked = [_Asked(ids, min(work.max_tokens, length - len(ids))) for ids in token_ids]
+    asked = [_Asked(ids, min(most, length - len(ids))) for ids in token_ids]
     return make_engine(kind, options, cluster=cluster), asked
 
 
@@ -281,9 +305,10 @@ def _on_a_server(
         decoding=decoding,
         context_length=0,  # only the server knows
         parts_thinking=not work.to_the_letter,
+        thinking_budget=work.thinking_budget,
         tokenizer=tokenizer,
     )
-    asked = [_Asked(prompt, work.max_tokens) for prompt in prompts]
+    asked = [_Asked(prompt, _most_tokens(work)) for prompt in prompts]
     return make_engine("server", options, config.base_url, config.batch_size, timeout=config.timeout), asked
 
 
@@ -308,6 +333,11 @@ def _has_tokenizer(model: ModelOptions) -> bool:
         return isinstance(try_to_load_from_cache(model.name, "tokenizer_config.json", revision=model.revision), str)
     except ValueError:  # not a hub id
         return False
+
+
+def _most_tokens(work: Work) -> int:
+    """The most tokens of a reply, with its thinking."""
+    return work.max_tokens + (0 if work.thinking_budget is None else work.thinking_budget + MARKS_ROOM)
 
 
 def _decoding(work: Work) -> Decoding:

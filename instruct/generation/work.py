@@ -38,6 +38,7 @@ class Work:
         identity: everything about all of them that could.
         decoding: how is decoded, besides the temperature; it could change a reply, too.
         max_tokens: of a reply; near the context's end, a reply without `min_tokens` may be shorter.
+        thinking_budget: the most tokens of thinking before a reply, besides its `max_tokens`; None: both share them.
         min_tokens: before which a reply does not end.
         top_p: the share of probability to sample from.
         to_the_letter: replies continue the text of their prompts, and their white space is kept.
@@ -54,6 +55,7 @@ class Work:
     identity: list[Any]
     decoding: dict[str, Any]
     max_tokens: int
+    thinking_budget: int | None = None
     min_tokens: int = 0
     top_p: float = 1.0
     to_the_letter: bool = False

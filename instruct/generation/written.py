@@ -25,7 +25,8 @@ class ReplyStats:
         again: of those, how many a rerun asks again.
         empty: replies without a character that is not white space.
         truncated: replies that were cut at their length limit.
-        mean_tokens: without end tokens; None if a server did not count those of every reply.
+        mean_tokens: without end tokens and thinking; None if a server did not count those of every reply.
+        mean_thinking_tokens: of all replies, with the marks around it; None if none of them thought.
         engine: its name, version and device.
         minutes: of the batches, over all calls that asked them, without the engine's start.
         workers: those of a cluster that this call asked, for all systems: device, versions, batches, seconds.
@@ -40,12 +41,12 @@ class ReplyStats:
     engine: str
     minutes: float
     workers: dict[str, Any] = field(default_factory=dict)
+    mean_thinking_tokens: float | None = None
 
     def record(self) -> dict[str, Any]:
         """What a run's step records; what did not happen is left out."""
-        return {
-            name: value for name, value in vars(self).items() if value or name not in ("failed", "again", "workers")
-        }
+        may_be_missing = ("failed", "again", "workers", "mean_thinking_tokens")
+        return {name: value for name, value in vars(self).items() if value or name not in may_be_missing}
 
 
 def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
@@ -72,7 +73,7 @@ def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
 
 def reply_stats(kept: KeptReplies) -> ReplyStats:
     """The sums over a finished system's replies, in one pass."""
-    replies = empty = truncated = counted = tokens = again = 0
+    replies = empty = truncated = counted = tokens = thought = again = 0
     failed: Counter[str] = Counter()
     for reply in written(kept, to_the_letter=True):
         if isinstance(reply, Failure):
@@ -82,11 +83,24 @@ def reply_stats(kept: KeptReplies) -> ReplyStats:
         replies += 1
         empty += not reply.text.strip()
         truncated += reply.finish_reason == "length"
-        counted += reply.completion_tokens is not None
-        tokens += reply.completion_tokens or 0
-    mean = tokens / replies if replies and counted == replies else None
+        if reply.completion_tokens is not None and (reply.reasoning is None or reply.reasoning_tokens is not None):
+            counted += 1
+            thought += reply.reasoning_tokens or 0
+            tokens += reply.completion_tokens - (reply.reasoning_tokens or 0)
+    known = replies > 0 and counted == replies
     n = replies + failed.total()
-    return ReplyStats(n, dict(failed), again, empty, truncated, mean, kept.engine, kept.minutes, kept.workers)
+    return ReplyStats(
+        n,
+        dict(failed),
+        again,
+        empty,
+        truncated,
+        tokens / replies if known else None,
+        kept.engine,
+        kept.minutes,
+        kept.workers,
+        thought / replies if known and thought else None,
+    )
 
 
 def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:

@@ -307,6 +307,7 @@ def _system(name: str, answers: SystemAnswers, made: dict[str, Any], edges: list
         n=len(answers.rows),
         mean_characters=health.mean_characters,
         mean_tokens=health.mean_tokens,
+        mean_thinking_tokens=made.get("mean_thinking_tokens"),
         truncated=health.truncated,
         engine=made.get("engine"),
         health=health,

@@ -72,7 +72,8 @@ class Health(Record):
 class SystemReport(Record):
     """The answers of one system. Tokens and `truncated` (at the length limit) are None for answers from elsewhere.
 
-    `generator`: who made them, as the answers say.
+    `generator`: who made them, as the answers say. `mean_tokens` are without thinking, which `mean_thinking_tokens`
+    counts; the key is left out if there was none.
     """
 
     name: str
@@ -81,6 +82,7 @@ class SystemReport(Record):
     n: int
     mean_characters: float | None
     mean_tokens: float | None
+    mean_thinking_tokens: float | None = Field(default=None, exclude_if=lambda tokens: tokens is None)
     truncated: int | None
     engine: str | None
     health: Health

@@ -78,6 +78,7 @@ def _systems(report: ReportData) -> Table:
         Column("answers", "n"),
         Column("no answer", "health.failed", when="known"),
         Column("mean tokens", "mean_tokens", when="known"),
+        Column("mean thinking tokens", "mean_thinking_tokens", when="known"),
         Column("mean characters", "mean_characters"),
         Column("median characters", "health.median_characters"),
         *map(fault, ("truncated", "empty", "repeated")),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from instruct.base.errors import InputError, InstructError, one_line
 from instruct.base.replies import Completion, Failure, Reply
 
-VERSION = 5
+VERSION = 6
 # Attempts at a request that keeps failing: the first, and two by reruns.
 _MOST_ATTEMPTS = 3
 # Keys in one statement: fewer than SQLite's limit on variables.
@@ -37,6 +37,12 @@ CREATE TABLE IF NOT EXISTS beside (
     tool_calls TEXT
 ) STRICT;
 """
+_THINKING = """
+CREATE TABLE IF NOT EXISTS thinking (
+    key TEXT PRIMARY KEY,
+    tokens INTEGER NOT NULL
+) STRICT;
+"""
 _SCHEMA = f"""
 CREATE TABLE completions (
     key TEXT PRIMARY KEY,
@@ -55,7 +61,7 @@ CREATE TABLE spending (
     usd REAL NOT NULL,
     created TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 ) STRICT;
-{_ATTEMPTS}{_BESIDE}"""
+{_ATTEMPTS}{_BESIDE}{_THINKING}"""
 _BATCHES = """
 CREATE TABLE batches (
     batch INTEGER PRIMARY KEY,
@@ -65,7 +71,7 @@ CREATE TABLE batches (
 ) STRICT;
 """
 # From a version to the next. Version 2 had a table of keys that processes sharing a run had reserved.
-_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE}
+_MIGRATIONS = {2: "DROP TABLE leases;\n", 3: _ATTEMPTS, 4: _BESIDE, 5: _THINKING}
 _UNREADABLE = object()
 _checked: set[Path] = set()  # stores whose pages this process has checked
 
@@ -187,11 +193,13 @@ class ReplyStore:
             odds = self._loaded(logprobs, "label_logprobs", _are_by_label)
             whole = self._loaded(choice, "choice", lambda value: isinstance(value, dict))
             completions[key] = Completion(text, odds, finish, prompt, completion, whole, model)
-        if self._version()[0] < 5:  # read without migrating
+        if (version := self._version()[0]) < 5:  # read without migrating
             return completions
         for key, reasoning, calls in self._by_key("SELECT key, reasoning, tool_calls FROM beside", completions):
             calls = self._loaded(calls, "tool_calls", lambda value: isinstance(value, list))
             completions[key] = replace(completions[key], reasoning=reasoning, tool_calls=calls)
+        for key, tokens in self._by_key("SELECT key, tokens FROM thinking", completions) if version > 5 else ():
+            completions[key] = replace(completions[key], reasoning_tokens=tokens)
         return completions
 
     def attempts(self, keys: Iterable[str]) -> dict[str, Attempts]:
@@ -233,6 +241,14 @@ class ReplyStore:
                 (key, reply.reasoning, None if reply.tool_calls is None else json.dumps(reply.tool_calls))
                 for key, reply in replies
                 if isinstance(reply, Completion) and (reply.reasoning, reply.tool_calls) != (None, None)
+            ],
+        )
+        self._db.executemany(
+            "INSERT OR IGNORE INTO thinking VALUES (?, ?)",
+            [
+                (key, reply.reasoning_tokens)
+                for key, reply in replies
+                if isinstance(reply, Completion) and reply.reasoning_tokens is not None
             ],
         )
         self._db.executemany(
@@ -394,7 +410,7 @@ class BatchStore(ReplyStore):
 
     def remove_batches(self) -> None:
         """Remove everything."""
-        tables = ("completions", "attempts", "beside", "batches")
+        tables = ("completions", "attempts", "beside", "thinking", "batches")
         self._transaction(lambda: [self._db.execute(f"DELETE FROM {table}") for table in tables])
 
 
