@@ -36,13 +36,12 @@ def changes(run: Path) -> dict[Path, int]:
 
 def test_a_signal_loses_nothing(undisturbed, state, verb):
     folder = state(verb)
-    shutil.rmtree(folder / RUN / "report", ignore_errors=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        shutil.rmtree(folder / RUN / "report", ignore_errors=True)
         before = changes(folder / RUN)
         process = Started(call_of(verb), folder)
         while process.running and changes(folder / RUN) == before:
             time.sleep(0.005)
-        time.sleep(0.05)
         process.send(number)
         code, printed = process.end(20)
         assert "Traceback" not in printed, printed

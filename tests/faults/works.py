@@ -30,15 +30,27 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "runs_of_today"
 VERBS = ("train", "generate", "evaluate", "judge", "report")  # in this order
 PROMPTS = 16
+TASK = """
+task: mood
+dataset_path: csv
+dataset_kwargs: {data_files: {train: train.csv, test: test.csv}}
+doc_to_text: "{{text}} It is"
+doc_to_choice: [bad., good.]
+num_fewshot: 2
+metadata: {rule: openicl, nearest_by: text, licence: MIT}
+class: !function instruct.measuring.tasks.few_shot.FewShot
+"""
 RUN = Path("runs") / "mine"
 FORKED = multiprocessing.get_context("forkserver")
-LOADED = ["torch", "transformers", "peft", "trl", "datasets", "matplotlib.pyplot", "instruct.training.train"]
+LOADED = ["torch", "transformers", "peft", "trl", "datasets", "lm_eval.evaluator", "matplotlib.pyplot"]
 
 
 def write_inputs(folder: Path, url: str) -> None:
     """A config with two systems, the data and the model that it names; a server at `url` judges."""
-    for name in ("model", "data", "judges"):
+    for name in ("model", "judges"):
         shutil.copytree(RECORDED / name, folder / name)
+    (folder / "data" / "tasks").mkdir(parents=True)
+    (folder / "data" / "tasks" / "mood.yaml").write_text(TASK)
     for name in ("train.csv", "test.csv", "texts.txt"):
         shutil.copy(RECORDED / name, folder)
     doors = [{"instruction": f"Name door {n}.", "input": "", "output": f"A door with {n} locks."} for n in range(32)]

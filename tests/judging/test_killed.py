@@ -148,17 +148,6 @@ def test_a_second_process_on_the_same_run_is_refused(fake_server, make_run, comm
 
 
 @pytest.mark.slow
-def test_the_lock_of_a_killed_process_is_released(fake_server, make_run, command, run_and_kill):
-    url, requests = fake_server(delay=0.2)
-    run = make_run("killed", 40)
-    run_and_kill(command(run, url), lambda: len(requests()) > CONCURRENCY, 60)
-    assert (run.folder / ".verdicts.lock").read_text().startswith("process ")
-    done = subprocess.run(command(run, url), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert stored_prompts(run) == 40
-
-
-@pytest.mark.slow
 def test_a_complete_run_reports_without_a_request(fake_server, make_run, command):
     url, requests = fake_server()
     run = make_run("complete", 40)
