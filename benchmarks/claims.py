@@ -1,267 +1,337 @@
 """Does a report claim more than it may, and do its intervals hold?
 
-    python -m benchmarks.claims [--small]
+    python -m benchmarks.claims [--small] [--headline NAME]
 
 For every headline that a report can make: the share of false claims, the coverage of its 95 % interval, and the power,
-in the worst cell of a grid. Counted verdicts are enumerated: every outcome of n pairs with its probability, for the
-rates and shares of ties that can go together (ties <= 2 (1 - rate)). The rest is simulated with a fixed seed. The
-functions are those that a report calls; `whole_way` checks that on samples, from annotations.json to report.json. A
-panel's majority and verdicts in both orders are counted verdicts with more ties.
+in the worst cell of a grid. Counted verdicts, those in both orders and a panel's majority are enumerated: every outcome
+of n pairs with its probability, for the rates and shares of ties that can go together (ties <= 2 (1 - rate)). The rest
+is simulated with a fixed seed. Random experiments of each headline also go the whole way, from annotations.json to
+report.json, and must end in the same claim and interval. Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import math
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.claims_files import (
+    of_ranking,
+    of_scores,
+    of_seeds,
+    of_stop,
+    of_systems,
+    whole_way,
+)
 from benchmarks.harness import write_results
-from instruct.analysis.claims import ALPHA, agreeing_interval, finding_of
-from instruct.analysis.holm import holm
-from instruct.analysis.inference import score_interval, sign_test
+from instruct.analysis.claims import ALPHA, agreeing_interval
+from instruct.analysis.inference import sign_test
 from instruct.analysis.prediction_powered import prediction_powered
-from instruct.analysis.ranking import standings
-from instruct.analysis.results import Sequential
-from instruct.analysis.seeds import seed_spread
-from instruct.analysis.sequential import anytime_p, capital, claim_p, confidence_interval
+from instruct.analysis.sequential import capital
 from instruct.analysis.statistics import Tally
 
 SIZES, SMALL_SIZES = (3, 5, 8, 12, 20, 35, 50, 100, 200, 805), (3, 8, 20, 50)
 RATES = (0.5, 0.52, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 TIES = (0.0, 0.1, 0.3, 0.6, 0.9)
+# The shapes of Beta distributions of grades; the first three are symmetric, so that no answer is preferred.
+GRADES = {
+    "uniform": (1, 1), "extreme": (0.2, 0.2), "near ties": (8, 8), "skewed": (2, 0.4), "mostly won": (0.9, 0.05),
+    "slightly better": (6, 4),
+}  # fmt: skip
+# For each headline the least coverage and the largest share of false claims; coverage below 20 counted pairs: 90 %.
+TARGETS = {
+    "counted": (0.92, 0.05), "both orders": (0.92, 0.05), "panel": (0.92, 0.05), "weighted": (0.92, 0.05),
+    "stopped early": (0.92, 0.05), "several systems": (0.92, 0.05), "ranking": (0.93, 0.05), "seeds": (0.92, 0.07),
+    "labels": (0.93, 0.05),
+}  # fmt: skip
+# How far the power may be below that of the sign test of all pairs.
+POWER = {"counted": 0.03, "both orders": 0.03, "panel": 0.03, "stopped early": 0.05}
+MEAN = (0.94, 0.97)
 Row = dict[str, Any]
+Chances = tuple[float, float, float]
 
 
-def counted(n: int) -> Iterator[Row]:
-    """Exact coverage, false claims and power in each feasible cell of n counted pairs."""
+@lru_cache(maxsize=1)
+def _outcomes(n: int) -> tuple[NDArray[Any], ...]:
+    """Every outcome of n pairs: wins, ties, losses, how many ways, interval, whether a claim is made, and tested."""
     wins, ties = np.array([(win, tie) for win in range(n + 1) for tie in range(n + 1 - win)]).T
     losses = n - wins - ties
     shown = [Tally(*map(int, each)) for each in zip(wins, ties, losses, strict=True)]
-    found = [each.finding for each in shown]
-    ends = np.array([agreeing_interval(each.interval, claim) for each, claim in zip(shown, found, strict=True)])
-    claimed = np.array([claim in ("candidate", "baseline") for claim in found])
+    made = [each.finding for each in shown]
+    ends = np.array([agreeing_interval(each.interval, claim) for each, claim in zip(shown, made, strict=True)])
+    claimed = np.array([claim in ("candidate", "baseline") for claim in made])
     tested = np.array([each.win + each.loss > 0 and (sign_test(each.win, each.loss) or 1) <= ALPHA for each in shown])
     ways = np.array([math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in (e.win, e.tie, e.loss)) for e in shown])
-    for rate in RATES:
-        for tied in TIES:
-            chances = (rate - tied / 2, tied, 1 - rate - tied / 2)
-            if min(chances) < -1e-12:
-                continue
-            chance = np.exp(ways + sum(_log(p, k) for p, k in zip(chances, (wins, ties, losses), strict=True)))
-            covered = (ends[:, 0] <= 100 * rate + 1e-6) & (100 * rate - 1e-6 <= ends[:, 1])
-            yield {
-                "headline": "counted",
-                "n": n,
-                "rate": rate,
-                "ties": tied,
-                "coverage": float(chance @ covered),
-                "claimed": float(chance @ claimed),
-                "sign_test": float(chance @ tested),
-            }
+    return wins, ties, losses, ways, ends, claimed, tested
+
+
+def enumerated(headline: str, n: int, cells: Iterator[tuple[str, Chances]]) -> Iterator[Row]:
+    """Exact coverage, false claims and power of n pairs; a cell has the chances of a win, a tie and a loss."""
+    wins, ties, losses, ways, ends, claimed, tested = _outcomes(n)
+    for name, chances in cells:
+        chance = np.exp(ways + sum(_log(p, k) for p, k in zip(chances, (wins, ties, losses), strict=True)))
+        rate = chances[0] + chances[1] / 2
+        covered = (ends[:, 0] <= 100 * rate + 1e-6) & (100 * rate - 1e-6 <= ends[:, 1])
+        yield {
+            "headline": headline, "n": n, "rate": rate, "ties": chances[1], "cell": name,
+            "coverage": float(chance @ covered), "claimed": float(chance @ claimed), "tested": float(chance @ tested),
+        }  # fmt: skip
 
 
 def _log(chance: float, count: NDArray[np.int64]) -> NDArray[np.float64]:
     return count * math.log(chance) if chance > 1e-12 else np.where(count > 0, -np.inf, 0.0)
 
 
-def weighted(n: int, rng: np.random.Generator, runs: int) -> Iterator[Row]:
-    """Graded preferences: symmetric about a half, and skewed ones."""
-    for name, a, b in (("uniform", 1.0, 1.0), ("extreme", 0.2, 0.2), ("skewed", 2.0, 0.4), ("mostly won", 0.9, 0.05)):
-        covered = claimed = 0
-        for _ in range(runs):
-            scores = np.clip(rng.beta(a, b, size=n), 0.0, 1.0)
-            wins = int((scores > 0.5).sum())
-            counts = Tally(win=wins, loss=n - wins, scores=tuple(scores.tolist()))
-            low, high = agreeing_interval(counts.interval, counts.finding) or (0.0, 100.0)
-            covered += low <= 100 * a / (a + b) <= high
-            claimed += counts.finding in ("candidate", "baseline")
-        yield _simulated("weighted", runs, n=n, cell=name, rate=a / (a + b), coverage=covered, claimed=claimed)
+def counted_cells() -> Iterator[tuple[str, Chances]]:
+    """The feasible ones of one judge."""
+    for rate, tied in itertools.product(RATES, TIES):
+        chances = (rate - tied / 2, tied, 1 - rate - tied / 2)
+        if min(chances) >= -1e-12:
+            yield f"{rate:.0%}, ties {tied:.0%}", chances
 
 
-def _simulated(headline: str, runs: int, coverage: int | None = None, claimed: int | None = None, **cell: Any) -> Row:
-    shares = {"coverage": coverage, "claimed": claimed}
-    return {"headline": headline, **cell} | {name: k / runs for name, k in shares.items() if k is not None}
+def both_orders_cells() -> Iterator[tuple[str, Chances]]:
+    """A judge that names the answer shown first in a share of the pairs: the two orders contradict, which is a tie."""
+    for bias in (0.2, 0.5, 0.8):
+        for name, (win, tie, loss) in counted_cells():
+            yield f"{name}, bias {bias:.0%}", ((1 - bias) * win, bias + (1 - bias) * tie, (1 - bias) * loss)
 
 
-def stopped(n: int, rate: float, rng: np.random.Generator, runs: int) -> Row:
-    """Judging until it is decided; the rate shown where that was before the end."""
-    claimed, covered, shown, judged = 0, 0, [], []
-    for _ in range(runs):
-        scores = (rng.random(n) < rate).astype(float)
-        at = _stop(scores)
-        seen = scores[:at].tolist()
-        looked = Sequential(
-            rule="decided", seed=0, pairs=n, judged=at, met=at < n, looks=[], p=anytime_p(seen),
-            interval=confidence_interval(seen, seen),
-        )  # fmt: skip
-        wins = int(scores[:at].sum())
-        counts = Tally(win=wins, loss=at - wins)
-        finding = finding_of(claim_p(looked, counts.p), counts.win_rate)
-        low, high = agreeing_interval(looked.interval if at < n else counts.interval, finding) or (0.0, 100.0)
-        claimed += finding in ("candidate", "baseline")
-        covered += low <= 100 * rate <= high
-        judged.append(at)
-        shown += [wins / at] if at < n else []
-    biased = {"judged": float(np.median(judged)), "shown_at_a_stop": float(np.mean(shown)) if shown else None}
-    return _simulated("stopped early", runs, n=n, rate=rate, coverage=covered, claimed=claimed) | biased
-
-
-def _stop(scores: NDArray[np.float64]) -> int:
-    """After how many pairs judging stops."""
-    decided = np.flatnonzero(np.maximum(capital(scores, 0.5), capital(1 - scores, 0.5)) >= 200)
-    return int(decided[0]) + 1 if len(decided) else len(scores)
-
-
-def ranking(n: int, rates: tuple[float, ...], rng: np.random.Generator, runs: int) -> Row:
-    """All simultaneous intervals at once, and ranks."""
-    covered = wrong = 0
-    for _ in range(runs):
-        drawn = {str(k): dict(enumerate((rng.random(n) < rate).astype(float))) for k, rate in enumerate(rates)}
-        found = {int(each.name): each for each in standings({k: _named(v) for k, v in drawn.items()})}
-        covered += all(found[k].interval[0] <= 100 * rate <= found[k].interval[1] for k, rate in enumerate(rates))
-        # Equal systems share all the ranks between them; an interval must hold one of these.
-        wrong += any(
-            not (
-                found[k].rank_interval[0] <= 1 + sum(r > rate for r in rates)
-                and found[k].rank_interval[1] >= sum(r >= rate for r in rates)
+def panel_cells() -> Iterator[tuple[str, Chances]]:
+    """Three judges that decide independently, or two that always agree and a third."""
+    votes = np.array(list(itertools.product((1.0, 0.5, 0.0), repeat=3)))
+    for (name, chances), together in itertools.product(counted_cells(), (False, True)):
+        of_vote = dict(zip((1.0, 0.5, 0.0), chances, strict=True))
+        sums = {1.0: 0.0, 0.5: 0.0, 0.0: 0.0}
+        for cast in votes:
+            chance = math.prod(of_vote[v] for v in (cast[1:] if together else cast)) * (
+                not together or cast[0] == cast[1]
             )
-            for k, rate in enumerate(rates)
+            most = next((v for v in sums if (cast == v).sum() > 1), 0.5)
+            sums[most] += chance
+        yield f"{name}, {'two alike' if together else 'independent'}", (sums[1.0], sums[0.5], sums[0.0])
+
+
+def counted(n: int) -> Iterator[Row]:
+    """The cells of one judge."""
+    return enumerated("counted", n, counted_cells())
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], rate: float, tied: float) -> NDArray[np.float64]:
+    return rng.choice([1.0, 0.5, 0.0], size=shape, p=[rate - tied / 2, tied, 1 - rate - tied / 2])
+
+
+def _simulated(headline: str, runs: int, once: Callable[[], Row], **cell: Any) -> Row:
+    """The means of what `once` measures in each run; the rate of a cell is the candidate's true one."""
+    every = [once() for _ in range(runs)]
+    means = {name: np.mean([row[name] for row in every if row[name] is not None]).item() for name in every[0]}
+    return {"headline": headline, "runs": runs, **cell, **means}
+
+
+def _of_claim(claim: tuple[str, list[float] | None], rate: float) -> Row:
+    low, high = claim[1] or (0.0, 100.0)
+    return {"claimed": claim[0] in ("candidate", "baseline"), "coverage": low <= 100 * rate <= high}
+
+
+def weighted(n: int, rng: np.random.Generator, runs: int) -> Iterator[Row]:
+    """Graded preferences."""
+    for name, (a, b) in GRADES.items():
+        rate = a / (a + b)
+
+        def once(a: float = a, b: float = b, rate: float = rate) -> Row:
+            return _of_claim(of_scores(np.clip(rng.beta(a, b, size=n), 0.0, 1.0)), rate)
+
+        yield _simulated("weighted", runs, once, n=n, cell=name, rate=rate)
+
+
+def stopped(n: int, rate: float, tied: float, rng: np.random.Generator, runs: int) -> Row:
+    """Judging until it is decided; the rate shown where that was before the end."""
+
+    def once() -> Row:
+        scores = _drawn(rng, (n,), rate, tied)
+        decided = np.flatnonzero(np.maximum(capital(scores, 0.5), capital(1 - scores, 0.5)) >= 200)
+        at = int(decided[0]) + 1 if len(decided) else n
+        p = sign_test(int((scores == 1).sum()), int((scores == 0).sum()))
+        shown = 100 * float(scores[:at].mean()) if at < n else None
+        return _of_claim(of_stop(scores[:at], n), rate) | {"judged": at, "tested": (p or 1) <= ALPHA, "shown": shown}
+
+    return _simulated("stopped early", runs, once, n=n, cell=f"{rate:.0%}, ties {tied:.0%}", rate=rate, ties=tied)
+
+
+def ranking(n: int, rates: tuple[float, ...], tied: float, rng: np.random.Generator, runs: int) -> Row:
+    """All simultaneous intervals at once, and ranks: equal systems share the ranks between them."""
+
+    def once() -> Row:
+        drawn = np.stack([_drawn(rng, (n,), rate, min(tied, 2 * (1 - rate))) for rate in rates])
+        each = list(zip(of_ranking(drawn), rates, strict=True))
+        wrong = any(
+            s.rank_interval[0] > 1 + sum(r > rate for r in rates) or s.rank_interval[1] < sum(r >= rate for r in rates)
+            for s, rate in each
         )
-    return _simulated("ranking", runs, n=n, cell=str(rates), coverage=covered, claimed=wrong) | {"rate": 0.5}
+        return {"coverage": all(s.interval[0] <= 100 * r <= s.interval[1] for s, r in each), "claimed": wrong}
+
+    return _simulated("ranking", runs, once, n=n, cell=f"{rates}, ties {tied:.0%}", rate=0.5)
 
 
-def _named(scores: dict[int, float]) -> dict[str, float | None]:
-    return {str(prompt): score for prompt, score in scores.items()}
-
-
-def several(systems: int, n: int, rng: np.random.Generator, runs: int) -> Row:
+def several(systems: int, n: int, tied: float, rng: np.random.Generator, runs: int) -> Row:
     """Systems that all equal their baseline: whether one is said to be better."""
-    wins = rng.binomial(n, 0.5, size=(runs, systems))
-    claimed = sum(
-        any(p is not None and p <= ALPHA for p in holm([sign_test(int(w), n - int(w)) for w in row])) for row in wins
-    )
-    return _simulated("several systems", runs, n=n, cell=f"{systems} systems", rate=0.5, claimed=claimed)
+
+    def once() -> Row:
+        claims = of_systems(_drawn(rng, (systems, n), 0.5, tied))
+        return {"claimed": any(claim in ("candidate", "baseline") for claim, _ in claims)}
+
+    return _simulated("several systems", runs, once, n=n, cell=f"{systems} systems, ties {tied:.0%}", rate=0.5)
 
 
-def seeds(deviation: float, rate: float, rng: np.random.Generator, runs: int) -> Row:
-    """Three trainings, 805 prompts; `deviation` of the seeds' true rates in points."""
-    claimed = covered = 0
-    for _ in range(runs):
-        shift, easy = rng.normal(0, deviation / 100, size=(3, 1)), rng.normal(0, 0.15, size=805)
-        matrix = (rng.random((3, 805)) < rate + shift + easy - easy.mean()).astype(float)
-        spread = seed_spread((100 * matrix.mean(axis=1)).tolist(), [_named(dict(enumerate(row))) for row in matrix])
-        finding = finding_of(spread.p, spread.mean)
-        low, high = agreeing_interval(spread.interval_both, finding) or (0.0, 100.0)
-        claimed += finding in ("candidate", "baseline")
-        covered += low <= 100 * rate <= high
-    cell = f"3 seeds, SD {deviation:g}"
-    return _simulated("seeds", runs, n=805, cell=cell, rate=rate, coverage=covered, claimed=claimed)
+def seeds(n: int, deviation: float, easy: float, rate: float, rng: np.random.Generator, runs: int) -> Row:
+    """Three trainings; the deviations of the seeds' and of the prompts' true rates, in points."""
+
+    def once() -> Row:
+        prompts = rng.normal(0, easy / 100, size=n)
+        chances = rate + rng.normal(0, deviation / 100, size=(3, 1)) + prompts - prompts.mean()
+        return _of_claim(of_seeds((rng.random((3, n)) < chances).astype(float)), rate)
+
+    return _simulated("seeds", runs, once, n=n, cell=f"SD {deviation:g}, prompts' SD {easy:g}", rate=rate)
 
 
 def labels(count: int, rate: float, accuracy: float, rng: np.random.Generator, runs: int) -> Row:
     """People's labels on some of 805 pairs, and a judge of some accuracy on all."""
-    covered = 0
-    for _ in range(runs):
+
+    def once() -> Row:
         people = (rng.random(805) < rate).astype(float)
         judge = np.where(rng.random(805) < accuracy, people, 1 - people)
         low, high = prediction_powered(people[:count], judge[:count], judge[count:]).interval
-        covered += low <= 100 * rate <= high
-    return _simulated("labels", runs, n=count, cell=f"judge right {accuracy:.0%}", rate=rate, coverage=covered)
+        return {"coverage": low <= 100 * rate <= high, "width": high - low}
+
+    return _simulated("labels", runs, once, n=count, cell=f"judge right in {accuracy:.0%}", rate=rate)
 
 
-def whole_way(folder: Path, rng: np.random.Generator, runs: int) -> int:
-    """How many of some random comparisons went from annotations.json to the same finding in report.json."""
-    from instruct.judging.interchange.exchange import import_into_run
-    from instruct.reporting.report import write_report
-
-    same = 0
-    for number in range(runs):
-        n = int(rng.integers(3, 120))
-        graded = bool(number % 2)
-        scores = rng.beta(1, 0.7, size=n) if graded else rng.choice([0.0, 0.5, 1.0], size=n, p=[0.3, 0.2, 0.5])
-        rows = [
-            {"instruction": f"prompt {i}", "output_1": f"b {i}", "output_2": f"a {i}", "generator_1": "base",
-             "generator_2": "new", "annotator": "judge", "dataset": "d", "preference": 1 + float(score)}
-            for i, score in enumerate(scores)
-        ]  # fmt: skip
-        file = folder / f"{number}.json"
-        file.write_text(json.dumps(rows), encoding="utf-8")
-        written = write_report(import_into_run(file, folder / f"run{number}").folder).path.with_suffix(".json")
-        (judge,) = json.loads(written.read_text(encoding="utf-8"))["judges"]
-        figures = judge["comparisons"][0]["policies"]["single"]
-        wins, ties = int((scores > 0.5).sum()), int((scores == 0.5).sum())
-        counts = Tally(wins, ties, n - wins - ties, scores=tuple(scores.tolist()) if graded else None)
-        interval = agreeing_interval(score_interval(scores), counts.finding) or []
-        same += figures["finding"] == counts.finding and np.allclose(figures["interval"], interval, atol=2e-6)
-    return same
-
-
-def rows(small: bool) -> Iterator[Row]:
+def rows(small: bool, only: str | None = None) -> Iterator[Row]:
     """Every cell of the grid."""
-    rng, runs = np.random.default_rng(0), 100 if small else 400
-    for n in SMALL_SIZES if small else SIZES:
-        yield from counted(n)
-    for n in (20,) if small else (20, 50, 100):
-        yield from weighted(n, rng, runs)
-    for n, rate in ((100, 0.5),) if small else ((100, 0.5), (805, 0.5), (805, 0.52), (805, 0.55), (805, 0.65)):
-        yield stopped(n, rate, rng, runs if n > 100 else 4 * runs)
-    grid = ((20, (0.5, 0.7, 0.9)), (20, (0.98,) * 3), (50, (0.95,) * 5), (50, (0.8, 0.8, 0.85, 0.9, 0.9)))
-    for n, rates in grid[: 2 if small else 4]:
-        yield ranking(n, rates, rng, runs)
-    for systems in (2, 6, 12):
-        yield several(systems, 100, rng, 20 * runs)
-    for deviation, rate in ((0, 0.5), (1.5, 0.5), (3, 0.5), (0, 0.55), (1.5, 0.55), (3, 0.55))[: 1 if small else 6]:
-        yield seeds(deviation, rate, rng, runs)
-    for count in (30,) if small else (20, 30, 100):
-        for rate in (0.5, 0.9, 0.98):
-            yield labels(count, rate, 0.7, rng, 5 * runs)
+    rng, factor = np.random.default_rng(0), 1 if small else 8
+    sizes = SMALL_SIZES if small else SIZES
+    exact = {"counted": counted_cells, "both orders": both_orders_cells, "panel": panel_cells}
+    for n in sizes:
+        for headline, cells in exact.items():
+            if only in (None, headline):
+                yield from enumerated(headline, n, cells())
+    if only in (None, "weighted"):
+        for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 150)):
+            yield from weighted(n, rng, runs)
+    if only in (None, "stopped early"):
+        every = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
+        for n, rate, tied in [(50, 0.5, 0.0)] if small else every:
+            yield stopped(n, rate, tied, rng, 100 * factor)
+    if only in (None, "ranking"):
+        systems = ((0.5, 0.7, 0.9), (0.98,) * 3, (0.95,) * 5, (0.8, 0.8, 0.85, 0.9, 0.9), (0.5,) * 6)
+        for n, rates, tied in itertools.product(
+            (20,) if small else (5, 20, 50, 200), systems[: 2 * factor], (0.0, 0.3)
+        ):
+            yield ranking(n, rates, tied, rng, 50 * factor)
+    if only in (None, "several systems"):
+        for count, n, tied in itertools.product((2, 6), (50,) if small else (12, 50, 200), (0.0, 0.3)):
+            yield several(count, n, tied, rng, 250 * factor)
+    if only in (None, "seeds"):
+        every = itertools.product((100, 805), (0, 1.5, 3, 4.5, 6, 10), (5, 15), (0.5, 0.55))
+        for n, deviation, easy, rate in [(100, 0, 15, 0.5)] if small else every:
+            yield seeds(n, deviation, easy, rate, rng, 100 * factor if rate > 0.5 else 250 * factor)
+    if only in (None, "labels"):
+        for count, rate, accuracy in itertools.product((30,) if small else (20, 30, 100), RATES[::2], (0.7, 0.9)):
+            yield labels(count, rate, accuracy, rng, 125 * factor)
 
 
-def worst(found: list[Row]) -> list[Row]:
-    """For each headline: the lowest coverage, the most false claims (at a rate of 50), and their cells."""
-    lines = []
+def missed(found: list[Row]) -> list[str]:
+    """The cells that miss a target, by more than three standard errors where they are simulated."""
+    problems = []
+    for row in found:
+        least, most = TARGETS[row["headline"]]
+        if row["n"] < 20:
+            least = min(least, 0.9)
+        cell = {name: row[name] for name in ("n", "rate", "cell") if name in row}
+
+        def doubt(share: float, row: Row = row) -> float:
+            return 3 * math.sqrt(share * (1 - share) / row["runs"]) if "runs" in row else 1e-9
+
+        if row.get("coverage", 1.0) < least - doubt(least):
+            problems.append(f"{row['headline']}: coverage {row['coverage']:.1%} < {least:.0%} at {cell}")
+        if math.isclose(row["rate"], 0.5) and row.get("claimed", 0.0) > most + doubt(most):
+            problems.append(f"{row['headline']}: false claims {row['claimed']:.1%} > {most:.0%} at {cell}")
+        if (allowed := POWER.get(row["headline"])) and row["tested"] - row["claimed"] > allowed + doubt(allowed):
+            problems.append(f"{row['headline']}: power {row['claimed']:.1%}, sign test {row['tested']:.1%} at {cell}")
+    every = [row["coverage"] for row in found if row["headline"] == "counted" and row["n"] >= 20]
+    if every and not MEAN[0] <= np.mean(every) <= MEAN[1]:
+        problems.append(f"counted: mean coverage {np.mean(every):.1%} of the cells with n >= 20")
+    return problems
+
+
+def worst(found: list[Row]) -> Iterator[str]:
+    """For each headline: the lowest coverage, the most false claims (at a rate of 50), the most power lost."""
     for headline in dict.fromkeys(row["headline"] for row in found):
-        every = [row for row in found if row["headline"] == headline]
-        for part, inside in (("n < 20", [r for r in every if r["n"] < 20]), ("", [r for r in every if r["n"] >= 20])):
-            least = min((r for r in inside if "coverage" in r), key=lambda r: r["coverage"], default=None)
-            wrong = [r for r in inside if "claimed" in r and r["rate"] == 0.5]
-            most = max(wrong, key=lambda r: r["claimed"], default=None)
-            if least or most:
-                lines.append({"headline": f"{headline} {part}".strip(), "coverage": least, "false": most})
-    return lines
+        for part, fewer in (("n < 20", True), ("n >= 20", False)):
+            every = [row for row in found if row["headline"] == headline and (row["n"] < 20) == fewer]
+            covered = [row for row in every if "coverage" in row]
+            wrong = [row for row in every if "claimed" in row and math.isclose(row["rate"], 0.5)]
+            lost = [row | {"lost": row["tested"] - row["claimed"]} for row in every if "tested" in row]
+            if covered:
+                mean = np.mean([row["coverage"] for row in covered])
+                least = _at(min(covered, key=lambda row: row["coverage"]), "coverage")
+                yield f"{headline}, {part}: least {least}; mean {mean:.1%}"
+            if wrong:
+                yield f"{headline}, {part}: most {_at(max(wrong, key=lambda row: row['claimed']), 'claimed')}"
+            if lost:
+                yield f"{headline}, {part}: power {_at(max(lost, key=lambda row: row['lost']), 'lost')}"
+
+
+def _at(row: Row, figure: str) -> str:
+    runs = f", {row['runs']} runs" if "runs" in row else ""
+    return f"{figure} {row[figure]:.1%} at n = {row['n']}, {row['cell']}{runs}"
+
+
+def files_agree(headline: str, runs: int) -> bool:
+    """Whether random experiments go the whole way to the same claim."""
+    rng, same = np.random.default_rng(1), 0
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as folder:
+            same += whole_way(headline, Path(folder), rng)
+    print(f"{headline}: {same} of {runs} experiments have the same claim and interval in report.json")
+    return same == runs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="the grid of the slow tests")
+    parser.add_argument("--headline", choices=TARGETS, help="this one only")
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        runs = 6 if arguments.small else 20
-        print(f"whole way: {whole_way(Path(folder), np.random.default_rng(1), runs)} of {runs} reports agree")
-    found = list(rows(arguments.small))
+    started = time.perf_counter()
+    headlines = [arguments.headline] if arguments.headline else list(TARGETS)
+    problems = [
+        f"{headline}: another claim in report.json"
+        for headline in headlines
+        if not files_agree(headline, 2 if arguments.small else 20)
+    ]
+    found = list(rows(arguments.small, arguments.headline))
     for row in found:
-        if row["headline"] != "counted":
+        if "runs" in row:
             print({name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()})
-    for line in worst(found):
-        for figure, row in (("coverage", line["coverage"]), ("false", line["false"])):
-            if row:
-                share = row["coverage" if figure == "coverage" else "claimed"]
-                cell = {name: row[name] for name in ("n", "rate", "ties", "cell") if name in row}
-                print(f"{line['headline']}: worst {figure} {share:.1%} at {cell}")
-    exact = [row for row in found if row["headline"] == "counted"]
-    lost = max(exact, key=lambda row: row["sign_test"] - row["claimed"])
-    mean = np.mean([row["coverage"] for row in exact])
-    print(f"counted: mean coverage {mean:.1%}; power below the sign test's: {lost['sign_test'] - lost['claimed']:.1%}")
+    print("\n".join(worst(found)))
+    problems += missed(found)
+    print("\n".join(f"MISSED: {problem}" for problem in problems) or "every target is reached")
+    print(f"{time.perf_counter() - started:.0f} seconds")
     if not arguments.no_write:
         write_results("claims", found)
+    if problems:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
