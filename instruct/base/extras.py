@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 from collections.abc import Iterator
 
 from instruct.base.errors import InputError
@@ -34,3 +35,8 @@ def missing_package(error: ModuleNotFoundError) -> InputError | None:
                 f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'"
             )
     return None
+
+
+def vllm_is_installed() -> bool:
+    """Whether vLLM can be imported; it is not."""
+    return importlib.util.find_spec("vllm") is not None

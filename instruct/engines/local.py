@@ -12,15 +12,21 @@ from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import EMBEDDED_MODEL, model_path
+from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
 from instruct.engines.memory import check_memory
 from instruct.engines.pickles import PICKLES, conversion_note, safetensors_folder
 from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.thinking import Budget, budget_of, marks_of, parted_after, reasoning_tokens
+from instruct.engines.vllm_parsers import called, has_a_call
 from instruct.engines.weights import model_identity
 
 SAFETENSORS = "*.safetensors"
+LEFT_CALLS = (
+    "a reply calls a tool, and the call stays in its text: vLLM, which parses calls, is not installed or has no parser "
+    "for this chat template or this call"
+)
 # LLaMA's ids of padding, beginning and end. Early conversions, PandaLM's among them, carry a tokenizer without them.
 LLAMA_PAD, LLAMA_BOS, LLAMA_EOS = 0, 1, 2
 
@@ -192,8 +198,17 @@ class LocalEngine(BatchesInTurn):
         reasoning = None
         if self._thinks:  # the marks may be special tokens
             text, reasoning = parted_after(prompt, self._tokenizer.decode(answer), text, self._tokenizer)
+        calls = None
+        if self._options.parts_thinking and has_a_call(whole := self._tokenizer.decode(answer[thought or 0 :])):
+            parsed = called(self._tokenizer, whole)
+            if parsed is None and (left := LEFT_CALLS) not in self.notes:
+                self.notes.append(left)
+                warn(f"{self._options.subject}: {left}")
+            text, calls = parsed or (text, None)
         finish = "length" if end is None else "stop"
-        return Completion(text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, reasoning_tokens=thought)
+        return Completion(
+            text, logprobs, finish, len(prompt), tokens, reasoning=reasoning, tool_calls=calls, reasoning_tokens=thought
+        )
 
     def _decoded(self, ids: list[int]) -> str:
         whole = self._options.keep_special_tokens or self._options.continues

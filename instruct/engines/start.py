@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,10 +11,6 @@ from instruct.engines.base import Engine, EngineOptions
 from instruct.engines.cluster_options import ClusterOptions
 
 EngineKind = Literal["vllm", "transformers", "server"]
-
-
-def vllm_is_installed() -> bool:
-    return importlib.util.find_spec("vllm") is not None
 
 
 def make_engine(

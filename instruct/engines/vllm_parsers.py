@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from instruct.engines.start import vllm_is_installed
+from instruct.base.extras import vllm_is_installed
 
 # vLLM's parsers of reasoning and of tool calls (--reasoning-parser, --tool-call-parser), by what a chat template has.
 # Harmony (gpt-oss) is not here: vLLM parses it by the ids of its own vocabulary.
@@ -19,6 +19,9 @@ _PARSERS = (
     ("</think>", "deepseek_r1", None),
     ("<tool_call>", None, "hermes"),
 )
+
+# What begins a call in a reply, in any family.
+_CALLS = ("<|tool_call>", "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", " to=functions.")
 
 # Calls are parsed only if a request has tools; any will do.
 _TOOLS: Any = [{"type": "function", "function": {"name": "tool"}}]
@@ -49,16 +52,26 @@ def as_served(tokenizer: Any, prompt: str, reply: str) -> Served | None:
     Returns:
         None if vLLM is not installed, does not know the template's family, or cannot parse with this tokenizer.
     """
-    template = str(tokenizer.chat_template or "")
-    known = next((names for mark, *names in _PARSERS if mark in template), None)
-    if known is None or "<|channel|>" in template or not vllm_is_installed():
+    known = _parsers(tokenizer)
+    if known is None or not vllm_is_installed():
         return None
+    mode = {"enable_thinking": False} if re.search(r"</think>\s*\Z", prompt) else {}
+    return _parsed(tokenizer, known, mode, reply)
+
+
+def _parsers(tokenizer: Any) -> list[str | None] | None:
+    """The parsers of reasoning and of tool calls for a tokenizer's chat template, if they are known."""
+    template = str(tokenizer.chat_template or "")
+    known: list[str | None] | None = next((list(names) for mark, *names in _PARSERS if mark in template), None)
+    return None if "<|channel|>" in template else known
+
+
+def _parsed(tokenizer: Any, parsers: list[str | None], mode: dict[str, Any], reply: str) -> Served | None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it logs on import what it cannot use
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.parser.parser_manager import ParserManager
 
-    reasoning_parser, tool_parser = known
-    mode = {"enable_thinking": False} if re.search(r"</think>\s*\Z", prompt) else {}
+    reasoning_parser, tool_parser = parsers
     try:
         make = ParserManager.get_parser(
             reasoning_parser_name=reasoning_parser,
@@ -74,4 +87,27 @@ def as_served(tokenizer: Any, prompt: str, reply: str) -> Served | None:
     except (TypeError, ValueError, RuntimeError, LookupError):  # the tokenizer lacks the family's tokens
         return None
     listed = [{"name": call.name, "arguments": call.arguments} for call in calls or ()]
-    return Served(reasoning, content, listed, ", ".join(filter(None, known)))
+    return Served(reasoning, content, listed, ", ".join(filter(None, parsers)))
+
+
+def has_a_call(text: str) -> bool:
+    """Whether a reply, with its special tokens, seems to call a tool."""
+    return any(mark in text for mark in _CALLS)
+
+
+def called(tokenizer: Any, text: str) -> tuple[str, list[dict[str, Any]]] | None:
+    """A reply's text without its tool calls, and these in OpenAI's form, without ids, which vLLM draws.
+
+    Args:
+        text: the reply after its thinking, with its special tokens.
+
+    Returns:
+        None if vLLM is not installed, knows no parser for the template's family, or finds no call.
+    """
+    known = _parsers(tokenizer)
+    if known is None or known[1] is None or not vllm_is_installed():
+        return None
+    served = _parsed(tokenizer, [None, known[1]], {}, text)
+    if served is None or not served.tool_calls:
+        return None
+    return (served.content or "").strip(), [{"type": "function", "function": call} for call in served.tool_calls]

@@ -15,6 +15,7 @@ from instruct.asking.ask import ask_engine, progress_of
 from instruct.asking.batches import FixedBatches
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, StoppedError, one_line
+from instruct.base.extras import vllm_is_installed
 from instruct.base.models import ModelOptions, model_path
 from instruct.base.output import warn
 from instruct.base.replies import Completion
@@ -22,7 +23,7 @@ from instruct.data.templates import Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.local import load_tokenizer
-from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
+from instruct.engines.start import EngineKind, make_engine
 from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 from instruct.generation.options import EngineConfig

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instruct.base.errors import InputError
+from instruct.base.extras import vllm_is_installed
 from instruct.base.replies import Completion
 from instruct.engines.base import Engine, EngineOptions, Prompt, Request, server_address
 from instruct.engines.cluster_options import ClusterOptions
 from instruct.engines.prompt_size import most_tokens
-from instruct.engines.start import EngineKind, make_engine, vllm_is_installed
+from instruct.engines.start import EngineKind, make_engine
 from instruct.judging.annotators import SHUT_DOWN
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.money import Price, is_free, price_of
