@@ -55,8 +55,6 @@ class About(RowOptions):
     """The variant that is used, if the task has it."""
     retriever: str = TFIDF
     """Finds similar rows: `tfidf`, or a sentence encoder for the package sentence-transformers."""
-    forgetting: bool = False
-    """Shows what the base could do before it was trained."""
     description: str = ""
     """One line for people."""
     licence: str = ""
