@@ -38,7 +38,7 @@ def evaluate_tasks(
     """
     if not options.cards and not options.lm_eval:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
-    options = _left(options, run, list(systems))
+    options = _left(options, run, base, systems)
     if not options.cards and not options.lm_eval:
         return
     harness = Harness(options, rendering)
@@ -47,7 +47,7 @@ def evaluate_tasks(
     model: ForwardModel | None = None
     for system, folder in systems.items():
         model = open_model(base, folder, like=model)
-        inputs: dict[str, Any] = {"weights": model.identity, "dtype": [base.dtype, base.quantization]}
+        inputs = _made_from(model, base)
         replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
         for part in harness.parts:
             made_from = inputs | harness.inputs(part)
@@ -59,23 +59,26 @@ def evaluate_tasks(
         model.close()
 
 
-def _left(options: TaskOptions, run: RunDirectory, systems: list[str]) -> TaskOptions:
+def _made_from(model: ForwardModel, base: ModelOptions) -> dict[str, Any]:
+    return {"weights": model.identity, "dtype": [base.dtype, base.quantization]}
+
+
+def _left(
+    options: TaskOptions, run: RunDirectory, base: ModelOptions, systems: Mapping[str, Path | None]
+) -> TaskOptions:
     """The options without the cards that every system answered before cards were tasks of lm-eval, as asked for now."""
-    steps = run.manifest()["steps"]
-    kept = [
-        card
-        for card in options.cards
-        if all(
-            any(
-                "task" in steps.get(metric_step(row.part, system), {}).get("inputs", {})
-                for row in read_metrics(run).measurements
-                if row.system == system and _is_of(row, card, options)
-            )
-            for system in systems
-        )
-    ]
+    answered: dict[str, set[str]] = {card: set() for card in options.cards}
+    for row in read_metrics(run).measurements:
+        recorded = run.manifest()["steps"].get(metric_step(row.part, row.system), {}).get("inputs", {})
+        for card in answered:
+            if row.system in systems and "task" in recorded and _is_of(row, card, options):
+                model = open_model(base, systems[row.system])
+                if recorded.items() >= _made_from(model, base).items():
+                    answered[card].add(row.system)
+                model.close()
+    kept = [card for card, own in answered.items() if own == set(systems)]
     if kept:
-        say(f"note: tasks kept as they were measured by an earlier version: {', '.join(kept)}")
+        say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; --name starts a new run")
     return options.model_copy(update={"cards": [card for card in options.cards if card not in kept]})
 
 
@@ -85,9 +88,10 @@ def _is_of(row: Measurement, card: str, options: TaskOptions) -> bool:
     extra = about.model_extra or {}
     return (
         (row.kind, row.metric, about.task) == ("tasks", "accuracy", Path(card).stem)
-        and (about.rule, options.shots or about.shots) == (options.rule, about.shots)
+        and about.rule == options.rule
+        and options.shots in (None, about.shots)
         and row.n == min(options.limit or about.of, about.of)
-        and extra.get("variant") in (None, options.variant)
+        and extra.get("variant") == options.variant
         and extra.get("retriever") in (None, options.retriever)
     )
 
