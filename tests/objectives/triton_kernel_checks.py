@@ -341,7 +341,8 @@ def test_padding_is_never_used_and_costs_are_formed_from_dot_products(dtype, voc
     statistics = token_statistics(logits, labels, costs, needs=OPTIONAL)
     expected = token_statistics(contiguous, labels, formed, needs=OPTIONAL)
     for name, found in vars(statistics).items():
-        assert torch.allclose(found, getattr(expected, name), rtol=1e-6), name
+        # Lanes of another width sum in another order, which the entropy of a confident token shows most.
+        assert torch.allclose(found, getattr(expected, name), rtol=1e-5 if name == "entropy" else 1e-6), name
     a, b = torch.rand(2, TOKENS, device=DEVICE)
     logit_gradient_(logits, labels, statistics, a, b, costs)
     logit_gradient_(contiguous, labels, expected, a, b, formed)
