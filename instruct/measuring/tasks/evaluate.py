@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,18 @@ def evaluate_tasks(
         replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
         for part in harness.parts:
             made_from = inputs | harness.inputs(part)
-            recorded = run.manifest()["steps"].get(metric_step(part, system), {}).get("inputs", {})
+            recorded = _recorded(run, part, system)
             if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
                 made_from.pop("files", None)
-            measure(run, part, system, made_from, partial(harness.evaluate, model, part, replies))
+            measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part, replies))
     if model:
         model.close()
+
+
+def _recorded(run: RunDirectory, part: str, system: str) -> dict[str, Any]:
+    """The inputs of a part that was measured before; none if it was not."""
+    inputs: dict[str, Any] = run.manifest()["steps"].get(metric_step(part, system), {}).get("inputs", {})
+    return inputs
 
 
 def _made_from(model: ForwardModel, base: ModelOptions) -> dict[str, Any]:
@@ -68,14 +75,22 @@ def _left(
 ) -> TaskOptions:
     """The options without the cards that every system answered before cards were tasks of lm-eval, as asked for now."""
     answered: dict[str, set[str]] = {card: set() for card in options.cards}
+
+    @functools.cache
+    def made_from(system: str) -> dict[str, Any]:  # reads the weights
+        with contextlib.closing(open_model(base, systems[system])) as model:
+            return _made_from(model, base)
+
     for row in read_metrics(run).measurements:
-        recorded = run.manifest()["steps"].get(metric_step(row.part, row.system), {}).get("inputs", {})
+        recorded = _recorded(run, row.part, row.system)
         for card in answered:
-            if row.system in systems and "task" in recorded and _is_of(row, card, options):
-                model = open_model(base, systems[row.system])
-                if recorded.items() >= _made_from(model, base).items():
-                    answered[card].add(row.system)
-                model.close()
+            if (
+                row.system in systems
+                and "task" in recorded
+                and _is_of(row, card, options)
+                and recorded.items() >= made_from(row.system).items()
+            ):
+                answered[card].add(row.system)
     kept = [card for card, own in answered.items() if own == set(systems)]
     if kept:
         say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; --name starts a new run")
