@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from study import arguments_of, markdown, write_table
+from study import arguments_of, by_system, markdown, write_table
 
 from instruct.base.errors import InputError
 from instruct.base.output import run_guarded
@@ -91,15 +91,12 @@ def main() -> None:
 def split(files: Sequence[str], folder: Path) -> dict[str, list[Row]]:
     """Three disjoint sets of rows with different prompts, by the order of their hashes; written to `folder`."""
     from instruct.base.files import write_atomically
-    from instruct.data.sources import read_file
+    from instruct.data.rows import load_rows
 
     by_prompt: dict[str, Row] = {}
-    for file in files:
-        for raw in read_file(Path(file)):
-            instruction, given, output = (str(raw.fields.get(key) or "") for key in ("instruction", "input", "output"))
-            prompt = f"{instruction}\n\n{given}" if given else instruction
-            if prompt.strip() and output.strip():
-                by_prompt.setdefault(prompt, {"instruction": prompt, "output": output, "generator": "teacher"})
+    for row in load_rows(None, files=list(files), template="chat").rows:
+        prompt, output = row["prompt"][0]["content"], row["completion"][0]["content"]
+        by_prompt.setdefault(prompt, {"instruction": prompt, "output": output, "generator": "teacher"})
     order = sorted(by_prompt, key=lambda prompt: hashlib.sha256(prompt.encode()).hexdigest())
     if len(order) < sum(SIZES.values()):
         raise InputError(f"{len(order)} different prompts; {sum(SIZES.values())} are needed")
@@ -186,8 +183,7 @@ def report(run: RunDirectory, systems: Sequence[str], rows: Sequence[Row], recor
     from instruct.base.files import write_atomically
 
     answers = {name: answers_of(run, name) for name in systems}
-    objectives = sorted({name.rpartition("-seed")[0] for name in systems})
-    by_objective = {key: [name for name in systems if name.rpartition("-seed")[0] == key] for key in objectives}
+    by_objective = by_system({name: name for name in systems})
     scores = {name: [rouge_l(row, answers[name][row["instruction"]]) for row in rows] for name in systems}
     finish = run.manifest()["steps"]["answers"]["results"]
     record["systems"] = {
@@ -200,10 +196,10 @@ def report(run: RunDirectory, systems: Sequence[str], rows: Sequence[Row], recor
         for name in systems
     }
     record["comparisons"] = {}
-    for key in objectives:
+    for key, names in by_objective.items():
         if key == "mle":
             continue
-        pairs = list(zip(by_objective[key], by_objective["mle"], strict=True))
+        pairs = list(zip(names, by_objective["mle"], strict=True))
         whole = compared(*([scores[name] for name in names] for names in zip(*pairs, strict=True)))
         lengths = [[shorter(row, answers[one], answers[mle]) for row in rows] for one, mle in pairs]
         at_equal_length = compared(
