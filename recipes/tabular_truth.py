@@ -134,17 +134,16 @@ class Expectation:
         if self.embeddings is not None:
             mean = q @ self.embeddings
             cost = torch.cdist(mean, self.embeddings, compute_mode="donot_use_mm_for_euclid_dist").square() / 2
-        squares = q.square().sum(dim=-1, keepdim=True)
-        terms = {
-            "ce": ce,
-            "cost": cost,
-            "error_norm": (squares - 2 * q + 1).clamp(min=0).sqrt(),
-            "entropy": -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
-            "squares": squares.expand_as(q),
-            "uniform": -logs.mean(dim=-1, keepdim=True).expand_as(q),
+        optional = {
+            "cost": lambda: cost,
+            "error_norm": lambda: (q.square().sum(dim=-1, keepdim=True) - 2 * q + 1).clamp(min=0).sqrt(),
+            "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
+            "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
+            "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
         }
-        needed = {name: terms[name].detach() for name in self.objective.needs}
-        weights = self.objective.weigh(TokenStatistics(ce.detach(), q.detach(), **needed)).terms
+        terms = {"ce": ce, **{name: optional[name]() for name in self.objective.needs}}
+        found = {name: term.detach() for name, term in terms.items()}
+        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **found)).terms
         return sum((shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items())
 
 

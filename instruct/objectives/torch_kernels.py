@@ -154,11 +154,11 @@ class TorchWeigher:
     ) -> TokenStatistics:
         """The statistics with those that the objective needs, but for the cost; `self.spare` is overwritten."""
         q, needs = self.q[: len(product)], self.objective.needs
-        if "error_norm" in needs:
-            found = replace(found, error_norm=torch.linalg.vector_norm(q, dim=-1).hypot(others))
-        if "squares" in needs:
-            square = torch.linalg.vector_norm(q, dim=-1).square()
-            found = replace(found, squares=square + found.q_target.square())
+        norm = torch.linalg.vector_norm(q, dim=-1) if "error_norm" in needs or "squares" in needs else None
+        if norm is not None and "error_norm" in needs:
+            found = replace(found, error_norm=norm.hypot(others))
+        if norm is not None and "squares" in needs:
+            found = replace(found, squares=norm.square() + found.q_target.square())
         if self.information is not None:
             information = torch.special.entr(q, out=self.information[: len(q)])
             found = replace(found, entropy=information.sum(dim=-1) + found.q_target * found.ce)

@@ -64,7 +64,7 @@ class TritonWeigher:
         self.head, self.objective, self.cost, self.wants_grad = head, objective, cost, wants_grad
         self.raw = RawStatistics.empty(tokens, like.device, objective.needs)
         self.unit = torch.empty(tokens, device=like.device) if like.dtype == torch.float16 and wants_grad else None
-        self.terms = list(objective.weigh(made_up_tokens(objective)).terms)
+        self.terms = list(objective.weigh(made_up_tokens(objective)).terms) if wants_grad else []
         self.inverse_norm: Tensor | None = None
         self.buffer: Tensor | None = None
         self.cost_rows: Tensor | None = None
