@@ -429,6 +429,16 @@ class LabelSmoothing:
         return Weighting(a=1 - u, u=u, value=(1 - self.epsilon) * token.ce + self.epsilon * token.uniform)
 
 
+# Those whose arguments a config gives as `objective_args`.
+WITH_ARGUMENTS: dict[str, type[Objective]] = {
+    "focal": Focal,
+    "power": ProbabilityPower,
+    "deft": DEFT,
+    "eaft": EAFT,
+    "label_smoothing": LabelSmoothing,
+}
+
+
 def _check_gamma(gamma: float) -> None:
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma is {gamma}; it must lie between 0 and 1")

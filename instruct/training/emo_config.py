@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,25 +19,12 @@ from instruct.base.errors import one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
-from instruct.objectives import (
-    DEFT,
-    DFT,
-    EAFT,
-    EMO,
-    MLE,
-    Energy,
-    ErrorNormTruncation,
-    Focal,
-    LabelSmoothing,
-    MixCE,
-    Objective,
-    ProbabilityPower,
-    TaiLr,
-)
+from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
 from instruct.objectives.goldfish import LARGEST_CONTEXT
+from instruct.objectives.objective import WITH_ARGUMENTS
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
-from instruct.training.objective_names import OBJECTIVES, WITH_ARGUMENTS, is_own
+from instruct.training.objective_names import OBJECTIVES, is_own
 
 COSTS = ("fixed", "adaptive", "numeric")
 LOWER_IS_BETTER = ("ce", "eval_ce", "perplexity", "eval_perplexity")
@@ -260,11 +248,7 @@ class EMOConfig(SFTConfig):
             "tailr": lambda: TaiLr(self.gamma, self.tailr_variant),  # type: ignore[arg-type]
             "dft": DFT,
             "ent": lambda: ErrorNormTruncation(self.ent_threshold),
-            "focal": lambda: Focal(**arguments),
-            "power": lambda: ProbabilityPower(**arguments),
-            "deft": lambda: DEFT(**arguments),
-            "eaft": lambda: EAFT(**arguments),
-            "label_smoothing": lambda: LabelSmoothing(**arguments),
+            **{name: partial(kind, **arguments) for name, kind in WITH_ARGUMENTS.items()},
         }
         if self.objective not in objectives:
             raise ValueError(f"unknown objective {self.objective!r}; use {', '.join(OBJECTIVES)}, or FILE.py:NAME")

@@ -2,9 +2,10 @@
 
 import re
 
-# Their arguments are `objective_args`, as those of a user's own.
-WITH_ARGUMENTS = ("focal", "power", "deft", "eaft", "label_smoothing")
-OBJECTIVES = ("mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent", *WITH_ARGUMENTS)
+OBJECTIVES = (
+    "mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent", "focal", "power", "deft", "eaft",
+    "label_smoothing",
+)  # fmt: skip
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
 """A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""
 
