@@ -19,6 +19,7 @@ from typing import IO, Any, cast
 from instruct.base.errors import InputError, one_line
 from instruct.base.hub import use_cache_if_unreachable
 from instruct.data.cards import Source
+from instruct.data.encodings import likely_encoding, text_codec, wrong_encoding
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 
@@ -60,18 +61,23 @@ def read_source(
         yield from _read_hub(source, streaming)
 
 
-def read_file(path: Path, origin: str | None = None) -> Iterator[RawRow]:
+def read_file(
+    path: Path, origin: str | None = None, *, encoding: str | None = None, option: str | None = None
+) -> Iterator[RawRow]:
     """The rows of a JSON (an array of objects), JSONL, CSV (with a header) or Parquet file.
 
     All but the last may be compressed (.gz).
 
+    Args:
+        encoding: of text that is neither UTF-8 nor UTF-16 with its mark, such as cp1252.
+        option: what sets the encoding, for errors.
+
     Raises:
-        InputError: a missing file, an unknown type, no rows, or an unreadable row.
+        InputError: a missing file, an unknown type or encoding, no rows, or an unreadable row.
     """
     origin = origin or str(path)
-    return checked_rows(
-        path, origin, _read_table(path, origin), ", ".join(SUFFIXES), "has no rows; give a file with at least one"
-    )
+    rows = _read_table(path, origin, encoding, option)
+    return checked_rows(path, origin, rows, ", ".join(SUFFIXES), "has no rows; give a file with at least one")
 
 
 def checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, empty: str) -> Iterator[RawRow]:
@@ -101,16 +107,34 @@ def checked_rows(path: Path, origin: str, rows: Iterator[RawRow], kind: str, emp
         raise InputError(f"{origin}: {empty}")
 
 
-def _read_table(path: Path, origin: str) -> Iterator[RawRow]:
-    readers = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+def _read_table(path: Path, origin: str, encoding: str | None, option: str | None) -> Iterator[RawRow]:
     compressed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem).suffix.lower() if compressed else path.suffix.lower()
-    reader = readers.get(suffix)
-    if reader is None or (compressed and suffix == ".parquet"):
+    if suffix == ".parquet" and not compressed:
+        yield from _read_parquet(path, origin)
+        return
+    reader = {".json": _read_json, ".jsonl": _read_jsonl, ".csv": _read_csv}.get(suffix)
+    if reader is None:
         raise InputError(
             f"{origin}: unknown file type {path.suffix or '(no suffix)'!r}; give a {', '.join(SUFFIXES)} file"
         )
-    yield from reader(path, origin)
+    codec = _codec_of(path, origin, encoding, option)
+    try:
+        yield from reader(path, origin, codec)
+    except UnicodeError:
+        with open_bytes(path) as file:
+            raise wrong_encoding(file.read(), origin, codec, option, "line") from None
+
+
+def _codec_of(path: Path, origin: str, encoding: str | None, option: str | None) -> str:
+    """UTF-16 by its mark, else UTF-8; the named encoding reads only what is neither."""
+    with open_bytes(path) as file:
+        beginning = file.read(2)
+        data = beginning + file.read() if encoding else b""
+    if beginning in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    codec = text_codec(encoding, origin, option)
+    return codec if encoding and likely_encoding(data) != "utf-8" else "utf-8-sig"
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -118,17 +142,13 @@ def open_bytes(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
+def _read_jsonl(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
+    with open_bytes(path) as file, io.TextIOWrapper(file, codec, newline="\n") as lines:
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                content = json.loads(line.decode("utf-8"))  # of bytes, json accepts encoded surrogates, too
-            except UnicodeDecodeError:
-                raise InputError(f"{origin}, row {number}: is not UTF-8 text; save the file as UTF-8") from None
+                content = json.loads(line)
             except (ValueError, RecursionError) as error:
                 problem = one_line(getattr(error, "msg", error), 100)
                 raise InputError(
@@ -137,12 +157,9 @@ def _read_jsonl(path: Path, origin: str) -> Iterator[RawRow]:
             yield _as_row(origin, number, content)
 
 
-def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
-    try:
-        with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
-            text = lines.read()
-    except UnicodeDecodeError:
-        raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
+def _read_json(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
+    with open_bytes(path) as file, io.TextIOWrapper(file, codec) as lines:
+        text = lines.read()
     if not text.strip():
         return
     try:
@@ -150,7 +167,7 @@ def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
     except (ValueError, RecursionError) as error:
         # Many .json files on the hub are JSON lines, one object per line.
         if getattr(error, "msg", "") == "Extra data" and text.lstrip().startswith("{"):
-            yield from _read_jsonl(path, origin)
+            yield from _read_jsonl(path, origin, codec)
             return
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         problem = one_line(getattr(error, "msg", error), 100)
@@ -159,13 +176,11 @@ def _read_json(path: Path, origin: str) -> Iterator[RawRow]:
         yield _as_row(origin, number, item)
 
 
-def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
+def _read_csv(path: Path, origin: str, codec: str) -> Iterator[RawRow]:
     """Columns are separated by commas, or as Excel saves them: by semicolons, or by tabs in UTF-16."""
     # A long answer may exceed the default limit of 128 KiB per field.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with open_bytes(path) as raw:
-        encoding = "utf-16" if raw.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as file:
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, codec, newline="") as file:
         number = 0
         try:
             header = file.readline()
@@ -178,9 +193,6 @@ def _read_csv(path: Path, origin: str) -> Iterator[RawRow]:
                         "quote fields that contain commas or line breaks"
                     )
                 yield RawRow(origin, number, dict(record))
-        except UnicodeDecodeError:
-            # Text is decoded in blocks, so the row is unknown.
-            raise InputError(f"{origin}: is not UTF-8 text; save the file as UTF-8") from None
         except csv.Error as error:
             raise InputError(f"{origin}, row {number + 1}: is not CSV ({one_line(error)}); fix its quotes") from None
 

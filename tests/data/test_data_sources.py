@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from instruct.base.errors import InputError
 from instruct.data.cards import load_dataset_card
+from instruct.data.encodings import likely_encoding
 from instruct.data.rows import load_rows
 from instruct.data.sources import read_file
 
@@ -93,17 +94,17 @@ UNREADABLE = [
     (
         "latin.jsonl",
         LINE.encode() + b'{"a": "\xe9"}\n',
-        "latin.jsonl, row 2: is not UTF-8 text; save the file as UTF-8",
+        "latin.jsonl, line 2: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
     ),
     (
         "surrogate.jsonl",
         b'{"a": "\xed\xa0\xbd"}\n',
-        "surrogate.jsonl, row 1: is not UTF-8 text; save the file as UTF-8",
+        "surrogate.jsonl, line 1: byte 0xed: is not UTF-8 text; save the file as UTF-8",
     ),
     ("bad.json", '[\n{"a": 1},\n{"a" 2}\n]', "bad.json, line 3: is not JSON (Expecting ':' delimiter); fix that line"),
     ("item.json", '[{"instruction": "a", "output": "b"}, 3]', "item.json, row 2: is a JSON number, not an object"),
     ("text.json", '"hello"', "text.json, row 1: is a JSON string, not an object; write"),
-    ("latin.json", b'[{"a": "\xe9"}]', "latin.json: is not UTF-8 text; save the file as UTF-8"),
+    ("latin.json", b'[{"a": "\xe9"}]', "latin.json, line 1: byte 0xe9: is not UTF-8 text; save the file as UTF-8"),
     ("empty.json", "", "empty.json: has no rows; give a file with at least one"),
     ("none.json", "[]", "none.json: has no rows; give a file with at least one"),
     ("empty.jsonl", "\n\n", "empty.jsonl: has no rows; give a file with at least one"),
@@ -115,7 +116,11 @@ UNREADABLE = [
         'instruction,output\na,"b\n',
         "quote.csv, row 1: is not CSV (unexpected end of data); fix its quotes",
     ),
-    ("latin.csv", b"instruction,output\na,b\n\xe9,c\n", "latin.csv: is not UTF-8 text; save the file as UTF-8"),
+    (
+        "latin.csv",
+        b"instruction,output\na,b\n\xe9,c\n",
+        "latin.csv, line 3: byte 0xe9: is not UTF-8 text; save the file as UTF-8",
+    ),
     ("bad.parquet", b"PAR0", "bad.parquet: is not a Parquet file ("),
     ("empty.parquet", b"", "empty.parquet: is not a Parquet file ("),
     ("rows.xml", LINE, "rows.xml: unknown file type '.xml'; give a .json, .jsonl, .csv, .parquet file"),
@@ -159,14 +164,72 @@ def test_csv_as_excel_saves_it(tmp_path, separator, encoding):
     ]
 
 
+EXCEL = "instruction;output\r\n“Grüße” – in €;schön\r\n"
+
+
+def test_windows_code_page_is_read_if_named_and_else_refused_with_its_name(tmp_path):
+    rows = [{"instruction": "“Grüße” – in €", "output": "schön"}]
+    path, other = tmp_path / "excel.csv", tmp_path / "utf8.csv"
+    path.write_bytes(EXCEL.encode("cp1252"))
+    other.write_bytes(EXCEL.encode())
+    with pytest.raises(InputError) as error:
+        list(read_file(path, option="--encoding"))
+    assert str(error.value) == (
+        f"{path}, line 2: byte 0x93: is not UTF-8 text; it is probably cp1252: set --encoding cp1252, or save the file "
+        "as UTF-8"
+    )
+    # The name is that of files that are not UTF-8: beside one from Excel may be others.
+    for file in (path, other):
+        assert [row.fields for row in read_file(file, encoding="cp1252", option="--encoding")] == rows
+    with pytest.raises(InputError, match=r"excel.csv: unknown encoding 'cp1253x'; set --encoding to one that Python"):
+        list(read_file(path, encoding="cp1253x", option="--encoding"))
+    with pytest.raises(
+        InputError, match=r"excel.csv, line 2: byte 0x93: is not ascii text; it is probably cp1252: set"
+    ):
+        list(read_file(path, encoding="ascii", option="--encoding"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@given(
+    data=st.lists(
+        st.lists(st.text(st.characters(codec="cp1252", exclude_characters="\r")), min_size=2, max_size=2), min_size=1
+    )
+)
+def test_rows_are_the_same_in_every_encoding(data, encoding, suffix, tmp_path):
+    rows = [{"a": one, "b": other} for one, other in data]
+    path = tmp_path / f"rows{suffix}"
+    content = _text_of(rows, suffix).encode(encoding)
+    # Letters such as ÂŒ are in cp1252 what another character is in UTF-8.
+    assume(encoding != "cp1252" or content.isascii() or likely_encoding(content) != "utf-8")
+    path.write_bytes(content)
+    assert [row.fields for row in read_file(path, encoding="cp1252")] == rows
+
+
+def _text_of(rows: list[dict[str, str]], suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(rows, ensure_ascii=False)
+    if suffix == ".jsonl":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in line) + "\n" for line in lines)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(content=st.binary(max_size=60), name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]))
-def test_any_bytes_give_rows_or_a_one_line_error(content: bytes, name: str, tmp_path: Path) -> None:
+@given(
+    content=st.binary(max_size=60),
+    name=st.sampled_from(["f.json", "f.jsonl", "f.csv", "f.parquet"]),
+    encoding=st.sampled_from([None, "cp1252", "utf-16"]),
+)
+def test_any_bytes_give_rows_or_a_one_line_error(
+    content: bytes, name: str, encoding: str | None, tmp_path: Path
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     rows, message = [], ""
     try:
-        rows = list(read_file(path))
+        rows = list(read_file(path, encoding=encoding, option="--encoding"))
     except InputError as error:
         message = str(error)
     if message:
