@@ -12,6 +12,7 @@ from instruct.command.flags import options_given
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
+    from instruct.data.evaluation import AnswerForm
     from instruct.reporting.length_control import Difficulty
     from instruct.reporting.report import Report
     from instruct.run.directory import RunDirectory
@@ -47,13 +48,21 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
         )
     if arguments.candidate:
         return [(arguments.candidate, arguments.baseline)]
-    from instruct.judging.comparison import judged_comparisons
+    from instruct.judging.comparison import file_comparisons, judged_comparisons
 
-    judged = [comparison[1:] for comparison, _ in judged_comparisons(run.manifest())]
+    manifest = run.manifest()
+    judged = [*file_comparisons(manifest), *(comparison[1:] for comparison, _ in judged_comparisons(manifest))]
     comparisons = run_config(run, []).comparisons or list(dict.fromkeys(judged))
     if not comparisons:
         raise InputError(f"{run.folder / 'config.yaml'}: has no comparisons; give --candidate and --baseline")
     return comparisons
+
+
+def named_form(arguments: argparse.Namespace) -> AnswerForm:
+    """How the call says that files of answers are read."""
+    from instruct.data.evaluation import AnswerForm
+
+    return AnswerForm(arguments.prompt_column, arguments.response_column, arguments.encoding)
 
 
 def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -111,6 +111,16 @@ def add_answer_file_flags(sub: argparse.ArgumentParser) -> None:
     """The answers that verdicts made elsewhere are about."""
     sub.add_argument("--outputs", metavar="FILE", help="the candidate's answers, if the annotations lack them")
     sub.add_argument("--reference", metavar="FILE", help="the baseline's answers, if the annotations lack them")
+    add_answer_form_flags(sub)
+
+
+def add_answer_form_flags(sub: argparse.ArgumentParser) -> None:
+    """How files of answers from elsewhere are read."""
+    for flag, field in (("--prompt-column", "instruction"), ("--response-column", "output")):
+        text = f"the column of a file of answers that stands for `{field}`, in the files that have it"
+        sub.add_argument(flag, metavar="NAME", help=text)
+    text = "the encoding of files of answers that are not UTF-8, such as cp1252 (Excel on Windows)"
+    sub.add_argument("--encoding", metavar="NAME", help=text)
 
 
 def add_length_control_flags(sub: argparse.ArgumentParser) -> None:

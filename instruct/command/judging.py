@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from instruct.base.errors import InputError
@@ -24,8 +25,19 @@ def add_verbs(verb: flags.AddVerb) -> None:
     flags.completes(sub.add_argument("--judge", action="append", metavar="J", help=text), completion.judges)
     flags.add_pair_flags(sub)
     sub.add_argument(
-        "--output", metavar="DIR", help="create this run from two files: --candidate A.json --baseline B.json"
+        "--files",
+        nargs="+",
+        metavar="FILE",
+        help="with --output: files of answers, each compared with --baseline FILE, or without one with each other",
     )
+    sub.add_argument(
+        "--output",
+        metavar="DIR",
+        help="create this run from files of answers: --candidate FILE --baseline FILE, or --files",
+    )
+    text = "with --output: compare on the prompts that all files have, and say how many were left out"
+    sub.add_argument("--common-prompts", action="store_true", help=text)
+    flags.add_answer_form_flags(sub)
     sub.add_argument("--replay", metavar="FILE", help="read replies from a JSON lines export; send no requests")
     sub.add_argument("--reparse", action="store_true", help="parse the stored replies again; send no requests")
     sub.add_argument("--start-over", action="store_true", help="ask everything again after the store has vanished")
@@ -79,13 +91,14 @@ def judge(arguments: argparse.Namespace) -> Result:
         if arguments.run is None and not arguments.output and judges[-1].costs_money:
             raise InputError(f"judge {judges[-1].card.name} costs money; name the run to judge explicitly")
     if arguments.output:
-        run = _run_of_files(arguments, judges)
+        run, comparisons = _run_of_files(arguments, judges)
     else:
+        _refuse_file_flags(arguments)
         run = call.named_run(arguments.run, "outputs/*.json")
+        comparisons = call.named_comparisons(run, arguments)
     judges = judges or [
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    comparisons = call.named_comparisons(run, arguments)
     failed, unparsed = arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
     if arguments.reparse and unparsed:
         raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
@@ -95,20 +108,32 @@ def judge(arguments: argparse.Namespace) -> Result:
     return call.reported(report, failure)
 
 
-def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> RunDirectory:
-    """A run with the two files of answers that the call names; the call's flags then name its systems."""
+def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[RunDirectory, list[tuple[str, str]]]:
+    """A run with the files of answers that the call names, and the pairs to compare."""
     from instruct.judging.answer_files import run_of_answers
 
-    sides = (arguments.candidate, arguments.baseline)
-    if arguments.run or not arguments.judge or not all(side and side.endswith(".json") for side in sides):
+    one, several, baseline = arguments.candidate, arguments.files, arguments.baseline
+    given = [*([one] if one else several or []), *([baseline] if baseline else [])]
+    whole = bool(one) != bool(several) and (baseline or several) and all(Path(file).suffix for file in given)
+    if arguments.run or not arguments.judge or not whole:
         raise InputError(
-            "--output creates a run from two files of answers: it takes --judge, --candidate FILE.json and --baseline "
-            "FILE.json, and no RUN"
+            "--output creates a run from files of answers: it takes --judge, --candidate FILE.json --baseline "
+            "FILE.json, or --files FILE.json … (with or without --baseline FILE.json), and no RUN"
         )
+    candidates = [file for file in ([one] if one else several) if one or not baseline or Path(file) != Path(baseline)]
+    if len(candidates) + bool(baseline) < 2:
+        raise InputError("--files: one file has nothing to be compared with; name another, or --baseline FILE")
     for judge in judges:
         judge.check()  # one that is not available leaves no run behind
-    run, arguments.candidate, arguments.baseline = run_of_answers(arguments.output, *sides)
-    return run
+    form = call.named_form(arguments)
+    return run_of_answers(arguments.output, candidates, baseline, form, arguments.common_prompts)
+
+
+def _refuse_file_flags(arguments: argparse.Namespace) -> None:
+    for name in ("files", "common_prompts", "prompt_column", "response_column", "encoding"):
+        if getattr(arguments, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} requires --output DIR, the run to create from files of answers; add it")
 
 
 def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:

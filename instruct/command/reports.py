@@ -85,8 +85,9 @@ def report(arguments: argparse.Namespace) -> Result:
     else:
         check_threshold(arguments.fail_under)  # before the work
     if arguments.annotations is None:
-        if arguments.output or arguments.reference or arguments.outputs:
-            raise InputError("--output, --outputs and --reference require --annotations; add it or drop them")
+        for name in ("output", "outputs", "reference", "prompt_column", "response_column", "encoding"):
+            if getattr(arguments, name):
+                raise InputError(f"--{name.replace('_', '-')} requires --annotations; add it or drop the flag")
         evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file()
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
@@ -98,7 +99,7 @@ def report(arguments: argparse.Namespace) -> Result:
 
         if arguments.run or not arguments.output:
             raise InputError("--annotations requires --output DIR, the run directory to create, and takes no RUN")
-        answers = {"outputs": arguments.outputs, "reference": arguments.reference}
+        answers = {"outputs": arguments.outputs, "reference": arguments.reference, "form": call.named_form(arguments)}
         with importing(arguments.annotations, arguments.output, **answers) as run:  # a new run has its report, too
             if arguments.human:
                 keep_labels(run, arguments.human)
@@ -161,6 +162,6 @@ def import_verdicts(arguments: argparse.Namespace) -> Result:
     from instruct.judging.interchange.exchange import import_into_run
 
     names = {name: getattr(arguments, name) for name in ("judge", "candidate", "baseline", "outputs", "reference")}
-    run = import_into_run(arguments.file, arguments.output, **names)
+    run = import_into_run(arguments.file, arguments.output, **names, form=call.named_form(arguments))
     after = f"{run.folder}: imported; write its report with `instruct report {run.folder}`"
     return Result({"run": run.folder}, str(run.folder), after)

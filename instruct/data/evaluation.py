@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,19 +84,68 @@ def _read_prompts(path: Path) -> Iterable[RawRow]:
     return [RawRow(row.origin, row.row, {"instruction": row.fields["text"]}) for row in lines]
 
 
-def load_answers(path: str | Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class AnswerForm:
+    """How answers from elsewhere are written.
+
+    `prompt` and `response` name columns, in the files that have them, for `instruction` and `output`; `encoding` is
+    that of files that are not UTF-8.
+    """
+
+    prompt: str | None = None
+    response: str | None = None
+    encoding: str | None = None
+
+    def rows_of(self, path: Path) -> list[RawRow]:
+        """The rows of a file; raises as `read_file`."""
+        return list(read_file(path, encoding=self.encoding, option="--encoding"))
+
+    def renamed(self, files: Sequence[Sequence[RawRow]]) -> list[list[RawRow]]:
+        """Each file's rows, with `instruction` and `output`.
+
+        Raises:
+            InputError: a named column is in no file, or a file has neither it nor the usual one.
+        """
+        names = {"instruction": self.prompt, "output": self.response}
+        for field, flag in (("instruction", "--prompt-column"), ("output", "--response-column")):
+            used = any(names[field] in row.fields for rows in files for row in rows)
+            column = field if names[field] is None or used else names[field]
+            for row in itertools.chain(*files):
+                if column != field or not {field, names[field]} & row.fields.keys():
+                    present = one_line(", ".join(map(str, row.fields)), 120)
+                    raise InputError(
+                        f"{row.place}: no column {one_line(column, 60)!r} (columns: {present}); rename the column, or "
+                        f"name it with {flag}"
+                    )
+        return [[self._renamed(row, names) for row in rows] for rows in files]
+
+    def _renamed(self, row: RawRow, names: Mapping[str, str | None]) -> RawRow:
+        taken = {field: row.fields[column] for field, column in names.items() if column and column in row.fields}
+        return RawRow(row.origin, row.row, row.fields | taken) if taken else row
+
+
+def load_answers(path: str | Path, form: AnswerForm | None = None) -> list[dict[str, Any]]:
     """The answers in a model_outputs.json: `dataset`, `instruction`, `output` and `generator` of each row.
 
     A row whose instruction repeats also has its `id`, and one whose prompt got no answer has the reason in `failed` and
     an empty output. Files of AlpacaEval's leaderboard load unchanged: other fields
     are dropped, `generator` defaults to the file's name and `dataset` to "unknown". An empty answer is an answer.
 
+    Args:
+        form: of a file from elsewhere.
+
     Raises:
         InputError: a missing file, invalid JSON, a row without instruction or output, or an instruction that repeats
             without ids.
     """
     path = Path(path).expanduser()
-    return answers_of(list(read_file(path)), path.name.removesuffix(".json").removesuffix(".model_outputs"))
+    rows = list(read_file(path)) if form is None else form.renamed([form.rows_of(path)])[0]
+    return answers_of(rows, answers_name(path))
+
+
+def answers_name(path: Path) -> str:
+    """What a file of answers calls its system."""
+    return path.name.removesuffix(path.suffix).removesuffix(".model_outputs")
 
 
 def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:

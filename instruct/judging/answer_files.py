@@ -1,16 +1,19 @@
-"""A run that compares two sets of answers."""
+"""A run that compares files of answers."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, one_line
-from instruct.base.files import write_atomically
-from instruct.data.evaluation import answers_of, load_answers
+from instruct.base.errors import InputError, counted, one_line
+from instruct.base.files import sha256_of, write_atomically
+from instruct.base.output import say
+from instruct.data.evaluation import AnswerForm, answers_name, answers_of, identity, load_answers
 from instruct.data.sources import RawRow
+from instruct.judging.comparison import FILES
 from instruct.judging.presentations import Answers, joined
 from instruct.run.directory import RunDirectory, whole_run
 
@@ -19,58 +22,86 @@ GivenAnswers = str | Path | Iterable[Mapping[str, Any]]
 
 
 def run_of_answers(
-    folder: str | Path, candidate: GivenAnswers, baseline: GivenAnswers
-) -> tuple[RunDirectory, str, str]:
-    """A run directory, new or existing, with two systems' answers; returns it and the names of the systems.
+    folder: str | Path,
+    candidates: Sequence[GivenAnswers],
+    baseline: GivenAnswers | None,
+    form: AnswerForm | None = None,
+    common_prompts: bool = False,
+) -> tuple[RunDirectory, list[tuple[str, str]]]:
+    """A run directory, new or existing, with the answers of several systems; returns it and the pairs to compare.
 
-    A system is called like its file, or like its generator if both files have the same name or it is given as rows. The
-    answers are copied, so that the run keeps what was judged.
+    A system is called like its file, or like its generator if several files have the same name or it is given as rows.
+    The answers are copied, so that the run keeps what was judged.
+
+    Args:
+        candidates: each is compared with the baseline, or without one with each other.
+        form: how files are read.
+        common_prompts: compare on the prompts that all systems answered, and leave out the others.
 
     Raises:
         InputError: unreadable answers, different prompts, systems that cannot be told apart, a folder that cannot be
             created, or one that has other answers under these names.
     """
-    sides = [_Side(given, name) for given, name in ((candidate, "candidate"), (baseline, "baseline"))]
+    form = form or AnswerForm()
+    given = [*candidates, *([] if baseline is None else [baseline])]
+    labels = ["candidate", "baseline"] if len(given) == 2 else [f"answers {number + 1}" for number in range(len(given))]
+    sides = _sides(dict(zip(labels, given, strict=True)), form)
     names = _names(sides)
-    joined(*(Answers(name, side.rows) for name, side in zip(names, sides, strict=True)))
+    left_out = _leave_out(sides, names) if common_prompts else {}
+    _check_prompts(sides, names)
+    compared = itertools.combinations(names, 2) if baseline is None else itertools.product(names[:-1], names[-1:])
+    pairs: list[tuple[str, str]] = list(compared)
     with whole_run(folder, {}) as run:
         run.outputs.mkdir(exist_ok=True)
         for name, side in zip(names, sides, strict=True):
             kept = run.outputs / f"{name}.json"
-            if kept.is_file() and kept.read_text(encoding="utf-8") != side.text:
+            if not kept.is_file():
+                write_atomically(kept, side.text(changed=bool(left_out.get(name)) or form != AnswerForm()))
+            elif load_answers(kept) != side.rows:
                 raise InputError(
                     f"{side.label}: {Path(folder) / 'outputs' / kept.name} has other answers; give another --output, "
                     "or rename the file"
                 )
-            write_atomically(kept, side.text)
-    return RunDirectory(folder), names[0], names[1]
+        hashes = {name: sha256_of(run.outputs / f"{name}.json") for name in names}
+        inputs = {"answers": hashes, "comparisons": [list(pair) for pair in pairs], "left_out": left_out}
+        if not run.is_done(FILES, inputs):
+            with run.step(FILES, inputs):
+                pass
+    return RunDirectory(folder), pairs
 
 
 class _Side:
-    """One system's answers: their rows, the text of a file that holds them, and what errors call them."""
+    """One system's answers: their rows, and what errors call them."""
 
-    def __init__(self, given: GivenAnswers, name: str) -> None:
-        self.path = Path(given).expanduser() if isinstance(given, str | Path) else None
-        if self.path is not None:
-            self.label = str(self.path)
-            self.rows = load_answers(self.path)
-        elif isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
-            self.label = name
-            self.rows = answers_of([_row(name, number, row) for number, row in enumerate(given, start=1)], name)
-            if not self.rows:
-                raise InputError(f"{name}: has no rows; give at least one answer")
-        else:
-            raise InputError(f"{name}: must be the path of a file or rows with instruction and output")
-        self.generators = list(dict.fromkeys(str(row["generator"]) for row in self.rows))
-        if self.path is not None and self.path.suffix == ".json":
-            self.text = self.path.read_text(encoding="utf-8")
-        else:
-            self.text = json.dumps(self.rows, ensure_ascii=False, indent=2) + "\n"
+    def __init__(self, label: str, path: Path | None, rows: list[dict[str, Any]]) -> None:
+        self.label, self.path, self.rows = label, path, rows
+        generators = {str(row["generator"]) for row in rows}
+        # The one who made all the answers, as part of a file's name.
+        self.generator = generators.pop().replace("/", "-") if len(generators) == 1 else None
 
-    @property
-    def generator(self) -> str | None:
-        """The one who made all the answers, as part of a file's name."""
-        return self.generators[0].replace("/", "-") if len(self.generators) == 1 else None
+    def text(self, changed: bool) -> str:
+        """The text of a file that holds them; that of their own file, unless they were `changed` since."""
+        if self.path is not None and self.path.suffix == ".json" and not changed:
+            return self.path.read_text(encoding="utf-8")
+        return json.dumps(self.rows, ensure_ascii=False, indent=2) + "\n"
+
+
+def _sides(given: Mapping[str, GivenAnswers], form: AnswerForm) -> list[_Side]:
+    raw: dict[str, list[RawRow]] = {}
+    for label, answers in given.items():
+        if isinstance(answers, str | Path):
+            raw[label] = form.rows_of(Path(answers).expanduser())
+        elif isinstance(answers, Iterable) and not isinstance(answers, Mapping | bytes):
+            raw[label] = [_row(label, number, row) for number, row in enumerate(answers, start=1)]
+            if not raw[label]:
+                raise InputError(f"{label}: has no rows; give at least one answer")
+        else:
+            raise InputError(f"{label}: must be the path of a file or rows with instruction and output")
+    sides = []
+    for (label, answers), rows in zip(given.items(), form.renamed(list(raw.values())), strict=True):
+        path = Path(answers).expanduser() if isinstance(answers, str | Path) else None
+        sides.append(_Side(str(path or label), path, answers_of(rows, answers_name(path) if path else label)))
+    return sides
 
 
 def _row(origin: str, number: int, row: Any) -> RawRow:
@@ -79,19 +110,40 @@ def _row(origin: str, number: int, row: Any) -> RawRow:
     return RawRow(origin, number, dict(row))
 
 
-def _names(sides: list[_Side]) -> list[str]:
-    names = [
-        (side.generator or side.label)
-        if side.path is None
-        else side.path.name.removesuffix(side.path.suffix).removesuffix(".model_outputs")
-        for side in sides
-    ]
-    generators = [side.generator for side in sides]
-    if names[0] == names[1] and all(generators):
-        names = [name for name in generators if name is not None]
-    if names[0] == names[1] and not any(side.path for side in sides):
-        names = [side.label for side in sides]
-    if names[0] == names[1]:
-        both = f"{sides[0].label} and {sides[1].label}"
-        raise InputError(f"{both}: both are called {one_line(names[0], 60)!r}; rename one of the files")
+def _names(sides: Sequence[_Side]) -> list[str]:
+    """Each system's name: its file's; its generator's, its label's if another is called the same."""
+    names = [answers_name(side.path) if side.path else side.generator or side.label for side in sides]
+    for others in ([side.generator for side in sides], [None if side.path else side.label for side in sides]):
+        for name in {name for name in names if names.count(name) > 1}:
+            called = [place for place, each in enumerate(names) if each == name]
+            better = {place: others[place] for place in called}
+            if all(better.values()):
+                names = [better.get(place) or each for place, each in enumerate(names)]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            both = f"{sides[names.index(name)].label} and {sides[place].label}"
+            raise InputError(f"{both}: both are called {one_line(name, 60)!r}; rename one of the files")
     return names
+
+
+def _leave_out(sides: Sequence[_Side], names: Sequence[str]) -> dict[str, list[int]]:
+    """Leave out the prompts that not all systems answered; of each system, how many of how many."""
+    common = set.intersection(*({identity(row) for row in side.rows} for side in sides))
+    if not common:
+        raise InputError(f"{', '.join(side.label for side in sides)}: no prompt is in all of them; give other files")
+    left_out = {}
+    for name, side in zip(names, sides, strict=True):
+        rows = [row for row in side.rows if identity(row) in common]
+        left_out[name] = [len(side.rows) - len(rows), len(side.rows)]
+        say(f"{side.label}: {left_out[name][0]} of {counted(len(side.rows), 'prompt')} left out, not in all files")
+        side.rows = rows
+    return left_out
+
+
+def _check_prompts(sides: Sequence[_Side], names: Sequence[str]) -> None:
+    first, *others = (Answers(name, side.rows) for name, side in zip(names, sides, strict=True))
+    try:
+        for other in others:
+            joined(first, other)
+    except InputError as error:
+        raise InputError(f"{error}, or compare on those that all have: --common-prompts") from None

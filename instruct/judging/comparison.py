@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+# The step of a run of files of answers: what is compared on which prompts.
+FILES = "answer files"
+
 
 class ComparisonKey(NamedTuple):
     """A judge, by its card's name, and the names of the two systems that it compares."""
@@ -59,6 +62,12 @@ def judged_comparisons(manifest: dict[str, Any]) -> Iterator[tuple[ComparisonKey
                 candidate, baseline = names[0], names[-1]  # a run of version 0.1
                 judge = step.removeprefix("judge/").removesuffix(f"/{candidate}_vs_{baseline}")
                 yield ComparisonKey(judge, candidate, baseline), record
+
+
+def file_comparisons(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    """The candidates and baselines that a run of files of answers compares; [] for another run."""
+    inputs = manifest["steps"].get(FILES, {}).get("inputs", {})
+    return [(candidate, baseline) for candidate, baseline in inputs.get("comparisons", ())]
 
 
 def system_name(answers: str) -> str:

@@ -31,6 +31,10 @@ def compare_answers(
     budget_usd: float | None = None,
     stop_when: str | None = None,
     retry_failed: bool = False,
+    common_prompts: bool = False,
+    prompt_column: str | None = None,
+    response_column: str | None = None,
+    encoding: str | None = None,
 ) -> Report:
     """Let a judge compare two systems' answers to the same prompts, and report who won.
 
@@ -51,6 +55,9 @@ def compare_answers(
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
         retry_failed: ask again what failed in an earlier call.
+        common_prompts: compare on the prompts that both have, and say how many were left out.
+        prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
+        encoding: of files that are not UTF-8, such as cp1252.
 
     Returns:
         The report: `print(report)` shows its summary, `report.judges` has every figure.
@@ -60,6 +67,7 @@ def compare_answers(
         StoppedError: the budget or too many failures; what was judged is in `output`, with its report.
     """
     from instruct.base.cards import validated
+    from instruct.data.evaluation import AnswerForm
     from instruct.judging.answer_files import run_of_answers
     from instruct.judging.asking import Judge
     from instruct.judging.judge import JudgingMode
@@ -77,8 +85,10 @@ def compare_answers(
             raise InputError(f"judge {one.card.name}: costs money; give output, the folder that keeps its replies")
         one.check()
     with _folder(output) as folder:
-        run, *pair = run_of_answers(folder, candidate, baseline)
-        report, failure = judge_and_report(run, judges, [(pair[0], pair[1])], JudgingMode(retry_failed=retry_failed))
+        run, pairs = run_of_answers(
+            folder, [candidate], baseline, AnswerForm(prompt_column, response_column, encoding), common_prompts
+        )
+        report, failure = judge_and_report(run, judges, pairs, JudgingMode(retry_failed=retry_failed))
     if failure:
         raise failure
     return report

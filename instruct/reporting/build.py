@@ -14,9 +14,9 @@ from instruct.analysis.results import Paired
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
-from instruct.judging.comparison import judged_comparisons, system_name
+from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
-from instruct.reporting.cautions import figure_warnings, training_warnings
+from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded
 from instruct.reporting.figures import figures
 from instruct.reporting.findings import settle
@@ -140,6 +140,7 @@ def _warn(contents: RunContents, comparison: ComparisonReport, systems: Mapping[
     names, finding = (comparison.candidate, comparison.baseline), comparison.leading_figures.finding
     comparison.leads = leads(comparison.leading_figures)
     about_answers = [
+        *left_out_warnings(contents.manifest, *names),
         *training_warnings(contents.manifest, *names),
         *overlap_warnings(contents.manifest, recorded_overlap(contents.manifest), *names),
         *health_warnings(*names, finding, systems),
@@ -273,7 +274,9 @@ def _not_judged(contents: RunContents) -> list[Unjudged]:
         for judge in config.get("judges") or []
         for pair in judge.get("comparisons") or config.get("comparisons") or []
     }
-    for (name, candidate, baseline), record in judged_comparisons(contents.manifest):
+    begun = list(judged_comparisons(contents.manifest))
+    wanted |= {(key.judge, *pair): None for key, _ in begun for pair in file_comparisons(contents.manifest)}
+    for (name, candidate, baseline), record in begun:
         given = record["inputs"].get("judge", {}).get("card", name)
         judge = given if (given, candidate, baseline) in wanted else name
         wanted[judge, candidate, baseline] = record.get("results", {}).get("stopped")

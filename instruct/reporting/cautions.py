@@ -8,6 +8,7 @@ from typing import Any
 from instruct.analysis.claims import LEAST_DECIDED
 from instruct.base.errors import counted
 from instruct.data.tokens import MOST_CUT
+from instruct.judging.comparison import FILES
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarning, claim_warning
 from instruct.reporting.text import contradicted, span, unread
 
@@ -41,6 +42,17 @@ def training_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
         for text in filter(None, texts):
             found.setdefault(text, []).append(name)
     return [f"the training of {' and '.join(names)}: {text}" for text, names in found.items()]
+
+
+def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
+    """How many prompts of compared files were left out, because not all files have them."""
+    left_out = manifest["steps"].get(FILES, {}).get("inputs", {}).get("left_out", {})
+    counts = [(name, *left_out[name]) for name in systems if name in left_out]
+    if not any(out for _, out, _ in counts):
+        return []
+    parts = " and ".join(f"{out:,} of {counted(every, 'prompt')} of {name}" for name, out, every in counts)
+    others = f" of {len(left_out)} files" if len(left_out) > 2 else ""
+    return [f"compared on the common prompts{others}: {parts} left out"]
 
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:

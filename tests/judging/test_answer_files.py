@@ -1,15 +1,21 @@
-"""Two files of answers, compared without a run of one's own."""
+"""Files of answers, compared without a run of one's own."""
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from instruct.base.errors import InputError
+from instruct.data.evaluation import AnswerForm, load_answers
 from instruct.judging.answer_files import run_of_answers
+from instruct.judging.store import JudgmentStore
+from instruct.run.directory import RunDirectory
 
 
 def answers(path: Path, outputs: list[str], generator: str = "someone", question: str = "Question") -> Path:
@@ -28,8 +34,8 @@ def _folder(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
 
 def test_systems_are_called_like_their_files(tmp_path):
     ours, theirs = answers(Path("ours.json"), ["a", "b"]), answers(Path("theirs.model_outputs.json"), ["c", "d"])
-    run, candidate, baseline = run_of_answers("runs/x", ours, theirs)
-    assert (candidate, baseline) == ("ours", "theirs")
+    run, pairs = run_of_answers("runs/x", [ours], theirs)
+    assert pairs == [("ours", "theirs")]
     assert {path.name: path.read_text() for path in run.outputs.iterdir()} == {
         "ours.json": ours.read_text(),
         "theirs.json": theirs.read_text(),
@@ -40,29 +46,166 @@ def test_systems_are_called_like_their_files(tmp_path):
 def test_files_of_one_name_are_called_like_their_generators():
     ours = answers(Path("one/model_outputs.json"), ["a"], generator="org/ours")
     theirs = answers(Path("two/model_outputs.json"), ["b"], generator="theirs")
-    assert run_of_answers("runs/x", ours, theirs)[1:] == ("org-ours", "theirs")
+    assert run_of_answers("runs/x", [ours], theirs)[1] == [("org-ours", "theirs")]
 
 
 def test_files_that_cannot_be_told_apart_are_refused():
     ours, theirs = (answers(Path(f"{name}/model_outputs.json"), [name]) for name in ("one", "two"))
     with pytest.raises(InputError, match="both are called 'someone'; rename one of the files"):
-        run_of_answers("runs/x", ours, theirs)
+        run_of_answers("runs/x", [ours], theirs)
     assert not Path("runs").exists()
 
 
 def test_the_same_files_continue_the_run_and_other_answers_are_refused():
     ours, theirs = answers(Path("ours.json"), ["a"]), answers(Path("theirs.json"), ["b"])
-    run_of_answers("runs/x", ours, theirs)
-    run, *_ = run_of_answers("runs/x", ours, theirs)
+    run_of_answers("runs/x", [ours], theirs)
+    run, *_ = run_of_answers("runs/x", [ours], theirs)
     kept = (run.outputs / "ours.json").read_text()
     answers(Path("ours.json"), ["another"])
     with pytest.raises(InputError, match=r"ours.json: .*outputs/ours.json has other answers; give another --output"):
-        run_of_answers("runs/x", ours, theirs)
+        run_of_answers("runs/x", [ours], theirs)
     assert (run.outputs / "ours.json").read_text() == kept
 
 
 def test_answers_to_different_prompts_leave_no_run():
     ours, theirs = answers(Path("ours.json"), ["a"]), answers(Path("theirs.json"), ["b"], question="What")
-    with pytest.raises(InputError, match="of the other side missing"):
-        run_of_answers("runs/x", ours, theirs)
+    with pytest.raises(InputError, match=r"of the other side missing, .* all have: --common-prompts$"):
+        run_of_answers("runs/x", [ours], theirs)
     assert not Path("runs").exists()
+
+
+def test_files_are_compared_with_each_other_or_each_with_the_baseline():
+    files = [answers(Path(f"{name}.json"), [name, "same"]) for name in ("a", "b", "c")]
+    assert run_of_answers("runs/all", files, None)[1] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert run_of_answers("runs/each", files[:2], files[2])[1] == [("a", "c"), ("b", "c")]
+
+
+def test_only_files_of_one_name_are_called_like_their_generators():
+    files = [answers(Path(f"{name}/model_outputs.json"), [name], generator=name) for name in ("x", "y")]
+    assert run_of_answers("runs/x", [answers(Path("a.json"), ["a"]), *files], None)[1] == [
+        ("a", "x"), ("a", "y"), ("x", "y"),
+    ]  # fmt: skip
+
+
+def test_prompts_that_not_all_files_have_are_left_out_on_demand(printed):
+    """Also where the files are in another order, and where a third file lacks what two have."""
+    files = [answers(Path(f"{name}.json"), [f"{name}{n}" for n in range(size)]) for name, size in
+             (("a", 5), ("b", 3), ("c", 4))]  # fmt: skip
+    files[2].write_text(json.dumps(json.loads(files[2].read_text())[:0:-1]))  # questions 3, 2, 1
+    with pytest.raises(InputError, match=r"answers b: 2 prompts of the other side missing, first 'Question 3\?'"):
+        run_of_answers("runs/x", files, None)
+    assert not Path("runs").exists()
+    run, pairs = run_of_answers("runs/x", files, None, common_prompts=True)
+    assert len(pairs) == 3
+    kept = {path.stem: [row["output"] for row in load_answers(path)] for path in sorted(run.outputs.iterdir())}
+    assert kept == {"a": ["a1", "a2"], "b": ["b1", "b2"], "c": ["c2", "c1"]}
+    assert printed.readouterr().out.splitlines() == [
+        "a.json: 3 of 5 prompts left out, not in all files",
+        "b.json: 1 of 3 prompts left out, not in all files",
+        "c.json: 1 of 3 prompts left out, not in all files",
+    ]
+    run_of_answers("runs/x", files, None, common_prompts=True)  # continues
+    other = answers(Path("d.json"), ["d"], question="What")
+    with pytest.raises(InputError, match=r"a.json, .*d.json: no prompt is in all of them; give other files"):
+        run_of_answers("runs/y", [*files, other], None, common_prompts=True)
+
+
+def table(path: Path, rows: list[dict[str, str]], encoding: str, delimiter: str = ";") -> Path:
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_columns_and_encodings_of_other_tools_are_named():
+    rows = [{"prompt": f"Größe {n}?", "response": f"„so“ {n} €"} for n in range(2)]
+    excel = table(Path("excel.csv"), rows, "cp1252")
+    wide = table(Path("wide.csv"), rows, "utf-16", "\t")
+    ours = answers(Path("ours.json"), ["a", "b"], question="Größe")
+    with pytest.raises(InputError, match=r"excel.csv, line 2: byte 0xf6: .* it is probably cp1252: set --encoding cp"):
+        run_of_answers("runs/x", [excel], ours)
+    with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'instruction' \(columns: prompt, response\); re"):
+        run_of_answers("runs/x", [wide], ours)
+    with pytest.raises(InputError, match=r"wide.csv, row 1: no column 'output' .*name it with --response-column$"):
+        run_of_answers("runs/x", [wide], ours, AnswerForm(prompt="prompt"))
+    with pytest.raises(InputError, match=r"ours.json, row 1: no column 'prmpt' \(columns: instruction, output, gen"):
+        run_of_answers("runs/x", [ours], ours, AnswerForm(prompt="prmpt"))
+    assert not Path("runs").exists()
+    form = AnswerForm("prompt", "response", "cp1252")
+    run, pairs = run_of_answers("runs/x", [excel, wide], ours, form)
+    assert pairs == [("excel", "ours"), ("wide", "ours")]
+    for name in ("excel", "wide"):
+        kept = load_answers(run.outputs / f"{name}.json")
+        assert [(row["instruction"], row["output"], row["generator"]) for row in kept] == [
+            ("Größe 0?", "„so“ 0 €", name), ("Größe 1?", "„so“ 1 €", name),
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def judge(reward_model: Path, instruct: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """`judge(...)`: the command with a tiny reward model."""
+    return lambda *arguments: instruct(
+        "judge", "--judge", "skywork_reward", "--judge-model", reward_model, "--engine", "transformers", *arguments
+    )
+
+
+def test_all_pairs_of_files_are_judged_and_corrected_together(judge: Any, instruct: Any):
+    files = [answers(Path(f"{name}.json"), [f"{name} {n}" * n for n in range(1, size)]) for name, size in
+             (("a", 9), ("b", 8), ("c", 7))]  # fmt: skip
+    code, out, _ = judge("--files", *files, "--output", "runs/x", "--common-prompts")
+    assert code == 0
+    assert "a.json: 2 of 8 prompts left out, not in all files" in out
+    report = json.loads(Path("runs/x/report/report.json").read_text())
+    comparisons = report["judges"][0]["comparisons"]
+    assert [(each["candidate"], each["baseline"]) for each in comparisons] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert {each["significance"]["claims"] for each in comparisons} == {3}
+    assert {each["pairs_expected"] for each in comparisons} == {6}
+    said = "compared on the common prompts of 3 files: 2 of 8 prompts of a and 1 of 7 prompts of b left out"
+    assert {"severity": "claim", "text": said} in comparisons[0]["warnings"]
+    quiet = instruct("report", "runs/x", "--quiet")[1]
+    texts = [Path("runs/x/report", name).read_text() for name in ("report.md", "report.html")]
+    for text in (out.replace("\n", " "), quiet, *texts):
+        assert said[1:] in " ".join(text.split())  # the page begins with a capital letter
+    # The run knows its comparisons: another judge is asked about the same.
+    code, out, _ = judge("runs/x", "--orders", "one")
+    assert code == 0
+    assert "Strengths by" in instruct("compare", "runs/x")[1]
+
+
+def test_what_is_not_judged_yet_is_listed(judge: Any, instruct: Any, tmp_path: Path):
+    """A report of some of the pairs says so."""
+    files = [answers(Path(f"{name}.json"), [f"{name} {n}" for n in range(7)]) for name in ("a", "b", "c")]
+    assert judge("--files", *files, "--output", "runs/x")[0] == 0
+    run = RunDirectory("runs/x")
+    with JudgmentStore(run.store) as store:
+        last = store.comparisons()[-1]
+        store.remove_judgments(store.judgments(last))
+    run.forget(("judge/" + last.judge + "/" + last.candidate + "_vs_" + last.baseline,))
+    out = instruct("report", "runs/x")[1]
+    assert f"NOT JUDGED YET: {last.judge}: {last.candidate} against {last.baseline}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--files", "a.json"], "--files: one file has nothing to be compared with"),
+        (["--files", "a.json", "--baseline", "./a.json"], "--files: one file has nothing to be compared with"),
+        (["--files", "a.json", "b.json", "--candidate", "c.json"], "--output creates a run from files of answers"),
+        (["--candidate", "a.json"], "--output creates a run from files of answers"),
+        ([], "--output creates a run from files of answers"),
+    ],
+)
+def test_a_wrong_call_of_files_is_refused(judge: Any, flags: list[str], message: str):
+    answers(Path("a.json"), ["a"])
+    code, _, error = judge(*flags, "--output", "runs/x")
+    assert (code, error.count("\n")) == (2, 1)
+    assert message in error
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("flag", ["--common-prompts", "--encoding=cp1252", "--prompt-column=p", "--files=a.json"])
+def test_flags_about_files_need_files(judge: Any, flag: str):
+    code, _, error = judge("runs/x", flag)
+    assert code == 2
+    assert f"{flag.partition('=')[0]} requires --output DIR, the run to create from files of answers" in error

@@ -77,7 +77,7 @@ def test_answers_to_different_prompts_are_refused(instruct, files, rows, message
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--outputs", "a.json"], "require --annotations"),
+        (["--outputs", "a.json"], "--outputs requires --annotations"),
         (["--annotations", "annotations.json", "--output", "run", "--outputs", "absent.json"], "absent.json: no such"),
         (["ours.json"], "ours.json is not a run directory"),  # answers alone, without a verdict
     ],

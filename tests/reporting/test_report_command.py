@@ -127,7 +127,7 @@ def test_verdicts_of_an_unknown_annotator_give_a_run_and_a_report(instruct, tmp_
         (["--annotations", "a.json"], "--annotations requires --output DIR"),
         (["runs/x", "--annotations", "a.json", "--output", "o"], "--annotations requires --output DIR"),
         (["--annotations", "a.json", "--output", "o"], "a.json: no such file"),
-        (["--output", "o"], "--output, --outputs and --reference require --annotations"),
+        (["--output", "o"], "--output requires --annotations"),
         (["--difficulty-prompts", "p.json"], "--difficulty-prompts requires --instruction-difficulty"),
         (["runs/small", "--instruction-difficulty", "d.csv"], "d.csv: no such file"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.replies import Completion
-from instruct.data.evaluation import identity, load_answers, pair_ids
+from instruct.data.evaluation import AnswerForm, identity, load_answers, pair_ids
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow, read_file
 from instruct.judging.comparison import ComparisonKey
@@ -53,6 +53,7 @@ def read_annotations(
     baseline: str | None = None,
     outputs: str | Path | None = None,
     reference: str | Path | None = None,
+    form: AnswerForm | None = None,
 ) -> AnnotationFile:
     """An annotations.json as AlpacaEval writes and publishes it.
 
@@ -60,6 +61,7 @@ def read_annotations(
         judge, candidate, baseline: names to use instead of the file's `annotator`, `generator_2` and `generator_1`.
         outputs: a model_outputs.json with the candidate's answers, for a file that leaves `output_2` out.
         reference: the same with the baseline's answers, for a file that leaves `output_1` out.
+        form: how the files are written.
 
     Raises:
         InputError: an invalid row (file, row and field), several judges or systems in one file, an instruction that
@@ -67,7 +69,7 @@ def read_annotations(
             file's, or one name for two systems.
     """
     path = Path(path).expanduser()
-    rows = list(read_file(path))
+    rows = form.rows_of(path) if form else list(read_file(path))
     annotations = [
         Annotation(
             id or row.fields["instruction"],
@@ -81,9 +83,9 @@ def read_annotations(
         for row, id in zip(rows, pair_ids(rows), strict=True)
     ]
     if reference is not None:
-        annotations = _with_answers(path, annotations, "output_1", Path(reference))
+        annotations = _with_answers(path, annotations, "output_1", Path(reference), form)
     if outputs is not None:
-        annotations = _with_answers(path, annotations, "output_2", Path(outputs))
+        annotations = _with_answers(path, annotations, "output_2", Path(outputs), form)
     comparison = ComparisonKey(
         judge=judge or _one_name(rows, "annotator", "--judge"),
         candidate=candidate or _one_name(rows, "generator_2", "--candidate"),
@@ -104,9 +106,11 @@ def _check_same_system(rows: list[RawRow], name: str, annotations: list[Annotati
             )
 
 
-def _with_answers(path: Path, annotations: list[Annotation], field: str, given: Path) -> list[Annotation]:
+def _with_answers(
+    path: Path, annotations: list[Annotation], field: str, given: Path, form: AnswerForm | None
+) -> list[Annotation]:
     """The rows with a file's answers as `output_1` or `output_2`; both must have the same prompts."""
-    answers = {identity(row): row["output"] for row in load_answers(given)}
+    answers = {identity(row): row["output"] for row in load_answers(given, form)}
     prompts = {row.identity for row in annotations}
     for place, missing in (
         (given, [row.identity for row in annotations if row.identity not in answers]),

@@ -14,7 +14,7 @@ from instruct.analysis.outcomes import EXCHANGED, IDENTICAL, PREFERENCES, UNKNOW
 from instruct.base.errors import InputError, one_line
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.replies import Completion
-from instruct.data.evaluation import identity, load_answers
+from instruct.data.evaluation import AnswerForm, identity, load_answers
 from instruct.data.sources import read_file
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons, system_name
@@ -92,7 +92,7 @@ def read_contents(path: Path, **given: Any) -> Contents:
     """
     if not _are_lines(path):
         return _contents(read_annotations(path, **given))
-    if any(given.values()):
+    if any(value not in (None, AnswerForm()) for value in given.values()):
         raise InputError(f"{path}: JSON lines contain their own names; leave the flags out")
     return contents_of_lines(read_lines(path))
 
