@@ -258,15 +258,7 @@ class JudgeCard(_Section):
         Raises:
             InputError: it does not exist.
         """
-        return self._beside(str(self.head), "file", "the head")
-
-    def training_file(self) -> Path:
-        """The file with the hashes of the pairs that the judge was trained on.
-
-        Raises:
-            InputError: it does not exist.
-        """
-        return self._beside(str(self.trained_on), "file", "the hashes of its training pairs")
+        return self.file_beside(str(self.head), "file", "the head")
 
     def prompt_file(self, with_input: bool = False) -> Path:
         """The prompt's file.
@@ -277,9 +269,14 @@ class JudgeCard(_Section):
         if self.annotator:
             return annotator_prompt(self.annotator)
         name = self.prompt_with_input if with_input and self.prompt_with_input else self.prompt
-        return self._beside(str(name), "prompt file", "it")
+        return self.file_beside(str(name), "prompt file", "it")
 
-    def _beside(self, name: str, kind: str, what: str) -> Path:
+    def file_beside(self, name: str, kind: str, what: str) -> Path:
+        """A file next to the card; `what` belongs there.
+
+        Raises:
+            InputError: it does not exist.
+        """
         path = self._folder / name
         if not path.is_file():
             raise InputError(f"{path}: no such {kind}; put {what} next to {self._folder / 'judge.yaml'}")

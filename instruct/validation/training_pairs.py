@@ -34,5 +34,6 @@ def trained_on(card: JudgeCard | None, pairs: Iterable[HumanPair]) -> int:
     """
     if card is None or card.trained_on is None:
         return 0
-    hashes = set(card.training_file().read_text(encoding="utf-8").split())
+    file = card.file_beside(card.trained_on, "file", "the hashes of its training pairs")
+    hashes = set(file.read_text(encoding="utf-8").split())
     return sum(pair_hash(pair) in hashes for pair in pairs)

@@ -124,7 +124,7 @@ def validate(
     first, swapped = verdicts.by_order["first"], verdicts.by_order.get("swapped")
     agreement = measure_agreement(human, first, swapped, verdicts.positions_known, verdicts.averaged())
     figures = card_figures(agreement, card, verdicts.about)
-    trained = 0 if verdicts.about else trained_on(card, human.pairs)
+    trained = 0 if card is None or verdicts.about else trained
     if write_card:
         check_measures(human, trained)
     warnings = _warnings(card, human, limit, figures, trained)

@@ -16,7 +16,7 @@ from instruct.judging.cards import load_judge_card
 from instruct.judging.options import JudgeOptions
 from instruct.validation.card_figures import card_figures
 from instruct.validation.human_sets import load_human_set
-from instruct.validation.training_pairs import write_training_pairs
+from instruct.validation.training_pairs import trained_on, write_training_pairs
 from instruct.validation.validate import validate, write_human_agreement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -182,7 +182,12 @@ def test_figures_of_few_pairs_or_of_training_pairs_are_not_written(fake_server, 
         )
         assert code == 0
         assert warning in (out if flag == "-q" else json.loads(out)["warnings"])
+    read = []
+    monkeypatch.setattr(
+        "instruct.validation.validate.trained_on", lambda card, pairs: read.append(card) or trained_on(card, pairs)
+    )
     assert f"WARNING: {warning}" in run(url)
+    assert len(read) == 1
     assert f"WARNING: {warning}" in (work / "runs" / "validate-pandalm-own" / "agreement.md").read_text()
 
 
