@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.claims import ALPHA
 from instruct.analysis.holm import holm
-from instruct.analysis.inference import SEED, chunks, score_interval, sign_flip_test
+from instruct.analysis.inference import RESAMPLES, SEED, chunks, score_interval, sign_flip_test
 
 _BOUND = 15.0  # log-odds: no sample that fits into memory tells a larger strength from it
 
@@ -27,7 +27,8 @@ class Standing:
     """One system against the common baseline; rates in percent.
 
     `interval` is one of simultaneous 95 % intervals; `rank` is 1 for the highest win rate, and `rank_interval` the
-    ranks that the simultaneous pairwise comparisons leave open.
+    ranks that the simultaneous pairwise comparisons leave open. `next_p`: the p-value of the paired test against the
+    system that follows, corrected for all pairs of systems; None for the last one.
     """
 
     name: str
@@ -36,6 +37,12 @@ class Standing:
     interval: list[float]
     rank: int
     rank_interval: list[int]
+    next_p: float | None = None
+
+    @property
+    def next_apart(self) -> bool:
+        """Whether the system can be told apart from the one that follows."""
+        return self.next_p is not None and self.next_p <= ALPHA
 
 
 @dataclass(frozen=True)
@@ -67,22 +74,24 @@ def standings(scores: Mapping[str, Mapping[str, float | None]]) -> list[Standing
     if len(names) < 2 or not counts.all():
         raise ValueError("needs two systems or more, each with a verdict")
     rates, level = 100 * np.nanmean(matrix, axis=0), 0.95 ** (1 / len(names))
-    better = _surely_better(matrix)
+    better, p_values = _compared(matrix)
+    order = sorted(range(len(names)), key=lambda index: (-rates[index], names[index]))
     found = []
-    for index, name in enumerate(names):
+    for index, following in zip(order, [*order[1:], None], strict=True):
         column = matrix[:, index]
         low, high = score_interval(column[~np.isnan(column)], level, exact=True) or [0.0, 100.0]
         found.append(
             Standing(
-                name,
+                names[index],
                 int(counts[index]),
                 round(float(rates[index]), 6),
                 [round(low, 6), round(high, 6)],
                 1 + int((rates > rates[index]).sum()),
                 [1 + int(better[:, index].sum()), len(names) - int(better[index].sum())],
+                None if following is None else round(float(p_values[index, following]), 6),
             )
         )
-    return sorted(found, key=lambda each: (each.rank, each.name))
+    return found
 
 
 def _matrix(scores: Mapping[str, Mapping[str, float | None]]) -> NDArray[np.float64]:
@@ -92,25 +101,28 @@ def _matrix(scores: Mapping[str, Mapping[str, float | None]]) -> NDArray[np.floa
     return np.array(rows, dtype=np.float64).reshape(len(prompts), len(scores))
 
 
-def _surely_better(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """[i, j]: system i is better than system j, at 5 % for all pairs of systems at once.
+def _compared(matrix: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """[i, j]: whether system i is better than system j, at 5 % for all pairs of systems at once; and the p-value.
 
     By paired sign-flip tests, corrected by Holm's method. A resampled p-value is 1 / 10,001 or more, too much for many
     pairs of systems: beyond that, Hoeffding's bound 2 exp(-sum ** 2 / (2 sum of squares)) counts.
     """
     count = matrix.shape[1]
-    better = np.zeros((count, count), dtype=bool)
+    better, corrected = np.zeros((count, count), dtype=bool), np.ones((count, count))
     pairs = list(itertools.combinations(range(count), 2))
     differences = [each[~np.isnan(each)] for each in (matrix[:, i] - matrix[:, j] for i, j in pairs)]
     p_values = []
     for each in differences:
-        squares, p = float((each**2).sum()), sign_flip_test(each)[0]
+        squares = float((each**2).sum())
         bound = 2 * math.exp(-(float(each.sum()) ** 2) / (2 * squares)) if squares else 1.0
+        p = bound if bound < 1 / (1 + RESAMPLES) else sign_flip_test(each)[0]
         p_values.append(None if p is None else min(p, bound))
     for (i, j), each, p in zip(pairs, differences, holm(p_values), strict=True):
-        if p is not None and p <= ALPHA:
-            better[(i, j) if each.sum() > 0 else (j, i)] = True
-    return better
+        if p is not None:
+            corrected[i, j] = corrected[j, i] = p
+            if p <= ALPHA:
+                better[(i, j) if each.sum() > 0 else (j, i)] = True
+    return better, corrected
 
 
 def bradley_terry(games: Sequence[tuple[str, str, Mapping[str, float | None]]]) -> list[Strength] | None:

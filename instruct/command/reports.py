@@ -42,11 +42,15 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--candidate", metavar="A", help="for --fail-under: only this system (default: all)")
 
     sub = verb(compare, "rank the systems of one run or several, and check that their figures are comparable")
-    runs = sub.add_argument("runs", nargs="+", metavar="RUN", help="run directories; the first is the reference")
+    text = "run directories, or files of verdicts (AlpacaEval's annotations.json); the first is the reference"
+    runs = sub.add_argument("runs", nargs="+", metavar="RUN", help=text)
     flags.completes(runs, completion.runs)
     sub.add_argument(
         "--output", action="append", metavar="FILE", help="write to FILE.md, FILE.csv or FILE.html; repeatable"
     )
+
+    text = "compare runs with different prompts on those that both have, and say how many were left out"
+    sub.add_argument("--common-prompts", action="store_true", help=text)
 
     sub = verb(sample, "draw pairs at random for people to label, as an HTML form that works offline")
     flags.run_argument(sub, "answers")
@@ -120,7 +124,7 @@ def compare(arguments: argparse.Namespace) -> Result:
 
     for path in arguments.output or ():
         check_ending(path)  # before the work
-    found = compare_runs(arguments.runs)
+    found = compare_runs(arguments.runs, arguments.common_prompts)
     for path in arguments.output or ():
         write_comparison(found, path)
     written = "".join(f"written: {path}\n" for path in arguments.output or ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -12,6 +14,7 @@ from instruct.analysis.paired import Difference, paired_difference
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
+from instruct.judging.interchange.exchange import import_into_run
 from instruct.reporting.comparison import rounded
 from instruct.reporting.document import Caution, Document
 from instruct.reporting.entries import Entry, entries_of
@@ -135,38 +138,59 @@ class Compared:
                 for row in self.rows
             ],
             "seeds": {run: [each.model_dump() for each in spreads] for run, spreads in self._seeds().items()},
-            "rankings": [asdict(each) for each in self.rankings],
+            "rankings": [asdict(each) | {"told_apart": each.told_apart} for each in self.rankings],
             "strengths": [asdict(each) for each in self.strengths],
         }
 
 
-def compare_runs(folders: Sequence[str | Path]) -> Compared:
+def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> Compared:
     """The comparisons of one run or several, judge by judge; each further run's are compared with the first's.
 
+    Args:
+        given: run directories, or files of verdicts made elsewhere, such as AlpacaEval's annotations.
+        common_prompts: compare runs with different prompts on those that both have.
+
     Raises:
-        InputError: one run with a single comparison, a run given twice, not a run or one without verdicts, or no judge
-            in common.
+        InputError: one run with a single comparison, a run given twice, not a run or one without verdicts, an invalid
+            file, or no judge in common.
     """
-    runs = [RunDirectory(folder) for folder in folders]
-    places = [run.folder.resolve() for run in runs]
+    paths = [Path(path).expanduser() for path in given]
+    places = [path.resolve() for path in paths]
     for index, place in enumerate(places):
         if place in places[:index]:
-            raise InputError(f"{runs[index].folder}: given twice; name each run once")
+            raise InputError(f"{paths[index]}: given twice; name each run once")
     names = [place.name for place in places]
-    labels = [name if names.count(name) == 1 else str(run.folder) for name, run in zip(names, runs, strict=True)]
-    entries = [entry for run, label in zip(runs, labels, strict=True) for entry in entries_of(run, label)]
+    labels = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    entries: list[Entry] = []
+    for path, label in zip(paths, labels, strict=True):
+        with _run_of(path) as run:
+            entries += entries_of(run, label)
     judges = dict.fromkeys(entry.judge for entry in entries)
-    if len(runs) == 1 and not any(len([e for e in entries if e.judge == judge]) > 1 for judge in judges):
+    if len(paths) == 1 and not any(len([e for e in entries if e.judge == judge]) > 1 for judge in judges):
         raise InputError(
-            f"{runs[0].folder}: no judge has compared two systems there; name further runs, or use `instruct report`"
+            f"{paths[0]}: no judge has compared two systems there; name further runs, or use `instruct report`"
         )
-    if len(runs) > 1 and not any(len({entry.run for entry in entries if entry.judge == judge}) > 1 for judge in judges):
+    if len(paths) > 1 and not any(
+        len({entry.run for entry in entries if entry.judge == judge}) > 1 for judge in judges
+    ):
         raise InputError(f"no judge has judged in two of these runs ({', '.join(one_line(j, 60) for j in judges)})")
-    rows = [_row(entry, entries, labels[0]) for judge in judges for entry in entries if entry.judge == judge]
+    rows = [
+        _row(entry, entries, labels[0], common_prompts) for judge in judges for entry in entries if entry.judge == judge
+    ]
     return Compared(rows, rankings(entries), strengths(entries))
 
 
-def _row(entry: Entry, entries: Sequence[Entry], first: str) -> ComparedRow:
+@contextlib.contextmanager
+def _run_of(path: Path) -> Iterator[RunDirectory]:
+    """A run directory; of a file of verdicts one that is removed afterwards."""
+    if not path.is_file():
+        yield RunDirectory(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield import_into_run(path, Path(folder) / "run")
+
+
+def _row(entry: Entry, entries: Sequence[Entry], first: str, common_prompts: bool) -> ComparedRow:
     candidates = [other for other in entries if other.judge == entry.judge and other.run == first]
     partial = ["judging has not finished"] if entry.comparison.partial else []
     if entry.run == first:
@@ -178,20 +202,25 @@ def _row(entry: Entry, entries: Sequence[Entry], first: str) -> ComparedRow:
         candidates,
         key=lambda other: (other.comparison.baseline != ours.baseline, other.comparison.candidate != ours.candidate),
     )
-    same_prompts = entry.scores.keys() == against.scores.keys()
-    difference = paired_difference(entry.scores, against.scores) if same_prompts else None
-    return ComparedRow(entry, against, [*_differing(entry, against), *partial], difference)
+    comparable = common_prompts or entry.scores.keys() == against.scores.keys()
+    difference = paired_difference(entry.scores, against.scores) if comparable else None
+    return ComparedRow(entry, against, [*_differing(entry, against, common_prompts), *partial], difference)
 
 
-def _differing(entry: Entry, other: Entry) -> list[str]:
+def _differing(entry: Entry, other: Entry, common_prompts: bool) -> list[str]:
     """Why two figures by the same judge may not be comparable."""
     found = []
     prompts = entry.scores.keys() & other.scores.keys()
     if len(prompts) < max(len(entry.scores), len(other.scores)):
-        found.append(
-            f"different prompts: {len(entry.scores)} and {len(other.scores)}, {len(prompts)} in common; no paired "
-            "difference"
-        )
+        ours, theirs, both = len(entry.scores), len(other.scores), len(prompts)
+        if common_prompts:
+            left_out = f"{ours - both} of {ours} and {theirs - both} of {theirs}"
+            found.append(f"the difference is over {both} common prompts, which leaves out {left_out}")
+        else:
+            found.append(
+                f"different prompts: {ours} and {theirs}, {both} in common; no paired difference without "
+                "--common-prompts"
+            )
     if entry.baseline_answers is None or other.baseline_answers is None:
         found.append("the baseline's answers are missing, so they may differ")
     else:
@@ -205,11 +234,11 @@ def _differing(entry: Entry, other: Entry) -> list[str]:
             found.append("the version of the judge's card is known for only one of the two")
     elif entry.card != other.card:
         found.append(f"different version of the judge's card: {entry.card[:12]}, not {other.card[:12]}")
-    ours, theirs = entry.comparison, other.comparison
-    if ours.leading != theirs.leading:
-        found.append(f"different policy: {ours.leading}, not {theirs.leading}")
-    if ours.orders != theirs.orders:
-        found.append(f"pairs shown in different orders: {ours.orders}, not {theirs.orders}")
+    one, another = entry.comparison, other.comparison
+    if one.leading != another.leading:
+        found.append(f"different policy: {one.leading}, not {another.leading}")
+    if one.orders != another.orders:
+        found.append(f"pairs shown in different orders: {one.orders}, not {another.orders}")
     return found
 
 

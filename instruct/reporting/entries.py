@@ -17,8 +17,8 @@ class Entry:
     """A comparison of one run, under the leading policy of its judge.
 
     `scores`: by prompt, 1 for a win, ½ for a tie, 0 for a loss, a weighted judge's grade, None without a verdict.
-    `card` is the hash of the judge's card when it judged, `baseline_answers` maps prompt to answer, `candidate_sha256`
-    and `baseline_sha256` are those of the answers; None: unknown.
+    `card` is the hash of the judge's card when it judged; `candidate_answers` and `baseline_answers` map prompt to
+    the answer's hash in this process; None: unknown.
     """
 
     run: str
@@ -27,9 +27,8 @@ class Entry:
     comparison: ComparisonReport
     scores: Mapping[str, float | None]
     card: str | None
-    baseline_answers: Mapping[str, str] | None
-    candidate_sha256: str | None
-    baseline_sha256: str | None
+    candidate_answers: Mapping[str, int] | None
+    baseline_answers: Mapping[str, int] | None
 
 
 def entries_of(run: RunDirectory, label: str) -> list[Entry]:
@@ -39,11 +38,9 @@ def entries_of(run: RunDirectory, label: str) -> list[Entry]:
     comparisons = [(judge, each) for judge in built.data.judges for each in judge.comparisons]
     found = []
     for (judge, each), outcomes in zip(comparisons, built.outcomes, strict=True):
-        baseline = contents.answers.get(each.baseline)
-        answers = {identity(row): row["output"] for row in baseline.rows} if baseline else None
+        sides = [contents.answers.get(name) for name in (each.candidate, each.baseline)]
+        answers = [{identity(row): hash(row["output"]) for row in side.rows} if side else None for side in sides]
         card = outcomes.judged.step.get("inputs", {}).get("card")
         scores = outcomes.scores(outcomes.leading)
-        sha256 = {name: side.sha256 for name, side in contents.answers.items()}
-        sides = (sha256.get(each.candidate), sha256.get(each.baseline))
-        found.append(Entry(label, judge.name, judge.model, each, scores, card, answers, *sides))
+        found.append(Entry(label, judge.name, judge.model, each, scores, card, *answers))
     return found

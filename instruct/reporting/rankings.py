@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from instruct.analysis.ranking import Standing, Strength, bradley_terry, standings
 from instruct.base.errors import counted
 from instruct.reporting.entries import Entry
 from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.text import probability
 
 _RANKED = (
     "Simultaneous 95 % intervals (Šidák's level, united with the exact limits): all of them hold at once. Ranks: those "
@@ -34,6 +36,20 @@ class Ranking:
     standings: list[Standing]
     warnings: list[str]
 
+    @property
+    def told_apart(self) -> int:
+        """Of the systems but the last, how many can be told apart from the one that follows."""
+        return sum(each.next_apart for each in self.standings)
+
+    @property
+    def neighbors(self) -> str:
+        """The same in a sentence."""
+        systems = len(self.standings)
+        return (
+            f"{self.told_apart} of {counted(systems - 1, 'pair')} of neighboring ranks can be told apart (paired "
+            f"tests, Holm's correction over all {counted(math.comb(systems, 2), 'pair')} of systems)."
+        )
+
 
 @dataclass(frozen=True)
 class Strengths:
@@ -46,12 +62,8 @@ class Strengths:
 
 def rankings(entries: Sequence[Entry]) -> list[Ranking]:
     """A ranking for each judge, policy and baseline with two systems or more."""
-    groups: dict[tuple[str, str, str, str | None], list[Entry]] = {}
-    for entry in entries:
-        key = (entry.judge, entry.comparison.leading, entry.comparison.baseline, entry.baseline_sha256)
-        groups.setdefault(key, []).append(entry)
     found = []
-    for (judge, policy, baseline, _), group in groups.items():
+    for group in _with_one_baseline(entries):
         shared = set.intersection(*({p for p, score in each.scores.items() if score is not None} for each in group))
         if len(group) < 2 or len(shared) < 2:
             continue
@@ -65,10 +77,33 @@ def rankings(entries: Sequence[Entry]) -> list[Ranking]:
         left_out = max(len(entry.scores) for entry in group) - len(shared)
         warnings = [f"left out: {counted(left_out, 'prompt')} without a verdict on every system"] if left_out else []
         warnings += ["judging has not finished"] if any(entry.comparison.partial for entry in group) else []
-        if group[0].baseline_sha256 is None:
+        if group[0].baseline_answers is None:
             warnings.append("the baseline's answers are missing, so they may differ")
-        found.append(Ranking(judge, baseline, policy, standings(scores), warnings))
+        ours = group[0].comparison
+        found.append(Ranking(group[0].judge, ours.baseline, ours.leading, standings(scores), warnings))
     return found
+
+
+def _with_one_baseline(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries of each judge and policy with the same answers of a baseline, to those prompts that they share."""
+    groups: list[tuple[tuple[str, str, str, bool], dict[str, int], list[Entry]]] = []
+    for entry in entries:
+        answers = entry.baseline_answers
+        key = (entry.judge, entry.comparison.leading, entry.comparison.baseline, answers is None)
+        for other, known, group in groups:
+            if key == other and _agree(known, answers):
+                group.append(entry)
+                break
+        else:
+            groups.append((key, dict(answers or {}), [entry]))
+    return [group for _, _, group in groups]
+
+
+def _agree(known: dict[str, int], answers: Mapping[str, int] | None) -> bool:
+    """Whether answers are the known ones, where both have the prompt; if so, all of them are known now."""
+    agree = all(known.get(prompt, answer) == answer for prompt, answer in (answers or {}).items())
+    known.update((answers or {}) if agree else {})
+    return agree
 
 
 def strengths(entries: Sequence[Entry]) -> list[Strengths]:
@@ -78,7 +113,7 @@ def strengths(entries: Sequence[Entry]) -> list[Strengths]:
         groups.setdefault((entry.judge, entry.comparison.leading), []).append(entry)
     found = []
     for (judge, policy), group in groups.items():
-        if len({(entry.comparison.baseline, entry.baseline_sha256) for entry in group}) > 1:
+        if len(_with_one_baseline(group)) > 1:
             sides = zip(_names(group), _names(group, baselines=True), group, strict=True)
             games = [(ours, theirs, entry.scores) for ours, theirs, entry in sides]
             found.append(Strengths(judge, policy, bradley_terry(games)))
@@ -87,15 +122,17 @@ def strengths(entries: Sequence[Entry]) -> list[Strengths]:
 
 def _names(group: Sequence[Entry], baselines: bool = False) -> list[str]:
     """Each entry's candidate (or baseline); with its run, if systems with other answers share the name."""
-    answers: dict[str, set[str | None]] = {}
+    known: dict[str, dict[str, int]] = {}
+    missing: dict[str, bool] = {}
+    differing = set()
     for entry in group:
-        answers.setdefault(entry.comparison.candidate, set()).add(entry.candidate_sha256)
-        answers.setdefault(entry.comparison.baseline, set()).add(entry.baseline_sha256)
-    names = []
-    for entry in group:
-        name = entry.comparison.baseline if baselines else entry.comparison.candidate
-        names.append(name if len(answers[name]) == 1 else f"{entry.run}: {name}")
-    return names
+        ours, theirs = entry.comparison.candidate, entry.comparison.baseline
+        for name, answers in ((ours, entry.candidate_answers), (theirs, entry.baseline_answers)):
+            alike = missing.setdefault(name, answers is None) == (answers is None)
+            if not (alike and _agree(known.setdefault(name, {}), answers)):
+                differing.add(name)
+    names = [entry.comparison.baseline if baselines else entry.comparison.candidate for entry in group]
+    return [f"{entry.run}: {name}" if name in differing else name for name, entry in zip(names, group, strict=True)]
 
 
 def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> list[Table]:
@@ -107,6 +144,7 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
         Column("n"),
         Column("win rate %", "win_rate"),
         Column("simultaneous 95 % CI", "interval"),
+        Column("p against the next", lambda system: probability(system.next_p)),
     ]
     strength = [
         Column("system", "name", text=True),
@@ -116,7 +154,7 @@ def ranking_tables(ranked: Sequence[Ranking], strong: Sequence[Strengths]) -> li
     tables = []
     for ranking in ranked:
         title = f"Ranked by {ranking.judge} against {ranking.baseline} ({ranking.policy})"
-        note = " ".join([*(f"Caution: {warning}." for warning in ranking.warnings), _RANKED])
+        note = " ".join([*(f"Caution: {warning}." for warning in ranking.warnings), ranking.neighbors, _RANKED])
         tables.append(columns_table(title, ranking.standings, standing, note))
     for group in strong:
         title = f"Strengths by {group.judge} ({group.policy})"

@@ -101,7 +101,8 @@ def test_different_prompts_are_reported_and_give_no_paired_difference(two):
     store_verdicts(two[0], [WIN] * 22)  # two more than the other
     _, second = compare_runs([run.folder for run in two]).rows
     assert second.difference is None
-    assert "different prompts: 20 and 22, 20 in common; no paired difference" in second.warnings
+    said = "different prompts: 20 and 22, 20 in common; no paired difference without --common-prompts"
+    assert said in second.warnings
 
 
 def test_different_baseline_answers_are_reported(two):
@@ -278,3 +279,61 @@ def test_page_has_the_figure_and_every_table_and_hides_nothing_from_the_policy(t
     assert page.count("<table>") == 2
     assert "<script" not in page
     assert "default-src 'none'; style-src 'sha256-" in page
+
+
+def annotated(path: Path, candidate: str, wins: int, prompts: int = 40, **more: object) -> str:
+    """AlpacaEval's annotations: the candidate wins the first prompts."""
+    rows = [
+        {
+            "instruction": f"Question {number}?",
+            "generator_1": "base",
+            "output_1": f"base {number}",
+            "generator_2": candidate,
+            "output_2": f"{candidate} {number}",
+            "annotator": "some_judge",
+            "preference": 2 if number < wins else 1,
+        }
+        | more
+        for number in range(prompts)
+    ]
+    path.write_text(json.dumps(rows))
+    return str(path)
+
+
+def test_annotations_are_ranked_and_neighbors_told_apart(instruct, tmp_path):
+    files = []
+    for name, wins in (("a", 38), ("b", 20), ("c", 19)):
+        (tmp_path / name).mkdir()
+        files.append(annotated(tmp_path / name / "annotations.json", name, wins))
+    (tmp_path / "c" / "annotations.json").write_text(json.dumps(json.loads(Path(files[2]).read_text())[::-1]))
+    code, out, error = instruct("compare", *files)
+    assert (code, error) == (0, "")
+    said = "1 of 2 pairs of neighboring ranks can be told apart (paired tests, Holm's correction over all 3 pairs of"
+    assert said in " ".join(out.split())
+    (ranking,) = json.loads(instruct("compare", *files, "--json")[1])["rankings"]
+    assert [each["name"] for each in ranking["standings"]] == ["a", "b", "c"]
+    # 18 prompts are won by a alone: 2 ** -17, times three; one prompt tells b and c apart.
+    assert [each["next_p"] for each in ranking["standings"]] == [pytest.approx(3 * 2**-13, abs=3e-4), 1.0, None]
+    assert ranking["told_apart"] == 1
+    assert not list(tmp_path.rglob("judgments.sqlite"))  # nothing is left behind
+
+
+def test_annotations_on_different_prompts_are_ranked_on_those_that_all_have(tmp_path):
+    (tmp_path / "c").mkdir()
+    files = [annotated(tmp_path / "a.json", "a", 30), annotated(tmp_path / "b.json", "b", 20, 39)]
+    other = annotated(tmp_path / "c" / "a.json", "c", 10, output_1="another answer")
+    (ranking,) = compare_runs([*files, other]).rankings
+    assert [(each.name, each.n) for each in ranking.standings] == [("a", 39), ("b", 39)]
+    assert ranking.warnings == ["left out: 1 prompt without a verdict on every system"]
+
+
+def test_common_prompts_have_a_paired_difference_on_demand(two, instruct):
+    store_verdicts(two[0], [WIN] * 22)
+    _, second = compare_runs([run.folder for run in two], common_prompts=True).rows
+    assert second.difference is not None
+    assert second.difference.n == 19  # one has no verdict
+    said = "the difference is over 20 common prompts, which leaves out 0 of 20 and 2 of 22"
+    assert said in second.warnings
+    out = instruct("compare", *(run.folder for run in two), "--common-prompts", "--output", "c.md", "--quiet")[1]
+    for text in (out, Path("c.md").read_text()):
+        assert said in " ".join(text.split())
