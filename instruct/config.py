@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from instruct.base.cards import nearest, packaged_folder, read_yaml, wholly_validated
 from instruct.base.errors import InputError, Problems, one_line
+from instruct.base.files import valid_name
 from instruct.base.options import Affects, Options, flag_value, key_type, kinds_of
 from instruct.engines.cluster_options import Cluster
 from instruct.generation.options import AnswerOptions, ContinuationOptions
@@ -139,8 +140,7 @@ class ExperimentConfig(TrainingOptions):
     @model_validator(mode="after")
     def _names_are_known(self) -> ExperimentConfig:
         for name in [self.name, *self.systems]:
-            if not name or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
-                raise ValueError(f"{one_line(name, 60)!r} is not a valid name; use letters, digits, '-', '_' and '.'")
+            valid_name(name)
         if "baseline" in self.systems:
             raise ValueError("a system cannot be called 'baseline': that name means the evaluation set's answers")
         for pair in itertools.chain(self.comparisons, *(judge.comparisons or [] for judge in self.judges)):

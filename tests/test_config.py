@@ -215,6 +215,7 @@ def test_overrides_of_unknown_keys_are_yaml():
         (["--train.output_dir", "x"], "train.output_dir is set elsewhere"),
         (["--comparisons", "[[emo, gpt]]"], "comparisons: unknown system 'gpt'; known: baseline, emo, mle"),
         (["--name", "../up"], "is not a valid name"),
+        (["--name", "n" * 101], "is not a valid name.*at most 100 bytes"),
         (["--train.max_steps"], "--train.max_steps has no value"),
         (["stray"], "unexpected argument 'stray'"),
         (["--data.files", "[a"], r"--data\.files: '\[a' is not valid YAML"),

@@ -101,6 +101,19 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     return kind if network else None
 
 
+def valid_name(name: str) -> str:
+    """The name of a run or a system, which names files, too.
+
+    Raises:
+        ValueError: the file system, or a shell, could take it for something else.
+    """
+    if not name or len(name.encode()) > 100 or name.startswith(".") or not all(c.isalnum() or c in "-_." for c in name):
+        raise ValueError(
+            f"{one_line(name, 60)!r} is not a valid name; use letters, digits, '-', '_' and '.', at most 100 bytes"
+        )
+    return name
+
+
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 from instruct.analysis.results import Interval
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import write_atomically
+from instruct.base.files import valid_name, write_atomically
 from instruct.run.directory import RunDirectory
 from instruct.run.metrics_v1 import converted
 
@@ -76,11 +85,18 @@ def numbers(figures: Mapping[str, float | None], n: int | None, **details: Any) 
     return [Number(metric=metric, value=value, n=n, details=about) for metric, value in figures.items()]
 
 
+def _folders(part: str) -> str:
+    """A part names the folder of its values, below the run's."""
+    if any(name in ("", ".", "..") or len(name.encode()) > 255 or "\0" in name for name in part.split("/")):
+        raise ValueError("not the name of a folder below metrics/")
+    return part
+
+
 class Measurement(Number):
     """A number about a system. `part`: what one step measures, such as `mauve`, `tasks/trec` and `lm_eval/arc_easy`."""
 
-    system: str
-    part: str
+    system: Annotated[str, AfterValidator(valid_name)]
+    part: Annotated[str, AfterValidator(_folders)]
 
     @property
     def kind(self) -> str:
