@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +171,35 @@ def sign_flip_test(differences: NDArray[np.float64]) -> tuple[float | None, int]
             sums = 2 * (bits[:, : len(sizes)] @ sizes) - sizes.sum()
         extreme += int((np.abs(sums) >= observed).sum())
     return (1 + extreme) / (1 + RESAMPLES), RESAMPLES
+
+
+class MeanOfGroups(NamedTuple):
+    """See `mean_of_groups`."""
+
+    mean: float
+    interval: list[float] | None
+    p: float | None
+
+
+def mean_of_groups(differences: Sequence[NDArray[np.float64]]) -> MeanOfGroups:
+    """The mean of groups' means, such as tasks', each of paired differences in -1 to 1 of at least one row.
+
+    Rows are drawn within their group: the 95 % interval is the normal one, with the variance of each group after one
+    row more at each end of the scale, so that a group without differences does not count as certain. p is that of the
+    paired permutation test over all rows, each weighing what it weighs in the mean. Interval and p are None if no row
+    differs.
+
+    Source: Cochran, Sampling Techniques (1977), section 5.4, for strata of equal weights; Agresti and Caffo, The
+    American Statistician 54 (2000), for the added rows.
+    """
+    mean = float(np.mean([own.mean() for own in differences]))
+    if not any(own.any() for own in differences):
+        return MeanOfGroups(mean, None, None)
+    variances = [np.append(own, [-1.0, 1.0]).var() / len(own) for own in differences]
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(sum(variances)) / len(differences)
+    weighted = np.concatenate([own / len(own) for own in differences])
+    interval = [max(mean - half, -1.0), min(mean + half, 1.0)]
+    return MeanOfGroups(mean, interval, sign_flip_test(weighted)[0])
 
 
 # Two-sided 5 %, and 80 % power: 1.960 + 0.842 standard errors.

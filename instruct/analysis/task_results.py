@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from instruct.analysis.results import Interval, Record
 
 
@@ -65,6 +67,31 @@ class TaskDifference(Record):
     p_holm: float | None
 
 
+class Loss(Record):
+    """A trained system's mean over the tasks of `Forgetting`, in percent, minus the base's, in points, paired by row.
+
+    `interval` is 95 %; `p` is that of the paired permutation test, `p_holm` corrected for all systems. They cover other
+    rows of these tasks, not other trainings.
+    """
+
+    system: str
+    value: float
+    difference: float
+    interval: Interval | None
+    p: float | None
+    p_holm: float | None
+
+
+class Forgetting(Record):
+    """What the untrained base could do, and the trained systems after it: the mean over `tasks`, `n` rows in all."""
+
+    tasks: list[str]
+    n: int
+    base: str
+    value: float
+    losses: list[Loss]
+
+
 class HarnessFigure(Record):
     """A metric of a system in a task of lm-evaluation-harness, as it gives it.
 
@@ -89,3 +116,4 @@ class TaskReport(Record):
     votes: list[VoteFigure]
     differences: list[TaskDifference]
     harness: list[HarnessFigure]
+    forgetting: Forgetting | None = Field(default=None, exclude_if=lambda part: part is None)

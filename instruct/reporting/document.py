@@ -118,6 +118,8 @@ def _together(report: ReportData) -> Iterator[Block]:
         yield Caution(claim_warning(text))
     for table in (*text_tables(report)[:1], *task_tables(report.tasks)[:1]):
         yield Brief(table)
+    if report.tasks and report.tasks.forgetting:
+        yield Paragraph(sentences.forgetting(report.tasks.forgetting))
     if cost := sentences.spent(report):
         yield Paragraph(cost)
     if report.not_judged:

@@ -7,11 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instruct.analysis.holm import holm
-from instruct.analysis.inference import bootstrap_interval, sign_flip_test, sign_test
-from instruct.analysis.task_results import HarnessFigure, TaskDifference, TaskFigure, TaskReport, VoteFigure
-from instruct.run.measurements import Metrics
+from instruct.analysis.inference import bootstrap_interval, mean_of_groups, sign_flip_test, sign_test
+from instruct.analysis.task_results import (
+    Forgetting,
+    HarnessFigure,
+    Loss,
+    TaskDifference,
+    TaskFigure,
+    TaskReport,
+    VoteFigure,
+)
+from instruct.run.measurements import Measurement, Metrics
 
 # Columns of the answers to each row by part (`tasks/KEY`) and system, as `instruct evaluate` keeps them.
 AnswerColumns = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
@@ -63,6 +72,7 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
         ],
         differences=_differences(answers),
         harness=harness,
+        forgetting=_forgetting(rows, answers),
     )
 
 
@@ -88,20 +98,73 @@ def _differences(answers: AnswerColumns) -> list[TaskDifference]:
     """Every two systems in every task; of several metrics of lm-eval's the task's first."""
     differences = []
     for part, systems in answers.items():
-        kind, _, task = part.partition("/")
-        values = {system: columns for system, columns in systems.items() if kind == "lm_eval" and len(columns) > 1}
-        names = [name for columns in values.values() for name in columns if name != "id"]
-        whole = (name for name in names if all(None not in columns.get(name, [None]) for columns in values.values()))
-        metric = next(whole, names[0] if names else "accuracy")
-        scored = {
-            name: _row_scores(columns, metric) for name, columns in (systems if kind == "tasks" else values).items()
-        }
+        metric, scored = _scored(part, systems)
+        task = part.partition("/")[2]
         differences += [
             _difference(task, metric, (second, scored[second]), (first, scored[first]))
             for first, second in itertools.combinations(scored, 2)
         ]
     corrected = holm([difference.p for difference in differences])
     return [difference.model_copy(update={"p_holm": p}) for difference, p in zip(differences, corrected, strict=True)]
+
+
+def _forgetting(rows: Sequence[Measurement], answers: AnswerColumns) -> Forgetting | None:
+    """The trained systems beside the untrained base, over the tasks that were put to all of them for this purpose.
+
+    Only metrics from 0 to 1 count: others have no mean in common.
+    """
+    asked = {(row.part, row.system): row.details.forgetting for row in rows if row.details.forgetting}
+    base = next((system for (_, system), when in asked.items() if when == "before"), None)
+    trained = list(dict.fromkeys(system for (_, system), when in asked.items() if when == "after"))
+    if base is None or not trained:
+        return None
+    tasks: dict[str, NDArray[np.float64]] = {}  # (rows, systems), the base first
+    for part in dict.fromkeys(part for part, _ in asked):
+        columns = answers.get(part, {})
+        if not {base, *trained} <= columns.keys():
+            continue
+        scores = _scored(part, {name: columns[name] for name in (base, *trained)})[1]
+        common = [row for row in scores[base] if all(row in own for own in scores.values())]
+        values = np.array([[scores[name][row] for name in (base, *trained)] for row in common])
+        if values.size and values.min() >= 0 and values.max() <= 1:
+            tasks[part.partition("/")[2]] = values
+    if not tasks:
+        return None
+    means = 100 * np.mean([values.mean(axis=0) for values in tasks.values()], axis=0)
+    losses = []
+    for place, system in enumerate(trained, start=1):
+        change = mean_of_groups([values[:, place] - values[:, 0] for values in tasks.values()])
+        interval = change.interval and [100 * end for end in change.interval]
+        losses.append(
+            Loss(
+                system=system,
+                value=means[place],
+                difference=100 * change.mean,
+                interval=interval,
+                p=change.p,
+                p_holm=None,
+            )
+        )
+    corrected = holm([loss.p for loss in losses])
+    return Forgetting(
+        tasks=list(tasks),
+        n=sum(map(len, tasks.values())),
+        base=base,
+        value=means[0],
+        losses=[loss.model_copy(update={"p_holm": p}) for loss, p in zip(losses, corrected, strict=True)],
+    )
+
+
+def _scored(part: str, systems: Mapping[str, Mapping[str, Sequence[Any]]]) -> tuple[str, dict[str, dict[Any, float]]]:
+    """A task's metric, and what each row of each system has of it."""
+    if part.startswith("tasks/"):
+        return "accuracy", {name: _row_scores(columns, "accuracy") for name, columns in systems.items()}
+    theirs = part.startswith("lm_eval/")
+    values = {system: columns for system, columns in systems.items() if theirs and len(columns) > 1}
+    names = [name for columns in values.values() for name in columns if name != "id"]
+    whole = (name for name in names if all(None not in columns.get(name, [None]) for columns in values.values()))
+    metric = next(whole, names[0] if names else "accuracy")
+    return metric, {name: _row_scores(columns, metric) for name, columns in values.items()}
 
 
 def _row_scores(columns: Mapping[str, Sequence[Any]], metric: str) -> dict[Any, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Significance
+from instruct.analysis.task_results import Forgetting
 from instruct.base.errors import counted, one_line
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 
@@ -122,6 +123,18 @@ def paired_difference(paired: Paired) -> str:
         f"{judge}: {first} minus {second}: {paired.difference:+.1f} points ({interval}"
         f"p {probability(paired.p)}) over {counted(paired.n, 'prompt')}, both against {baseline}"
     )
+
+
+def forgetting(found: Forgetting) -> str:
+    """What the untrained base could do, and what each system lost or gained of it."""
+    parts = [f"{name(found.base)} {number(found.value)} %"]
+    for loss in found.losses:
+        change = f"{loss.difference:+.1f} points"
+        if loss.interval:
+            change += f", 95 % CI {span(loss.interval)}, p (Holm) {_equals(loss.p_holm)}"
+        parts.append(f"{name(loss.system)} {number(loss.value)} % ({change})")
+    over = f"mean of {counted(len(found.tasks), 'task')}, {counted(found.n, 'row')}"
+    return f"Before and after training ({over}): {'; '.join(parts)}"
 
 
 def claim(figures: TallyFigures, candidate: str, baseline: str, one_seed: bool = False) -> list[str]:

@@ -16,6 +16,7 @@ from instruct.analysis import inference
 from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import (
     bootstrap_interval,
+    mean_of_groups,
     power,
     score_interval,
     sign_flip_test,
@@ -236,3 +237,32 @@ def test_the_sign_test_equals_scipy(wins, losses):
 def test_wilson_equals_statsmodels(n, share):
     low, high = proportion_confint(share * n, n, method="wilson")
     assert wilson_interval(share * n, n) == pytest.approx([100 * low, 100 * high], abs=1e-9)
+
+
+def test_the_mean_of_groups_weighs_each_group_the_same():
+    few, many = np.array([1.0, 0.0]), np.array([-1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    mean, interval, p = mean_of_groups([few, many])
+    assert mean == pytest.approx((1 / 2 - 1 / 6) / 2)
+    variances = (np.var([1, 0, -1, 1]) / 2, np.var([-1, 0, 0, 0, 0, 0, -1, 1]) / 6)
+    half = stats.norm.ppf(0.975) * math.sqrt(sum(variances)) / 2
+    assert interval == pytest.approx([mean - half, min(mean + half, 1)])
+    assert p == 1  # 1/2 - 1/6 is the smallest sum that flips of 1/2 and 1/6 give
+    assert mean_of_groups([np.zeros(3), np.zeros(2)]) == (0, None, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [(30, 30), (20, 200), (10, 10, 10, 10, 10)])
+@pytest.mark.parametrize("flip", [0.05, 0.3])
+@pytest.mark.parametrize("lean", [0.5, 0.7])
+def test_the_interval_of_groups_covers_and_its_test_is_not_too_eager(rows, flip, lean):
+    """Each row changes with probability `flip`, for the better with probability `lean`."""
+    rng = np.random.default_rng(1)
+    truth, covered, claimed, runs = flip * (2 * lean - 1), 0, 0, 500
+    for _ in range(runs):
+        groups = [rng.choice([1.0, -1.0, 0.0], size=n, p=[flip * lean, flip * (1 - lean), 1 - flip]) for n in rows]
+        _, interval, p = mean_of_groups(groups)
+        covered += interval is None or interval[0] <= truth <= interval[1]
+        claimed += p is not None and p < 0.05
+    assert covered / runs >= 0.925
+    if lean == 0.5:
+        assert claimed / runs <= 0.07

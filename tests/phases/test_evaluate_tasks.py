@@ -175,3 +175,27 @@ def test_what_an_earlier_version_measured_is_kept_unless_something_else_is_asked
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")  # another training
     code, _, err = instruct(*flags)
     assert (code, refusal in err) == (2, True)
+
+
+def test_tasks_of_forgetting_are_put_to_the_untrained_base_too(trained, instruct):
+    content = yaml.safe_load(Path("runs/mine/config.yaml").read_text())
+    content["systems"].pop("base")
+    Path("runs/mine/config.yaml").write_text(yaml.safe_dump(content))
+    flags = ["evaluate", trained.folder, "--evaluation.tasks.folder", "."]
+    assert instruct(*flags, "--tasks", "mood")[0] == 0
+    assert list(read_metrics(trained).tasks) == ["emo"]
+    code, _, err = instruct(*flags, "--evaluation.tasks.forgetting", "mood")
+    assert code == 0, err
+    rows = {system: tasks["mood"] for system, tasks in read_metrics(trained).tasks.items()}
+    assert {name: row.details.forgetting for name, row in rows.items()} == {"emo": "after", "base": "before"}
+    code, out, err = instruct("report", trained.folder)
+    assert code == 0, err
+    said = f"Before and after training (mean of 1 task, 5 rows): base {rows['base'].value:.1f} %; "
+    assert said + f"emo {rows['emo'].value:.1f} % (" in " ".join(out.split())
+    assert said in Path("runs/mine/report/report.md").read_text()
+    content |= {"systems": {"base": {"objective": "mle"}}, "comparisons": []}
+    Path("runs/mine/config.yaml").write_text(yaml.safe_dump(content))
+    (trained.adapters / "emo").rename(trained.adapters / "base")
+    code, _, err = instruct(*flags, "--evaluation.tasks.forgetting", "mood")
+    assert code == 2
+    assert "forgetting: needs the untrained base, but the system called base is trained" in err

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
@@ -18,7 +18,10 @@ from instruct.engines.forward import ForwardModel, open_model
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
-from instruct.run.measurements import Measurement, measure, metric_step, read_metrics
+from instruct.run.measurements import Measurement, PartResult, measure, metric_step, read_metrics
+
+# Before or after training, in tasks of forgetting.
+When = Literal["before", "after"] | None
 
 
 def evaluate_tasks(
@@ -37,27 +40,52 @@ def evaluate_tasks(
     Raises:
         InputError: a task that cannot be read.
     """
-    if not options.cards and not options.lm_eval:
+    if not options.named:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
     options = _left(options, run, base, systems)
-    if not options.cards and not options.lm_eval:
+    if not options.named:
         return
     harness = Harness(options, rendering)
     for part in harness.parts:  # what is wrong with a task's rows is found before the work
         harness.load(part)
     model: ForwardModel | None = None
-    for system, folder in systems.items():
+    for system, folder in _with_base(systems, harness).items():
         model = open_model(base, folder, like=model)
         inputs = _made_from(model, base)
         replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
-        for part in harness.parts:
+        for part in harness.parts if system in systems else harness.forgetting:
             made_from = inputs | harness.inputs(part)
+            when: When = None
+            if part in harness.forgetting:
+                when = "after" if folder else "before"
+                made_from["forgetting"] = when
             recorded = _recorded(run, part, system)
             if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
                 made_from.pop("files", None)
-            measure(run, part, system, made_from, functools.partial(harness.evaluate, model, part, replies))
+            measure(run, part, system, made_from, functools.partial(_evaluated, harness, model, part, replies, when))
     if model:
         model.close()
+
+
+def _with_base(systems: Mapping[str, Path | None], harness: Harness) -> dict[str, Path | None]:
+    """The systems, and the untrained base, if tasks of forgetting need it and no system is that."""
+    if not harness.forgetting or None in systems.values():
+        return dict(systems)
+    if "base" in systems:
+        raise InputError(
+            "evaluation.tasks.forgetting: needs the untrained base, but the system called base is trained; add one "
+            "under systems: untrained: {objective: none}"
+        )
+    return {"base": None, **systems}
+
+
+def _evaluated(harness: Harness, model: ForwardModel, part: str, replies: Path, when: When) -> PartResult:
+    """A task's results; those of tasks of forgetting say whether the system is trained."""
+    result = harness.evaluate(model, part, replies)
+    if when:
+        for number in result.numbers:
+            number.details = number.details.model_copy(update={"forgetting": when})
+    return result
 
 
 def _recorded(run: RunDirectory, part: str, system: str) -> dict[str, Any]:

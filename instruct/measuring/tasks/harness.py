@@ -33,6 +33,7 @@ class Harness:
     """Tasks by the name of their card, by lm-eval's name, or by the path of their YAML file.
 
     `parts`: the tasks by what a run measures: `tasks/KEY` with labels, in percent, `lm_eval/NAME` in lm-eval's metrics.
+    `forgetting`: those parts that tell what training cost.
 
     Raises:
         InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
@@ -40,7 +41,7 @@ class Harness:
 
     def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
-        names = [*options.cards, *options.lm_eval]
+        names = [*dict.fromkeys([*options.cards, *options.forgetting]), *options.lm_eval]
         try:
             import lm_eval
             from lm_eval.tasks import TaskManager
@@ -54,12 +55,17 @@ class Harness:
         self._rendering = dataclasses.replace(rendering, remedy="set --no-chat")
         cards = {card.name for card in list_cards("data/tasks")}
         self.parts: dict[str, TaskFile | str] = {}
+        self.forgetting: set[str] = set()
         for name in names:
             if name.endswith((".yaml", ".yml")) or (name in cards and name not in options.lm_eval):
                 task = read_task(name, options.trust_task_code)
-                self.parts[f"tasks/{_key(task, options)}" if task.few_shot else f"lm_eval/{task.name}"] = task
+                part = f"tasks/{_key(task, options)}" if task.few_shot else f"lm_eval/{task.name}"
+                self.parts[part] = task
             else:
-                self.parts[f"lm_eval/{name}"] = name
+                part = f"lm_eval/{name}"
+                self.parts[part] = name
+            if name in options.forgetting:
+                self.forgetting.add(part)
         theirs = [task for task in self.parts.values() if isinstance(task, str)]
         about = {"folder": options.folder, "variant": options.variant}
         about |= {"rule": "sum"} if options.rule == "sum" else {}

@@ -28,12 +28,19 @@ class TaskOptions(Options):
     """A variant of the cards' wording, of those cards that have it."""
     retriever: str = "tfidf"
     """Finds the demonstrations: `tfidf`, or a sentence encoder (a folder or hub id; needs sentence-transformers)."""
+    forgetting: Texts = []
+    """Tasks as in `cards`, also put to the untrained base: the report says what each system lost in them."""
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
     trust_task_code: bool = False
     """The YAML file of a task may run the Python functions that it names (`!function`)."""
+
+    @property
+    def named(self) -> bool:
+        """Whether there is a task to ask."""
+        return bool(self.cards or self.forgetting or self.lm_eval)
 
     @model_validator(mode="before")
     @classmethod
@@ -47,7 +54,7 @@ class TaskOptions(Options):
 
     @model_validator(mode="after")
     def _names_each_once(self) -> TaskOptions:
-        for name in ("cards", "lm_eval"):
+        for name in ("cards", "forgetting", "lm_eval"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
                 raise ValueError(f"{name}: a task is given twice; remove one")
         return self
