@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,16 @@ class ForwardEngine(CausalEngine):
     def tokenizer(self) -> Any:
         self._prepare()
         return self._tokenizer
+
+    def vllm_arguments(self, adapters: Sequence[Path]) -> dict[str, Any]:
+        """The arguments of `vllm.LLM` for this model and its adapters, with as long a context as its memory holds.
+
+        Raises:
+            InputError: vLLM is not installed, or cannot serve the model or an adapter.
+        """
+        from instruct.engines.vllm import VLLMEngine
+
+        return VLLMEngine(replace(self._options, adapters=tuple(adapters), context_length=-1)).arguments()
 
     @contextmanager
     def adapted(self, adapter: Path | None) -> Iterator[Any]:

@@ -33,8 +33,7 @@ class InVLLM(LocalEngine):
         if self._client is None:
             from instruct.engines.vllm_client import VLLMClient
 
-            self._prepare()
-            self._client = VLLMClient(self._arguments(), self._options.adapters)
+            self._client = VLLMClient(self.arguments(), self._options.adapters)
         return str(self._client.name)
 
     def _prepare(self) -> None:
@@ -45,8 +44,9 @@ class InVLLM(LocalEngine):
                 "--engine transformers"
             )
 
-    def _arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of `vllm.LLM` that follow from the options."""
+        self._prepare()
         model, revision = self._safetensors()
         arguments: dict[str, Any] = {"model": model, "revision": revision}
         for name, default in (("dtype", None), ("tensor_parallel_size", 1), ("gpu_memory_utilization", None)):
@@ -85,11 +85,11 @@ class VLLMEngine(InVLLM):
             self.notes.append(GREEDY.format(beams=beams))
         self._numbers = itertools.count()  # vLLM's own numbers of the prompts in its streams
 
-    def _arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         from instruct.engines.weights import lora_rank
 
         options = self._options
-        arguments = super()._arguments() | {
+        arguments = super().arguments() | {
             "max_model_len": options.context_length,
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,

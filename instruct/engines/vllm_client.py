@@ -14,9 +14,11 @@ from typing import IO, Any
 
 from instruct.base.errors import InputError, InstructError, one_line
 
-_CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
+CALLER_ERRORS = ("OSError", "ValueError", "ValidationError", "FileNotFoundError", "SafetensorError")
+# Defaults of vLLM's environment.
+ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
 # Defaults for vllm.LLM.
-_ARGUMENTS = {
+ARGUMENTS = {
     "skip_tokenizer_init": True,
     "generation_config": "vllm",  # decoding is this project's configuration and nothing else
     "enable_prefix_caching": False,  # off by default: a reply must not depend on what was asked before
@@ -46,7 +48,6 @@ class VLLMClient:
         self._model = str(arguments["model"])
         # TRL sets the level to ERROR when it is imported, so the variable alone does not show what the user wants.
         quiet = os.environ.get("VLLM_LOGGING_LEVEL") not in ("INFO", "DEBUG")
-        defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"}
         self._log: IO[str] | None = None
         if quiet:
             self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in close)
@@ -55,14 +56,14 @@ class VLLMClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**defaults, **os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+            env=ENVIRONMENT | os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
             text=True,
             encoding="utf-8",
             start_new_session=True,  # this process handles Ctrl-C
         )
         self.name = ""
         try:
-            start = {"arguments": _ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
+            start = {"arguments": ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
             self.name = self.ask(start)["engine"]
         except BaseException:
             self.close()
@@ -110,7 +111,7 @@ class VLLMClient:
                     f"model {self._model}: vLLM cannot hold its replies to this JSON schema ({message}); change "
                     "response_schema, or leave it out"
                 )
-            if not self.name and reply["error"] in _CALLER_ERRORS:
+            if not self.name and reply["error"] in CALLER_ERRORS:
                 raise InputError(
                     f"model {self._model}: vLLM cannot load it ({message}); check the name and the settings"
                 )

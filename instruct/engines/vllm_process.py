@@ -75,11 +75,18 @@ def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
 
 
 def _start(start: dict[str, Any]) -> tuple[Any, str]:
-    import torch
     import vllm
     from vllm.platforms import current_platform
 
-    arguments = dict(start["arguments"])
+    return vllm.LLM(**for_platform(start["arguments"])), f"vllm {vllm.__version__} {current_platform.device_type}"
+
+
+def for_platform(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `vllm.LLM` that fit this machine."""
+    import torch
+    from vllm.platforms import current_platform
+
+    arguments = dict(arguments)
     if current_platform.is_cpu():
         dtype = "float32" if arguments.get("dtype") == "float32" else "bfloat16"
         arguments |= {"dtype": dtype, "enforce_eager": True}
@@ -89,7 +96,7 @@ def _start(start: dict[str, Any]) -> tuple[Any, str]:
         from vllm.config import ReasoningConfig
 
         arguments["reasoning_config"] = ReasoningConfig(**arguments["reasoning_config"])
-    return vllm.LLM(**arguments), f"vllm {vllm.__version__} {current_platform.device_type}"
+    return arguments
 
 
 def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]:

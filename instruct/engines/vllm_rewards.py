@@ -19,8 +19,8 @@ class VLLMRewardEngine(InVLLM, RewardEngine):
         InstructError: vLLM failed for another reason.
     """
 
-    def _arguments(self) -> dict[str, Any]:
-        return super()._arguments() | {
+    def arguments(self) -> dict[str, Any]:
+        return super().arguments() | {
             "runner": "pooling",
             "max_model_len": self._context,
             "max_num_seqs": TEXTS,

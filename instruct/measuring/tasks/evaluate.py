@@ -15,6 +15,7 @@ from instruct.base.models import ModelOptions
 from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel, open_model
+from instruct.engines.weights import is_adapter
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.directory import RunDirectory
@@ -45,14 +46,16 @@ def evaluate_tasks(
     options = _left(options, run, base, systems)
     if not options.named:
         return
-    harness = Harness(options, rendering)
+    adapters = [folder for folder in systems.values() if folder and is_adapter(folder)]
+    harness = Harness(options, rendering, adapters)
     for part in harness.parts:  # what is wrong with a task's rows is found before the work
         harness.load(part)
     model: ForwardModel | None = None
     for system, folder in _with_base(systems, harness).items():
         model = open_model(base, folder, like=model)
         inputs = _made_from(model, base)
-        replies = run.folder / "metrics" / "replies" / f"{_digest(inputs)}.jsonl"
+        engine = {"engine": options.engine} if options.engine != "transformers" else {}
+        replies = run.folder / "metrics" / "replies" / f"{_digest(inputs | engine)}.jsonl"
         for part in harness.parts if system in systems else harness.forgetting:
             made_from = inputs | harness.inputs(part)
             when: When = None
@@ -63,6 +66,7 @@ def evaluate_tasks(
             if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
                 made_from.pop("files", None)
             measure(run, part, system, made_from, functools.partial(_evaluated, harness, model, part, replies, when))
+    harness.close()
     if model:
         model.close()
 

@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.extras import vllm_is_installed
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.forward import ForwardModel
+from instruct.engines.start import engine_version
 from instruct.measuring.tasks.cards import TaskFile, read_task
 from instruct.measuring.tasks.labels import label_result
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
 
 if TYPE_CHECKING:
+    from instruct.engines.forward import ForwardEngine
     from instruct.measuring.tasks.few_shot import FewShot
+    from instruct.measuring.tasks.lm import Kept, Replies
+    from instruct.measuring.tasks.vllm_lm import VLLMModel
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -33,13 +38,13 @@ class Harness:
     """Tasks by the name of their card, by lm-eval's name, or by the path of their YAML file.
 
     `parts`: the tasks by what a run measures: `tasks/KEY` with labels, in percent, `lm_eval/NAME` in lm-eval's metrics.
-    `forgetting`: those parts that tell what training cost.
+    `forgetting`: those parts that tell what training cost. `adapters`: those that vLLM will be asked for.
 
     Raises:
         InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
     """
 
-    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT) -> None:
+    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT, adapters: Sequence[Path] = ()) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
         names = [*dict.fromkeys([*options.cards, *options.forgetting]), *options.lm_eval]
         try:
@@ -51,7 +56,9 @@ class Harness:
                 "`pip install 'emo-instruct[lm-eval]'`"
             ) from None
         self.version: str = lm_eval.__version__
-        self._options = options
+        if options.engine == "vllm" and not vllm_is_installed():
+            raise InputError("evaluation.tasks.engine: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`")
+        self._options, self._adapters = options, adapters
         self._rendering = dataclasses.replace(rendering, remedy="set --no-chat")
         cards = {card.name for card in list_cards("data/tasks")}
         self.parts: dict[str, TaskFile | str] = {}
@@ -79,11 +86,14 @@ class Harness:
                 shown = "see `instruct list tasks` and `lm-eval ls tasks`"
                 raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
         self._loaded: dict[str, Any] = {}
+        self._in_vllm: tuple[ForwardEngine, VLLMModel] | None = None
 
     def inputs(self, part: str) -> dict[str, Any]:
         """What results depend on besides the model."""
         options, task = self._options, self.parts[part]
         inputs: dict[str, Any] = {"lm_eval": self.version, "shots": options.shots, "limit": options.limit}
+        if options.engine == "vllm":
+            inputs["engine"] = engine_version("vllm")
         inputs |= {"chat": self._rendering.identity() or True} if options.chat else {}
         if isinstance(task, TaskFile):
             inputs["files"] = task.sha256(options.folder)
@@ -114,7 +124,7 @@ class Harness:
         """
         from lm_eval import simple_evaluate
 
-        from instruct.measuring.tasks.lm import PrefixLM, Replies
+        from instruct.measuring.tasks.lm import Replies
 
         options, task = self._options, self.parts[part]
         if options.chat:
@@ -123,11 +133,10 @@ class Harness:
                 raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
         few_shot = self.load(part)
         spec = few_shot or (str(task.path) if isinstance(task, TaskFile) else task)
-        with contextlib.closing(Replies(replies)) as kept, model.engine.adapted(model.adapter) as network:
-            lm = PrefixLM(model, network, kept, self._rendering)
+        with contextlib.closing(Replies(replies)) as kept, self._opened(model, kept) as lm:
             if few_shot:
                 lm.rule, few_shot.shots = few_shot.about.rule, {}
-                few_shot.fits = lambda text: len(lm.tok_encode(text)) <= model.context
+                few_shot.fits = lambda text: len(lm.tok_encode(text)) <= lm.context
             with refusing(part.partition("/")[2]):
                 found = simple_evaluate(
                     lm,
@@ -149,6 +158,31 @@ class Harness:
             for result in _results(name, values, found["n-shot"].get(name), found["n-samples"].get(name, {}), about)
         ]
         return PartResult(numbers, _row_values(found["samples"]))
+
+    @contextlib.contextmanager
+    def _opened(self, model: ForwardModel, replies: Replies) -> Iterator[Kept]:
+        """A system as a model of lm-eval."""
+        if self._options.engine == "vllm":
+            if self._in_vllm is None or self._in_vllm[0] is not model.engine:
+                from instruct.measuring.tasks.vllm_lm import VLLMModel
+
+                self.close()
+                self._in_vllm = (model.engine, VLLMModel(model.engine, self._adapters))
+            lm = self._in_vllm[1]
+            lm.use(model.adapter)
+            lm.keep(replies, self._rendering)
+            yield lm
+        else:
+            from instruct.measuring.tasks.lm import PrefixLM
+
+            with model.engine.adapted(model.adapter) as network:
+                yield PrefixLM(model, network, replies, self._rendering)
+
+    def close(self) -> None:
+        """Release what vLLM holds."""
+        if self._in_vllm is not None:
+            self._in_vllm[1].close()
+            self._in_vllm = None
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lm_eval.api.model import CacheHook, hash_args
+from lm_eval.api.model import CacheHook, TemplateLM, hash_args
 from lm_eval.models.huggingface import HFLM
 
 from instruct.base.errors import InputError
@@ -54,22 +54,26 @@ class Replies(CacheHook):
         self._file.close()
 
 
-class PrefixLM(HFLM):
-    """lm-eval's own transformers model, except that requests which begin in the same way share that part's computation,
-    and that what was asked before is not asked again, unless it is sampled.
+class Kept(TemplateLM):
+    """A model of lm-eval that renders chats as the run does, and is not asked again what it was asked before, unless
+    the reply is sampled.
 
     `rule`: what a log-likelihood is. `sum`: of the continuation. `openicl`: of all tokens but the first, for which
     there is no prediction, divided by the number of all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023).
     `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
+    `context`: the longest prompt, in tokens.
     """
 
-    def __init__(self, model: ForwardModel, network: Any, replies: Replies, rendering: Rendering = DEFAULT) -> None:
-        super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
-        self._rendering = rendering
-        self._replies = replies
-        self.set_cache_hook(replies)
-        self.shortened = 0
-        self.rule: Rule = "sum"
+    rule: Rule = "sum"
+    shortened = 0
+    context: int
+    _replies: Replies
+    _rendering = DEFAULT
+
+    def keep(self, replies: Replies, rendering: Rendering) -> None:
+        """Where replies are kept, and how chats become text."""
+        self._replies, self._rendering = replies, rendering
+        self.rule, self.shortened = "sum", 0
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         return self._resumed(self._kind, super().loglikelihood, requests)
@@ -102,8 +106,24 @@ class PrefixLM(HFLM):
     def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
         keys = [hash_args(kind, request.args) for request in requests]
         due = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._replies.known}
-        fresh = dict(zip(due, ask(list(due.values())), strict=True)) if due else {}
+        fresh = dict(zip(due, self._asked(kind, ask, list(due.values())), strict=True)) if due else {}
         return [fresh[key] if key in fresh else self._replies.known[key] for key in keys]
+
+    def _asked(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> Sequence[Any]:
+        """The replies, which lm-eval's models hand to their cache one by one."""
+        return ask(requests)
+
+
+class PrefixLM(Kept, HFLM):
+    """lm-eval's own transformers model, except that requests which begin in the same way share that part's
+    computation.
+    """
+
+    def __init__(self, model: ForwardModel, network: Any, replies: Replies, rendering: Rendering = DEFAULT) -> None:
+        super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
+        self.context = model.context
+        self.keep(replies, rendering)
+        self.set_cache_hook(replies)
 
     def _loglikelihood_tokens(
         self, requests: list[tuple[Any, list[int], list[int]]], **kwargs: Any

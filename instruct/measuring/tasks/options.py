@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,8 @@ class TaskOptions(Options):
     """Tasks as in `cards`, also put to the untrained base: the report says what each system lost in them."""
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """`transformers` computes what prompts have in common once; `vllm` is faster where answers are generated."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
     trust_task_code: bool = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -234,3 +236,59 @@ def test_results_are_read_by_metric_and_filter():
         "acc": (0.5, 0.1, 9),
         "em (strict)": (1.0, None, 9),
     }
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("vllm")
+@pytest.mark.timeout(600)
+def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
+    """Labels by both rules, choices and generated replies, of a base and an adapter, as text and as chats."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    (tmp_path / "mood.csv").write_text(MOODS)
+    graded = {**REPLY, "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]}
+    graded.pop("process_results")
+    card = {**OWN, "task": "mood_card", "metadata": {"rule": "openicl"}}
+    for name, task in (("choice", OWN), ("reply", graded), ("card", card)):
+        text = f"class: !function {FEW_SHOT}\n" * (name == "card") + yaml.safe_dump(task)
+        (tmp_path / f"{name}.yaml").write_text(text)
+    base, both = {"base": {"objective": "none"}}, {"base": {"objective": "none"}, "emo": {"objective": "emo"}}
+    for name, systems, tasks, *flags in (("all", base, "choice,reply,card"), ("chats", both, "reply", "--chat")):
+        found: list[dict[str, list[object]]] = []
+        for engine in ("transformers", "vllm"):
+            run = RunDirectory(tmp_path / "runs" / f"{name}-{engine}")
+            content = {"name": "mine", "answers": None, "systems": systems, "judges": [], "comparisons": []}
+            model = {"name": smollm2, "dtype": "float32"}
+            run.start(make_config(content | {"model": model}, [], "test").model_dump(mode="json"))
+            make_adapter(smollm2, run.adapters / "emo", 1, 0.05)
+            files = ",".join(f"{task}.yaml" for task in tasks.split(","))
+
+            def evaluated(files: str, run=run, engine=engine, flags=flags) -> subprocess.CompletedProcess[str]:
+                options = ["--tasks", files, "--evaluation.tasks.engine", engine, *flags]
+                return subprocess.run(
+                    [sys.executable, "-m", "instruct", "evaluate", run.folder, *options],
+                    cwd=tmp_path,
+                    env=os.environ | {"OMP_NUM_THREADS": "1"},
+                    capture_output=True,
+                    text=True,
+                )
+
+            done = evaluated(files)
+            assert done.returncode == 0, done.stderr
+            steps = run.manifest()["steps"]
+            assert len(steps) == len(systems) * len(tasks.split(","))
+            assert all(step["inputs"].get("engine", "transformers").startswith(engine) for step in steps.values())
+            replies: dict[str, list[object]] = {}  # of all systems
+            for path in run.folder.glob("metrics/replies/*.jsonl"):
+                for key, reply in map(json.loads, path.read_text().splitlines()):
+                    replies.setdefault(key, []).append(reply)
+            found.append({key: sorted(own) for key, own in replies.items()})
+        theirs, ours = found
+        assert ours.keys() == theirs.keys()
+        assert sum(isinstance(own[0], str) for own in ours.values()) == 4
+        for key, own in ours.items():
+            assert len(own) == len(systems)
+            for reply, other in zip(own, theirs[key], strict=True):
+                assert reply == (other if isinstance(other, str) else [pytest.approx(other[0], abs=1e-3), other[1]])
+    refused = evaluated("choice.yaml")
+    assert refused.returncode == 2
+    assert "with adapters vLLM answers tasks with generated replies alone" in refused.stderr
