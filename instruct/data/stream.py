@@ -8,9 +8,10 @@ rows that it has seen.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,13 @@ from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.data.tokens import TRAINED, encoded_features, row_encoder
+from instruct.data.tokens import TRAINED, row_encoder
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
     from transformers import PreTrainedTokenizerBase
 
+_Encode = Callable[[dict[str, list[str]]], dict[str, list[Any]]]
 # Rows of each data set that are read before training, for the preview, the plan and the checks.
 SAMPLE = 1000
 BUFFER = 10_000
@@ -35,6 +37,7 @@ BUFFER = 10_000
 _BATCH = 64
 _COUNTED = ("read", "kept", "truncated", "empty", "fully_masked")
 _END = 2**20
+_COLUMNS = ("input_ids", "labels")
 
 
 class RowStream:
@@ -63,8 +66,11 @@ class RowStream:
         self._bad = [BadRows(choice, most=1) for _ in options.parts]
 
     def dataset(self, seed: int) -> IterableDataset:
-        """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`."""
-        from datasets import IterableDataset, interleave_datasets
+        """An endless data set with the columns `input_ids` and `labels`, shuffled with `seed`.
+
+        Mixed by weight are chats; the rows that a chat becomes follow each other.
+        """
+        from datasets import Features, IterableDataset, List, Value, interleave_datasets
 
         parts = []
         template = ChatTemplate(self._tokenizer, self._rendering)
@@ -73,18 +79,24 @@ class RowStream:
                 _endless, features=stored_features(), gen_kwargs={"source": source, "train_on": self._train_on}
             )
             encoded = rows.shuffle(seed=seed, buffer_size=self._options.shuffle_buffer or BUFFER).map(
-                row_encoder(template, self._max_length, self._train_on, counts, bad, TRAINED),
+                _by_chat(row_encoder(template, self._max_length, self._train_on, counts, bad, TRAINED)),
                 batched=True,
                 batch_size=_BATCH,
                 remove_columns=rows.column_names,
-                features=encoded_features(),
+                features=Features(dict.fromkeys(_COLUMNS, List(List(Value("int32"))))),
             )
-            parts.append(encoded.select_columns(["input_ids", "labels"]))
-        if len(parts) == 1:
-            return parts[0]
-        weights = [source.weight for source in self._options.mixture or []]
-        mixing_seed = DEFAULT_SEED if self._options.seed is None else self._options.seed
-        return interleave_datasets(parts, probabilities=weights, seed=mixing_seed)
+            parts.append(encoded)
+        chats = parts[0]
+        if len(parts) > 1:
+            weights = [source.weight for source in self._options.mixture or []]
+            mixing_seed = DEFAULT_SEED if self._options.seed is None else self._options.seed
+            chats = interleave_datasets(parts, probabilities=weights, seed=mixing_seed)
+        return chats.map(
+            lambda chat: {name: chat[name][0] for name in _COLUMNS},
+            batched=True,
+            batch_size=1,
+            features=Features(dict.fromkeys(_COLUMNS, List(Value("int32")))),
+        )
 
     def restart_counts(self) -> None:
         """Count from here on; a trainer looks at a few rows before it trains."""
@@ -132,6 +144,18 @@ def stream_sha256(options: DataOptions, samples: Sequence[RowSet]) -> str:
     files = [[_file_identity(path) for path in _local_files(source)] for source in options.parts]
     identity = [made_from, [rows.sha256 for rows in samples], files]
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _by_chat(encode: _Encode) -> _Encode:
+    """`encode` with the rows of a chat, of which there may be several, as one row: data sets are mixed by chats."""
+
+    def encode_chats(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+        rows = encode(batch)
+        begins = [index for index, chat in enumerate(rows["chat"]) if not index or chat != rows["chat"][index - 1]]
+        bounds = list(itertools.pairwise([*begins, len(rows["chat"])]))
+        return {name: [rows[name][begin:end] for begin, end in bounds] for name in _COLUMNS}
+
+    return encode_chats
 
 
 def _endless(source: SourceOptions, train_on: TrainOn) -> Iterator[dict[str, str]]:

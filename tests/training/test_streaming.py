@@ -11,9 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from train_configs import tiny_config, train, write_rows
+from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.data.stream import RowStream
+from instruct.data.templates import template_text
 from instruct.training.preview import print_preview
 from instruct.training.rows import load_training_rows
 
@@ -126,6 +128,19 @@ def test_a_mixture_is_streamed_by_weight(tiny_model_folder, sources):
     ]
     found = rows_of(streaming_config(tiny_model_folder, {"mixture": mixture}), 500)
     assert 0.75 < sum("Say the number" in text for text in found) / 500 < 0.85
+
+
+def test_a_mixture_is_streamed_by_chats_where_a_template_makes_several_rows_of_one(tmp_path, tiny_model_folder):
+    turns = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1.", "reasoning_content": "Hm."}]
+    talk, rows = tmp_path / "talk.jsonl", write_rows(tmp_path / "rows.jsonl", 12)
+    talk.write_text((json.dumps({"messages": turns * 4}) + "\n") * 12)
+    template = tmp_path / "qwen3.jinja"
+    end = AutoTokenizer.from_pretrained(tiny_model_folder).eos_token
+    template.write_text(template_text("qwen3").replace("<|im_end|>", end))
+    mixture = [{"files": [str(talk)], "weight": 0.5}, {"files": [rows], "weight": 0.5}]
+    found = rows_of(streaming_config(tiny_model_folder, {"mixture": mixture, "chat_template": str(template)}), 500)
+    chats = sum("Hm." in text for text in found) / 4
+    assert 0.45 < chats / (chats + sum("Hm." not in text for text in found)) < 0.55
 
 
 def test_a_stream_records_what_it_read_and_the_card_says_so(tmp_path, tiny_model_folder, sources, capsys):
