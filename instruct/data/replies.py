@@ -215,8 +215,7 @@ class ChatTemplate:
             return text
         if end.learned:
             raise self._unusable("ends a tool call without a special token", row=True)
-        # The template has no end token. Generation stops at the tokenizer's.
-        return rest.removesuffix(end.after) + str(self._own.eos_token)
+        return rest.removesuffix(end.after) + self._end_of_text
 
     def _unusable(self, what: str, row: bool = False) -> InputError:
         fix = "fix the row, or " if row else ""
@@ -231,6 +230,25 @@ class ChatTemplate:
     def _special(self) -> list[str]:
         added = [token.content for token in self._own.added_tokens_decoder.values() if token.special]
         return [token for token in dict.fromkeys([*map(str, self._own.all_special_tokens), *added]) if token]
+
+    @cached_property
+    def _end_of_text(self) -> str:
+        """The tokenizer's end token, for a template without one, if generation stops there."""
+        from transformers import GenerationConfig
+
+        token, folder = str(self._own.eos_token), str(self._own.name_or_path)
+        try:
+            stops = GenerationConfig.from_pretrained(folder).eos_token_id if folder else None
+        except (OSError, ValueError):  # optional
+            stops = None
+        ids = stops if isinstance(stops, list) else [stops]
+        if stops is not None and self._own.convert_tokens_to_ids(token) not in ids:
+            named = ", ".join(map(str, self._own.convert_ids_to_tokens(ids)))
+            raise InputError(
+                f"the tokenizer's chat template ends an answer without a token, and by the model's generation config "
+                f"generation does not stop at the tokenizer's {token}; set train.eos_token to where it stops ({named})"
+            )
+        return token
 
     @cached_property
     def _thinks(self) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trl
 from small_tokenizers import small_tokenizer, text_of
+from transformers import AutoTokenizer, GenerationConfig
 
+from instruct.base.errors import InputError
 from instruct.data.rows import load_rows
 from instruct.data.templates import Rendering
 from instruct.data.tokens import EncodedRows, encode_rows
@@ -53,3 +56,23 @@ def test_what_the_user_set_wins(write: Any) -> None:
     found, texts = encoded("qwen3", write("rows.jsonl", [THINKS]), Rendering(arguments={"enable_thinking": True}))
     assert texts[0].endswith("assistant\n<think>\nHm.\n</think>\n\nIt is 1.<|im_end|>")
     assert found.notes == ["1 answer with thinking"]
+
+
+def test_a_template_without_an_end_token_needs_one_at_which_generation_stops(tmp_path: Path, write: Any) -> None:
+    file = write("rows.jsonl", [PLAIN])
+    template = (Path(trl.__file__).parent / "chat_templates" / "glm4moe.jinja").read_text()
+    small_tokenizer(template).save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+
+    def answer() -> str:
+        row = encode_rows(tokenizer, load_rows(None, files=[file]), None).encoded[0]
+        return text_of(tokenizer, row["input_ids"])
+
+    assert answer().endswith("It is 1.</s>")  # without a generation config
+    own, other = tokenizer.convert_tokens_to_ids(["</s>", "<|im_end|>"])
+    GenerationConfig(eos_token_id=[other, own]).save_pretrained(tmp_path)
+    assert answer().endswith("It is 1.</s>")
+    GenerationConfig(eos_token_id=other).save_pretrained(tmp_path)
+    problem = "generation does not stop at the tokenizer's </s>; set train.eos_token to where it stops (<|im_end|>)"
+    with pytest.raises(InputError, match=re.escape(problem)):
+        answer()
