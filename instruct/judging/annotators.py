@@ -12,8 +12,10 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import itertools
 import logging
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -205,7 +207,7 @@ def _reply(config: dict[str, Any], completion: Completion) -> Any:
     """The input of the annotator's parser: the reply's text, or the server's whole choice.
 
     The text is that of the package (alpaca_eval.decoders.openai): a tool call's arguments if there was one, a blank if
-    the reply is empty.
+    the reply is empty. Thinking is no part of either.
     """
     choice = completion.choice or {}
     message = choice.get("message") or {}
@@ -214,7 +216,24 @@ def _reply(config: dict[str, Any], completion: Completion) -> Any:
         text = called["arguments"]
     if calls := message.get("tool_calls"):
         text = calls[0]["function"]["arguments"]
-    return {**choice, "text": text} if config.get("completion_key") == "completions_all" else text
+    if config.get("completion_key") != "completions_all":
+        return text
+    logprobs = choice.get("logprobs") or {}
+    if completion.reasoning is not None and isinstance(tokens := logprobs.get("content"), list):
+        choice = {**choice, "logprobs": {**logprobs, "content": _after_thinking(tokens, completion.text)}}
+    return {**choice, "text": text}
+
+
+def _after_thinking(entries: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The tokens of a reply's text; some servers also give the log-probabilities of the thinking before it."""
+    tokens = [str(entry["token"]) for entry in entries]
+    if tokens and re.fullmatch("<.+>", tokens[-1]):  # an end token
+        tokens.pop()
+    whole, text = "".join(tokens).rstrip(), text.strip()
+    if not whole.endswith(text):
+        return entries
+    begin = len(whole) - len(text)
+    return [entry for entry, end in zip(entries, itertools.accumulate(map(len, tokens)), strict=False) if end > begin]
 
 
 @functools.cache

@@ -196,7 +196,7 @@ def engine_options(card: JudgeCard, batch: int | None = None) -> EngineOptions:
         response_schema=card.response_schema,
         chat=card.prompt_form == "chat",
         keep_special_tokens=card.thinking_end is not None,  # the end of the thinking may be one
-        parts_thinking=not (card.thinking_end or labels or card.needs_choice),
+        parts_thinking=not (card.thinking_end or labels),
         keep_choice=card.needs_choice,
         batch=batch,
         allow_pickle=card.weights == "pickle",

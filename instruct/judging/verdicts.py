@@ -162,6 +162,8 @@ def pandalm(text: str) -> Verdict:
 
 def _by_annotator(name: str, completion: Completion) -> Reading:
     """The verdict by the package's own parser; with a `preference` only if the annotator is weighted."""
+    if completion.reasoning and completion.cut_in_thinking:
+        raise Unreadable(IN_THINKING)
     preference = annotator_preference(name, completion)
     if preference is None:
         raise Unreadable("the annotator's parser finds no preference")

@@ -16,6 +16,7 @@ from alpaca_eval.annotators import PairwiseAnnotator
 from instruct.base.errors import InputError
 from instruct.base.replies import Completion
 from instruct.engines.server import ServerEngine
+from instruct.engines.server_replies import read_reply
 from instruct.judging.annotators import EQUAL_RANKS, annotator_names, annotator_preference
 from instruct.judging.asking import Judge, engine_options
 from instruct.judging.cards import annotator_card, load_judge_card
@@ -24,7 +25,7 @@ from instruct.judging.interchange.exchange import annotation_rows
 from instruct.judging.options import JudgeOptions
 from instruct.judging.presentations import Answers, PromptTemplate, plan_comparison
 from instruct.judging.store import JudgmentStore
-from instruct.judging.verdicts import read_verdict
+from instruct.judging.verdicts import IN_THINKING, read_verdict
 from instruct.judging.work import judge_plan
 
 REFUSED = {
@@ -260,6 +261,30 @@ def test_preference_and_verdict_of_a_reply(card, completion, preference, verdict
     assert reading.preference == (preference if card is WEIGHTED else None)
     assert (reading.reason == EQUAL_RANKS) == (card is RANKING and verdict == "tie")
     assert "".join(capfd.readouterr()) == ""  # the package logs such replies whole
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("form", ["text", "logprobs", "cut off"])
+def test_the_verdict_of_a_judge_that_thinks_is_looked_for_after_its_thinking(form: str, apart: bool):
+    """A server returns the thinking apart, or in the text; with log-probabilities of all tokens either way."""
+    card = WEIGHTED if form == "logprobs" else RANKING
+    thought = "Is m better? [{'model': 'model_2', 'rank': 1}, {'model': 'model_1', 'rank': 2}]"
+    ranks = "[{'model': 'model_1', 'rank': 1}, {'model': 'model_2', 'rank': 2}]"
+    text = {"text": ranks, "logprobs": "M", "cut off": ""}[form]
+    inline = f"<think>{thought}" + ("" if form == "cut off" else f"</think>\n\n{text}")
+    message = {"content": text or None, "reasoning_content": thought} if apart else {"content": inline}
+    top = [{"m": -0.1, "M": -5.0}, {"m": -5.0, "M": -0.1}, {"m": -0.1}]
+    entries = [
+        {"token": token, "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p} for t, p in each.items()]}
+        for token, each in zip([f"<think>{thought}</think>\n\n", "M", "<|im_end|>"], top, strict=True)
+    ]
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "logprobs": {"content": entries}}
+    choice["finish_reason"] = "length" if form == "cut off" else "stop"
+    reply = read_reply(engine_options(card), json.dumps({"choices": [choice]}).encode())
+    assert reply.reasoning == thought
+    reading = read_verdict(card, reply)
+    assert reading.verdict == {"text": "first", "logprobs": "second", "cut off": "unparsed"}[form]
+    assert (reading.reason == IN_THINKING) == (form == "cut off")
 
 
 def test_a_weighted_preference_is_between_1_and_2():
