@@ -63,8 +63,10 @@ class Preview:
         counts: rows by what became of them.
         lengths: percentiles of the lengths before truncation, in tokens.
         notes: on the rows.
+        dropped: what rows have that is not in the text that is trained on, by kind.
         overlap: how many evaluation prompts are in the training data; None if nobody counted.
-        rows: the rows shown: where each is from, and its text in pieces with whether they are trained on.
+        rows: the rows shown: where each is from, its text in pieces with whether they are trained on, `server`: the
+            prompt that a server sends, if it is another, and `served`: what vLLM makes of the answer, if it is known.
         memory_gib: the estimated memory by what needs it.
         step: one step of training.
     """
@@ -72,6 +74,7 @@ class Preview:
     counts: dict[str, int]
     lengths: dict[str, dict[int, int]]
     notes: list[str]
+    dropped: dict[str, int]
     overlap: dict[str, int] | None
     rows: list[dict[str, Any]]
     memory_gib: dict[str, float]
@@ -112,7 +115,7 @@ def print_preview(config: TrainingOptions, shown: int = 3, prompts: Sequence[str
         console.print(f"memory, estimated: {sum(memory.values()):.1f} GiB ({listed}); free: {available_gib():.1f} GiB")
         step = one_step(trainer, "tokens" if rows.plain_text else "response tokens")
         console.print(step.words(), highlight=False)
-    return Preview(data.counts, lengths, data.notes, overlap, printed, memory, step)
+    return Preview(data.counts, lengths, data.notes, data.dropped, overlap, printed, memory, step)
 
 
 def _print_data(
@@ -139,6 +142,10 @@ def _print_data(
     lines += [f"{part['data']}: {part_line(part)}" for part in rows.parts]
     if data.eval_rows and data.eval_encoded:
         lines.append(f"evaluation: {evaluated(data)}")
+    if not rows.plain_text:
+        lines.append(
+            "dropped: " + (", ".join(f"{count:,} × {kind}" for kind, count in data.dropped.items()) or "nothing")
+        )
     lines += [f"note: {note}" for note in data.notes]
     if overlap:
         lines.append(f"overlap: {overlap_text(overlap)}")
@@ -147,40 +154,55 @@ def _print_data(
 
 
 def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, shown: int) -> list[dict[str, Any]]:
-    """Print the first `shown` rows with their mask, and what a server sends if it is not that; return the same."""
+    """Print the first `shown` rows: the prompt that a server sends, the text with its mask, and what vLLM makes of the
+    answer; return the same.
+    """
     printed = []
     for row in itertools.islice(data.encoded.encoded, shown):
         pieces = masked_pieces(data.tokenizer, row)
-        console.rule(Text(row["place"]), align="left")
-        console.print(masked_text(pieces))
-        parts = [{"text": text, "trained_on": trained} for trained, text in pieces]
-        sent = None if data.rows.parts else _sent_instead(data, rendering, row)
-        if sent is not None:
-            console.print(f"by default, a server ends this prompt with {sent!r}", style="yellow", highlight=False)
-        printed.append({"source": row["place"], "parts": parts} | ({"server": sent} if sent is not None else {}))
+        record: dict[str, Any] = {"source": row["place"]}
+        record["parts"] = [{"text": text, "trained_on": trained} for trained, text in pieces]
+        panes: list[tuple[str, Text]] = []
+        prompts = [] if data.rows.parts else _server_prompts(data, rendering, row)
+        if prompts:
+            other = _other_prompt(data.tokenizer, row, prompts)
+            record |= {"server": other} if other is not None else {}
+            panes.append(
+                (
+                    "a server sends",
+                    Text(f"the text before {BEGIN}" if other is None else _escaped(other), style="yellow"),
+                )
+            )
+        panes.append(("training has", masked_text(pieces)))
         if served := _served(data.tokenizer, row):
-            console.print(Text(served.words(), style="dim"))
-            printed[-1]["served"] = served._asdict()
+            record["served"] = served._asdict()
+            panes.append(("a server returns", Text(served.words(), style="dim")))
+        console.rule(Text(row["place"]), align="left")
+        for title, content in panes:
+            console.print(Text(f"{title}: ", style="bold") + content if len(panes) > 1 else content)
+        printed.append(record)
     if shown:
         console.rule()
         console.print(f"{BEGIN}trained on{END}; the rest is seen, not trained on", style="dim", highlight=False)
     return printed
 
 
-def _sent_instead(data: TrainingRows, rendering: Rendering, row: Mapping[str, Any]) -> str | None:
-    """Where a row's first answer does not follow the prompt that a server sends by default, how that ends."""
+def _server_prompts(data: TrainingRows, rendering: Rendering, row: Mapping[str, Any]) -> list[str]:
+    """The prompts of a chat's turns that a server sends by default; none if the row is no chat, or not trained on."""
     chat = data.rows.rows[row["chat"]]
     messages = chat.get("messages") or chat.get("prompt")
     if not isinstance(messages, list) or row["status"] not in TRAINED:
-        return None
-    start = next(index for index, label in enumerate(row["labels"]) if label != -100)
+        return []
     more = {"tools": chat["tools"]} if chat.get("tools") else {}
     ends = range(1, len(messages) + 1) if "prompt" not in chat else [len(messages)]
-    sent = [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
-    tokens = data.tokenizer(sent, add_special_tokens=False)["input_ids"]
-    if start == 0 or data.tokenizer.decode(row["input_ids"][:start]) in map(data.tokenizer.decode, tokens):
-        return None
-    return sent[0][max(0, sent[0].rfind("<", 0, -40)) :]
+    return [rendering.render(data.tokenizer, messages[:end], prompt=True, **more) for end in ends]
+
+
+def _other_prompt(tokenizer: Any, row: Mapping[str, Any], prompts: list[str]) -> str | None:
+    """The first prompt that a server sends, if a row's first answer follows none of them."""
+    start = next(index for index, label in enumerate(row["labels"]) if label != -100)
+    sent = map(tokenizer.decode, tokenizer(prompts, add_special_tokens=False)["input_ids"])
+    return None if start == 0 or tokenizer.decode(row["input_ids"][:start]) in sent else prompts[0]
 
 
 def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:
@@ -222,7 +244,11 @@ def masked_text(pieces: Sequence[tuple[bool, str]]) -> Text:
 
 def printable(tokenizer: Any, ids: list[int]) -> str:
     """The text of tokens, with control characters escaped."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in tokenizer.decode(ids))
+    return _escaped(tokenizer.decode(ids))
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def check_length(data: TrainingRows) -> None:

@@ -74,6 +74,19 @@ class TrainingRows:
         first = f"in the first {SAMPLE:,} rows: " if self.stream else ""
         return [*self.rows.notes, *(first + note for note in self.encoded.notes)]
 
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What chats have that is not in the text that is trained on, by kind; a kind without any is absent."""
+        turns, facts = self.rows.turns, self.encoded.facts
+        kinds = {"turn after the last answer": turns.get("after", 0)}
+        kinds |= {name: count for name, count in turns.items() if name.startswith("unused key")}
+        kinds["text beside a tool call"] = facts.get("beside", 0)
+        kinds["end of an answer beyond max_length"] = facts.get("cut", 0)
+        kinds["malformed row"] = self.rows.counts.get("malformed", 0)
+        kinds["row without an answer"] = self.encoded.counts["empty"]
+        kinds["row that the chat template rejects"] = self.encoded.counts.get("rejected", 0)
+        return {kind: count for kind, count in kinds.items() if count}
+
     def made_of(self) -> dict[str, Any]:
         """What was trained on, as a step's results: `rows` by what became of them, `turns` of chats, the `mixture`; and
         of `answers` what is out of the ordinary: thinking, several rows a chat, lost end tokens (of a stream, of the

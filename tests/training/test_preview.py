@@ -43,7 +43,9 @@ def test_a_preview_shows_the_prompt_of_a_server_where_it_is_another(thinking_mod
     assert plain["server"].endswith("assistant\n<think>\n")
     assert "".join(part["text"] for part in plain["parts"][:1]).endswith("<think>\n\n</think>\n\n")
     assert "server" not in thinks
-    assert "by default, a server ends this prompt with" in printed
+    assert "a server sends: <|im_start|>user Say the number 1." in printed
+    assert "a server sends: the text before ⟦ training has: <|im_start|>user" in printed
+    assert "dropped: nothing" in printed
     assert "note: 1 answer with thinking, 1 without, asked with thinking turned off" in printed
 
 
@@ -51,3 +53,17 @@ def test_a_preview_names_the_rows_that_are_left_out(tiny_model_folder, tmp_path,
     _, found = shown(tiny_model_folder, tmp_path, [*[PLAIN] * 20, CALLS], capsys)
     assert found.counts["rejected"] == 1
     assert found.notes[-1].startswith(f"left out: {tmp_path}/rows.jsonl:21: the tokenizer's chat template does not")
+
+
+def test_a_preview_counts_what_is_dropped_by_kind(tiny_model_folder, tmp_path, capsys):
+    noted = {"messages": [{**USER, "mood": "fine"}, {"role": "assistant", "content": "It is 1.", "mood": "good"}, USER]}
+    empty = {"messages": [USER, {"role": "assistant", "content": ""}]}
+    _, found = shown(tiny_model_folder, tmp_path, [*[PLAIN] * 20, noted, empty, CALLS], capsys)
+    assert found.dropped == {
+        "turn after the last answer": 1,
+        "unused key mood": 2,
+        "row without an answer": 1,
+        "row that the chat template rejects": 1,
+    }
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "dropped: 1 × turn after the last answer, 2 × unused key mood, 1 × row without an answer" in printed
