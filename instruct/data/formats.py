@@ -59,6 +59,11 @@ class _Turn:
         return {"role": self.role, "content": _text(content, raw, self.where), **self.more}
 
 
+# Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
+MEDIA = ("image", "images", "pixel_values", "video", "videos", "audio", "audios")
+_TEXT_ALONE = "only text is trained on; remove the row, or set data.on_bad_row: skip"
+
+
 def detect_format(row: RawRow) -> Format:
     """The format whose fields the row has.
 
@@ -97,6 +102,9 @@ def to_row(
     if format == "text":
         text = _response(_field(raw, "text"), raw, "text")
         return None if text is None else {"text": text}
+    for name in MEDIA:
+        if raw.fields.get(name):
+            raise InputError(f"{raw.place}: {name}: {_TEXT_ALONE}")
     if format == "alpaca":
         return _from_alpaca(raw, template)
     if format == "prompt_completion":
@@ -306,6 +314,9 @@ def _is_whole(text: str) -> bool:
 
 
 def _text(value: Any, raw: RawRow, field: str) -> str:
+    kinds = [part.get("type") for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+    if media := [kind for kind in kinds if isinstance(kind, str) and kind != "text"]:
+        raise InputError(f"{raw.place}: {field}: has a part of type {_shown(media[0])}; {_TEXT_ALONE}")
     if not isinstance(value, str):
         raise InputError(f"{raw.place}: {field}: must be text (given: {_shown(value)}); write a string")
     if not _is_whole(value):

@@ -190,6 +190,17 @@ REFUSED = [
         "messages",
         "messages[0].content: must be text (given: [{'type': 'text'}]); write a string",
     ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}, *assistant("x")]},
+        "messages",
+        "messages[0].content: has a part of type 'image_url'; only text is trained on; remove the row, or set "
+        "data.on_bad_row: skip",
+    ),
+    (
+        {"messages": [*user("x"), *assistant("y")], "images": ["a.png"]},
+        "messages",
+        "images: only text is trained on; remove the row, or set data.on_bad_row: skip",
+    ),
     ({"messages": assistant("x")}, "messages", "messages[0].content: no turn before the answer; remove the row"),
     (
         {"prompt": "Go.", "completion": [*user("x"), *assistant("y")]},
