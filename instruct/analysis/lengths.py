@@ -81,10 +81,12 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
     note = _unfit(scores, difference)
     if note is None:
         term = np.tanh(difference / difference.std(ddof=1))
-        fit = _fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
+        fit = fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
         if fit is not None:
-            level, error, slope_p = fit
-            rate = float(_logistic(np.array(level)))
+            beta, covariance = fit
+            (level, slope), (error, slope_error) = beta, np.sqrt(np.diag(covariance))
+            slope_p = math.erfc(abs(slope) / slope_error / math.sqrt(2))
+            rate = float(logistic(np.array(level)))
             spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
             return LengthAdjusted(
                 win_rate=round(100 * rate, 6),
@@ -120,8 +122,10 @@ def _range(part: LengthBin) -> str:
     return f"{-part.low} characters shorter to {part.high} longer"
 
 
-def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float, float] | None:
-    """The first coefficient of a fractional logistic regression, its robust (HC0) error, and the last one's p-value.
+def fractional_logit(
+    scores: NDArray[np.float64], x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """The coefficients of a fractional logistic regression and their robust (HC0) covariance.
 
     Iteratively reweighted least squares, which for the logit link is Newton's method. None if it does not converge.
 
@@ -131,7 +135,7 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
     """
     beta = np.zeros(x.shape[1])
     for _ in range(_MOST_STEPS):
-        mean = _logistic(x @ beta)
+        mean = logistic(x @ beta)
         information = x.T @ (x * (mean * (1 - mean))[:, None])
         try:
             inverse = np.linalg.inv(information)
@@ -144,12 +148,11 @@ def _fractional_logit(scores: NDArray[np.float64], x: NDArray[np.float64]) -> tu
         if np.abs(step).max() < 1e-10:
             residuals = x * (scores - mean)[:, None]
             covariance = inverse @ (residuals.T @ residuals) @ inverse
-            errors = np.sqrt(np.diag(covariance))
-            return float(beta[0]), float(errors[0]), math.erfc(abs(beta[-1]) / errors[-1] / math.sqrt(2))
+            return beta, covariance
     return None
 
 
-def _logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 / (1 + exp(-x)), which is 0 for a large negative x."""
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-x))

@@ -1,0 +1,105 @@
+"""Style control on Arena-Hard's prompts and answers: counts, scores and coefficients that its own formulas give.
+
+The verdicts are made up by a rule, as no judgments are at hand. The figures were computed once by a program of its
+own that follows lmarena/arena-hard-auto (utils/add_markdown_info.py, show_result.py, utils/math_utils.py) without the
+bootstrap, in float64 with its optimizer, lengths in characters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
+
+from instruct.analysis.style import LEAST_PAIRS, style_control, style_counts, style_features
+
+BASELINE = "gpt-4-0314"
+COUNTS = {
+    BASELINE: [928417, 9, 2572, 45],
+    "gpt-4-0613": [780771, 1, 1784, 603],
+    "gpt-3.5-turbo-0125": [731457, 23, 2204, 553],
+}
+FIGURES = {
+    "gpt-4-0613": (56.19844470, [0.38512215, -0.04807285, 0.00667517, -0.00160478]),
+    "gpt-3.5-turbo-0125": (55.37800633, [0.44384174, 0.00112819, -0.02837485, -0.02323790]),
+}
+
+
+def styles(folder: Path, system: str) -> dict[str, list[int]]:
+    rows = map(json.loads, (folder / "arena_hard" / f"v0.1.{system}.jsonl").open(encoding="utf-8"))
+    answers = {row["uid"]: row["messages"][-1]["content"]["answer"] for row in rows}
+    return {uid: [len(answers[uid]), *style_counts(answers[uid])] for uid in sorted(answers)}
+
+
+def made_up(prompts: list[str], features: np.ndarray) -> np.ndarray:
+    """A verdict by hash, but a win wherever the answer is longer than usual by more than a standard deviation."""
+    scores = np.array([[0, 0.5, 1, 1, 0][hashlib.sha256(uid.encode()).digest()[0] % 5] for uid in prompts])
+    length = features[:, 0]
+    return np.where((length - length.mean()) / length.std(ddof=1) > 1, 1.0, scores)
+
+
+def sample(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    features = rng.normal(0.3, 0.2, size=(n, 4))
+    return (rng.random(n) < 1 / (1 + np.exp(-2 * features[:, 0]))).astype(float), features
+
+
+@pytest.mark.parametrize("system", COUNTS)
+def test_headers_lists_and_bold_are_counted_as_arena_hard_counts_them(system, shared_data):
+    assert np.array(list(styles(shared_data, system).values())).sum(axis=0).tolist() == COUNTS[system]
+
+
+@pytest.mark.parametrize("system", FIGURES)
+def test_scores_and_coefficients_are_those_of_arena_hards_formulas(system, shared_data):
+    ours, theirs = styles(shared_data, system), styles(shared_data, BASELINE)
+    assert list(ours) == list(theirs)
+    features = style_features(np.array(list(ours.values()), float), np.array(list(theirs.values()), float))
+    found = style_control(made_up(list(ours), features), features)
+    score, coefficients = FIGURES[system]
+    assert found.score == pytest.approx(score, abs=1e-4)  # where its optimizer stops
+    assert found.coefficients == pytest.approx(coefficients, abs=1e-5)
+
+
+def test_intervals_are_those_of_statsmodels():
+    scores, features = sample(300)
+    mean, spread = features.mean(axis=0), features.std(axis=0, ddof=1)
+    fit = GLM(scores, np.column_stack([np.ones(300), (features - mean) / spread]), Binomial()).fit(cov_type="HC0")
+    found = style_control(scores, features)
+    half = 1.959964 * fit.bse[1:]
+    expected = np.column_stack([fit.params[1:] - half, fit.params[1:] + half])
+    np.testing.assert_allclose(found.coefficient_intervals, expected, atol=1e-4)
+    prediction = fit.get_prediction(np.concatenate([[1.0], -mean / spread])[None])
+    assert found.equal_style == pytest.approx(100 * prediction.predicted_mean[0], abs=1e-5)
+    np.testing.assert_allclose(found.equal_style_interval, 100 * prediction.conf_int()[0], atol=1e-2)
+
+
+def test_style_that_explains_the_wins_is_taken_out_at_equal_style_but_not_in_the_score():
+    scores, features = sample(4000)  # wins follow length alone, and the candidate's answers are longer
+    found = style_control(scores, features)
+    assert found.score > 60
+    assert found.equal_style_interval[0] < 50 < found.equal_style_interval[1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "features", "why"),
+    [
+        (*sample(LEAST_PAIRS - 1), "fewer than 20 pairs"),
+        (sample(50)[0], sample(50)[1] * [1, 0, 1, 0], "the same headers, bold"),
+        (np.ones(50), sample(50)[1], "does not converge"),
+        ((sample(50)[1][:, 0] > 0.3).astype(float), sample(50)[1], "does not converge"),
+        (np.zeros(0), np.zeros((0, 4)), "fewer than 20 pairs"),
+    ],
+)
+def test_what_cannot_be_estimated_says_why(scores, features, why):
+    found = style_control(scores, features)
+    assert why in found.note
+    assert found[:-1] == (None,) * 6
+
+
+def test_markdown_in_code_blocks_is_not_counted():
+    assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```") == (1, 2, 2)
