@@ -82,6 +82,30 @@ class LengthFigures(Record):
     adjusted: LengthAdjusted
 
 
+class StyleTerm(Record):
+    """What a standard deviation of a feature of style adds to the log-odds of a win."""
+
+    name: str
+    coefficient: float
+    interval: Interval | None
+
+
+class StyleControl(Record):
+    """Style control by Arena-Hard's model, over the `n` judged pairs with both answers available.
+
+    `win_rate` is at equal length, headers, lists and bold; `score` is Arena-Hard's, at the mean style. Intervals by the
+    robust (HC0) covariance. `note`: why there is none, or a caveat; features in which no pair differs have no term.
+    """
+
+    n: int
+    win_rate: float | None
+    interval: Interval | None
+    score: float | None
+    score_interval: Interval | None
+    terms: list[StyleTerm]
+    note: str | None
+
+
 class Part(Record):
     """The figures of the pairs from one data set, under the leading policy; `unread` pairs have no verdict."""
 

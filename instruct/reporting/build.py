@@ -11,6 +11,7 @@ from typing import Any
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
 from instruct.analysis.results import Paired
+from instruct.analysis.style import style_counts
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity
@@ -113,15 +114,17 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
     _, candidate, baseline = judged.key
     sides = [contents.answers.get(name) for name in (candidate, baseline)]
     ours, theirs = sides
-    lengths = [
-        {identity(row): len(str(row["output"])) for row in side.rows if not row.get("failed")} for side in sides if side
+    styles = [
+        {identity(row): style_counts(str(row["output"])) for row in side.rows if not row.get("failed")}
+        for side in sides
+        if side
     ]
     prompts = {identity(row) for row in ours.rows} if ours else None
     length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
         outcomes,
         prompts or None,
-        (lengths[0], lengths[1]) if ours and theirs else None,
+        (styles[0], styles[1]) if ours and theirs else None,
         length_control,
         [
             *map(claim_warning, lineage_warnings(contents.run, contents.manifest, judged.card, judged.step)),

@@ -13,9 +13,19 @@ from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.outcomes import ASKED_AGAIN, UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
-from instruct.analysis.results import LengthFigures, Part, PermutationTest, Record, Sequential, Significance, SignTest
+from instruct.analysis.results import (
+    LengthFigures,
+    Part,
+    PermutationTest,
+    Record,
+    Sequential,
+    Significance,
+    SignTest,
+    StyleControl,
+)
 from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
+from instruct.analysis.style import style_control, style_features
 from instruct.base.errors import counted
 from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
@@ -32,6 +42,8 @@ from instruct.reporting.model import (
 from instruct.reporting.read import Judged
 
 Kind = TypeVar("Kind", bound=Record)
+# The style_counts of each prompt's answer.
+Styles = Mapping[str, tuple[int, ...]]
 
 # A server's words may differ from reply to reply: beyond this many reasons the rest is one line.
 _MOST_REASONS = 20
@@ -69,7 +81,7 @@ def outcomes_of(judged: Judged) -> Outcomes:
 def comparison_figures(
     outcomes: Outcomes,
     prompts: set[str] | None,
-    lengths: tuple[Mapping[str, int], Mapping[str, int]] | None,
+    styles: tuple[Styles, Styles] | None,
     length_control: LengthControl | None,
     warnings: Sequence[ReportWarning],
 ) -> ComparisonReport:
@@ -77,7 +89,7 @@ def comparison_figures(
 
     Args:
         prompts: those of the candidate's answers, None if these are not available.
-        lengths: the characters of each prompt's answer, the candidate's and the baseline's; None if not available.
+        styles: the style_counts of each prompt's answer, the candidate's and the baseline's; None if not available.
         warnings: further ones, about the answers and the run.
     """
     judged, judgments, card = outcomes.judged, outcomes.judged.judgments, outcomes.judged.card
@@ -119,7 +131,7 @@ def comparison_figures(
         own.append(note_warning(text))
     if again := sum(judgment.reason == ASKED_AGAIN for judgment in judgments):
         own.append(claim_warning(_first_asking(outcomes, again)))
-    length = _length(outcomes.pairs, *lengths) if lengths else None
+    length, style = _length_and_style(outcomes.pairs, *styles) if styles else (None, None)
     if length and (warning := length_warning(length)):
         own.append(claim_warning(warning))
     from_file = ["these verdicts were read from a file, not made in this run"] if judged.imported else []
@@ -145,6 +157,7 @@ def comparison_figures(
         significance=significance(counts, looked),
         length=length,
         length_control=length_control,
+        style=style,
         parts=_parts(outcomes.pairs),
         power=power(counts.values),
         sequential=looked,
@@ -240,18 +253,18 @@ def significance(counts: Tally, looked: Sequential | None) -> Significance:
     )
 
 
-def _length(
-    pairs: Iterable[PairResult], candidate: Mapping[str, int], baseline: Mapping[str, int]
-) -> LengthFigures | None:
+def _length_and_style(
+    pairs: Iterable[PairResult], candidate: Styles, baseline: Styles
+) -> tuple[LengthFigures | None, StyleControl | None]:
     rows = [
         (pair.score, candidate[pair.instruction], baseline[pair.instruction])
         for pair in pairs
         if pair.score is not None and pair.instruction in candidate and pair.instruction in baseline
     ]
     if not rows:
-        return None
-    scores, ours, theirs = zip(*rows, strict=True)
-    return length_figures(np.array(scores), np.array(ours), np.array(theirs))
+        return None, None
+    scores, ours, theirs = map(np.array, zip(*rows, strict=True))
+    return length_figures(scores, ours[:, 0], theirs[:, 0]), style_control(scores, style_features(ours, theirs))
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+from instruct.analysis.results import StyleControl
+from instruct.analysis.style import STYLE_TERMS
 from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import POLICIES, probability
@@ -38,6 +41,11 @@ _LABELS = (
     "last column: labels for an interval of ±2 points."
 )
 _BINS = "Fifths of the pairs, by how many characters the candidate's answer is longer than the baseline's."
+_STYLE = (
+    "Style control by Arena-Hard's model: a logistic regression on the differences in length, headers, lists and bold, "
+    "with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the mean "
+    "style of these pairs. What a better answer needs of style is taken away, too."
+)
 
 # A row of a table: a comparison, and what of it the row is about.
 _Rows = Sequence[tuple[ComparisonReport, Any]]
@@ -54,7 +62,7 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
     Args:
         named: whether the first two columns name candidate and baseline.
     """
-    makers = (policy_table, _tests, _labels, _orders, _ratings, _parts, _lengths, _length_bins, _reasons)
+    makers = (policy_table, _tests, _labels, _orders, _ratings, _parts, _lengths, _length_bins, _style, _reasons)
     return [table for table in (make(comparisons, named) for make in makers) if table.rows]
 
 
@@ -220,6 +228,26 @@ def _length_bins(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
         Column("95 % CI", "interval"),
     ]
     return _table("Win rate by length difference", rows, columns, named, _BINS)
+
+
+def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
+    rows = [(it, it.style) for it in comparisons if it.style]
+    columns = [
+        Column("win rate % at equal style", "win_rate"),
+        Column("95 % CI", "interval"),
+        Column("Arena-Hard's score", "score"),
+        Column("95 % CI", "score_interval"),
+        *(Column(term, partial(_coefficient, term)) for term in STYLE_TERMS),
+    ]
+    notes = [f"{it.candidate} against {it.baseline}: {style.note}." for it, style in rows if style.note]
+    return _table("Style", rows, columns, named, " ".join([_STYLE, *notes]))
+
+
+def _coefficient(term: str, style: StyleControl) -> str | None:
+    found = next((each for each in style.terms if each.name == term), None)
+    if found is None:
+        return None
+    return f"{found.coefficient:+.2f}" + (" ({:+.2f} to {:+.2f})".format(*found.interval) if found.interval else "")
 
 
 def _reasons(comparisons: Sequence[ComparisonReport], named: bool) -> Table:

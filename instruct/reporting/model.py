@@ -30,6 +30,7 @@ from instruct.analysis.results import (
     SeedSpread,
     Sequential,
     Significance,
+    StyleControl,
 )
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
@@ -189,10 +190,10 @@ class ComparisonReport(Record):
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
     labeled some pairs (`report --human`). `requests` counts the distinct replies behind the verdicts. A judge that
-    rates answers one by one has no position figures. `length` is None if answers are missing, `length_control` if
-    AlpacaEval's rate does not apply. `spread`, which is in the report's `seeds`: over all training seeds, if this
-    comparison is one of several; no claim rests on it alone. `leads`: which figure of a weighted judge leads, if the
-    mean of its grades and their count favor different systems.
+    rates answers one by one has no position figures. `length` and `style` are None if answers are missing,
+    `length_control` if AlpacaEval's rate does not apply. `spread`, which is in the report's `seeds`: over all training
+    seeds, if this comparison is one of several; no claim rests on it alone. `leads`: which figure of a weighted judge
+    leads, if the mean of its grades and their count favor different systems.
     """
 
     candidate: str
@@ -214,6 +215,7 @@ class ComparisonReport(Record):
     significance: Significance
     length: LengthFigures | None
     length_control: LengthControl | None
+    style: StyleControl | None = None
     parts: list[Part]
     power: Power
     sequential: Sequential | None

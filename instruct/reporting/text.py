@@ -189,7 +189,7 @@ def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
-    """The significance test, the win rate at equal length, and the minimum detectable difference.
+    """The significance test, the win rates at equal length and style, and the minimum detectable difference.
 
     For counted verdicts the sign test is named, for graded preferences the permutation test.
     """
@@ -206,6 +206,11 @@ def evidence(comparison: ComparisonReport) -> str | None:
         parts.append(
             f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
             f"(95 % CI {span(adjusted.interval)}{f'; {adjusted.note}' if adjusted.note else ''})."
+        )
+    if (style := comparison.style) and style.win_rate is not None:
+        parts.append(
+            f"At equal style (length, headers, lists, bold): {number(style.win_rate)} % (95 % CI {span(style.interval)}"
+            f"{f'; {style.note}' if style.note else ''})."
         )
     if people := comparison.with_labels:
         parts.append(

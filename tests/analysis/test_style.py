@@ -33,7 +33,7 @@ FIGURES = {
 def styles(folder: Path, system: str) -> dict[str, list[int]]:
     rows = map(json.loads, (folder / "arena_hard" / f"v0.1.{system}.jsonl").open(encoding="utf-8"))
     answers = {row["uid"]: row["messages"][-1]["content"]["answer"] for row in rows}
-    return {uid: [len(answers[uid]), *style_counts(answers[uid])] for uid in sorted(answers)}
+    return {uid: list(style_counts(answers[uid])) for uid in sorted(answers)}
 
 
 def made_up(prompts: list[str], features: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def test_scores_and_coefficients_are_those_of_arena_hards_formulas(system, share
     found = style_control(made_up(list(ours), features), features)
     score, coefficients = FIGURES[system]
     assert found.score == pytest.approx(score, abs=1e-4)  # where its optimizer stops
-    assert found.coefficients == pytest.approx(coefficients, abs=1e-5)
+    assert [term.coefficient for term in found.terms] == pytest.approx(coefficients, abs=1e-5)
 
 
 def test_intervals_are_those_of_statsmodels():
@@ -72,34 +72,53 @@ def test_intervals_are_those_of_statsmodels():
     found = style_control(scores, features)
     half = 1.959964 * fit.bse[1:]
     expected = np.column_stack([fit.params[1:] - half, fit.params[1:] + half])
-    np.testing.assert_allclose(found.coefficient_intervals, expected, atol=1e-4)
+    np.testing.assert_allclose([term.interval for term in found.terms], expected, atol=1e-4)
     prediction = fit.get_prediction(np.concatenate([[1.0], -mean / spread])[None])
-    assert found.equal_style == pytest.approx(100 * prediction.predicted_mean[0], abs=1e-5)
-    np.testing.assert_allclose(found.equal_style_interval, 100 * prediction.conf_int()[0], atol=1e-2)
+    assert found.win_rate == pytest.approx(100 * prediction.predicted_mean[0], abs=1e-5)
+    np.testing.assert_allclose(found.interval, 100 * prediction.conf_int()[0], atol=1e-2)
 
 
 def test_style_that_explains_the_wins_is_taken_out_at_equal_style_but_not_in_the_score():
     scores, features = sample(4000)  # wins follow length alone, and the candidate's answers are longer
     found = style_control(scores, features)
     assert found.score > 60
-    assert found.equal_style_interval[0] < 50 < found.equal_style_interval[1]
+    assert found.interval[0] < 50 < found.interval[1]
 
 
 @pytest.mark.parametrize(
     ("scores", "features", "why"),
     [
-        (*sample(LEAST_PAIRS - 1), "fewer than 20 pairs"),
-        (sample(50)[0], sample(50)[1] * [1, 0, 1, 0], "the same headers, bold"),
-        (np.ones(50), sample(50)[1], "does not converge"),
-        ((sample(50)[1][:, 0] > 0.3).astype(float), sample(50)[1], "does not converge"),
-        (np.zeros(0), np.zeros((0, 4)), "fewer than 20 pairs"),
+        (*sample(LEAST_PAIRS - 1), "fewer than 50 pairs"),
+        (sample(50)[0], sample(50)[1] * 0 + 0.3, "the same length, headers, lists, bold"),
+        (sample(50)[0], sample(50)[1] + [0, 9, 0, -9], "every pair differs in the same direction in headers, bold"),
+        (sample(50)[0], sample(50)[1] * 0, "no pair differs in style"),
+        (np.ones(50), sample(50)[1], "all verdicts are the same, or style separates"),
+        ((sample(50)[1][:, 0] > 0.3).astype(float), sample(50)[1], "all verdicts are the same, or style separates"),
+        (np.zeros(0), np.zeros((0, 4)), "fewer than 50 pairs"),
     ],
 )
 def test_what_cannot_be_estimated_says_why(scores, features, why):
     found = style_control(scores, features)
     assert why in found.note
-    assert found[:-1] == (None,) * 6
+    assert (found.win_rate, found.interval, found.score, found.score_interval, found.terms) == (None,) * 4 + ([],)
+
+
+def test_features_in_which_no_pair_differs_are_left_out():
+    scores, features = sample(300)
+    found = style_control(scores, features * [1, 0, 1, 0])
+    assert [term.name for term in found.terms] == ["length", "lists"]
+    assert "too few pairs differ in headers and bold" in found.note
+    features[:, 1] = [1, 1, 1] + [0] * 297  # three headers, which all lost
+    found = style_control(np.where(features[:, 1] == 1, 0, scores), features)
+    assert [term.name for term in found.terms] == ["length", "lists", "bold"]
+    assert "too few pairs differ in headers, which are left out" in found.note
+
+
+def test_few_pairs_on_one_side_of_equal_style_are_an_extrapolation():
+    scores, features = sample(300)
+    assert "extrapolated: few pairs are on one side of equal length" in style_control(scores, features).note
+    assert style_control(scores, features - 0.3).note is None
 
 
 def test_markdown_in_code_blocks_is_not_counted():
-    assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```") == (1, 2, 2)
+    assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```")[1:] == (1, 2, 2)

@@ -78,6 +78,9 @@ def test_parts_and_lengths_equal_those_of_the_published_verdicts(shared_data, tm
     # GPT-4 liked the longer answer better: at equal length alpaca-7b does no better.
     assert bins == sorted(bins)
     assert length.adjusted.interval[0] < 26.459627 < length.adjusted.interval[1]
+    style = comparison.style
+    assert [term.name for term in style.terms] == ["length", "lists"]  # plain text: neither has headers, nor bold
+    assert style.interval[0] < style.win_rate < style.interval[1]
     assert comparison.significance.sign_test.p < 1e-40
     assert comparison.significance.permutation_test == PermutationTest(p=1 / 10_001, resamples=10_000)
     figures = comparison.policies["single"]

@@ -122,6 +122,7 @@ _FIGURES = [
     _leading("adjusted_p", lambda it: it.significance.adjusted_p),
     _leading("claims", lambda it: it.significance.claims),
     _leading("length_adjusted_win_rate", lambda it: it.length.adjusted.win_rate if it.length else None),
+    _leading("style_controlled_win_rate", lambda it: it.style.win_rate if it.style else None),
     Column("length_controlled_win_rate", "win_rate").within(attrgetter("comparison.length_control")),
     *(Column(key, f"comparison.{key}") for key in ("pairs_judged", "pairs_expected", "partial", "consistency")),
     Column("first_position_rate", "comparison.first_position_rate"),
