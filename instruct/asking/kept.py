@@ -12,6 +12,15 @@ from instruct.base.replies import Reply
 from instruct.run.replies import BatchStore, completion_key
 
 
+def forgive(folder: Path, system: str) -> bool:
+    """Let all failed requests of a system be sent again, also those that were refused; whether there is one."""
+    path = folder / f"{system}.replies.sqlite"
+    if not path.is_file():
+        return False
+    with BatchStore(path) as store:
+        return store.forgive()
+
+
 class KeptReplies:
     """`NAME.replies.sqlite`: the replies to a system's prompts, in batches that are finished in any order.
 

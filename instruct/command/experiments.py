@@ -45,6 +45,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     or_file = ", or a YAML file whose only system is the base"
     flags.run_argument(sub, "trained systems", or_file)
+    flags.add_retry_flag(sub)
     flags.add_cluster_flags(sub)
 
     text = "measure without a judge: perplexity, MAUVE and other text metrics, tasks"
@@ -119,7 +120,7 @@ def generate(arguments: argparse.Namespace) -> Result:
 
     overrides = arguments.overrides + call.cluster_override(arguments)
     config, run = _run_of_systems(arguments.run, overrides)
-    return _files(generate_texts(config, run))
+    return _files(generate_texts(config, run, arguments.retry_failed))
 
 
 def evaluate(arguments: argparse.Namespace) -> Result:

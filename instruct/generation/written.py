@@ -109,4 +109,7 @@ def warn_of_failures(system: str, stats: ReplyStats, reply: str) -> None:
         return
     reasons = ", ".join(f"{count} {reason}" for reason, count in stats.failed.items())
     rest = f"a rerun asks {stats.again} of them again" if stats.again else "a rerun does not ask them again"
-    warn(f"{system}: no {reply} to {sum(stats.failed.values())} of {stats.n} requests ({reasons}); {rest}")
+    warn(
+        f"{system}: no {reply} to {sum(stats.failed.values())} of {stats.n} requests ({reasons}); {rest}, "
+        "--retry-failed asks all"
+    )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from instruct.asking.kept import forgive
 from instruct.base.errors import InputError, InstructError
 from instruct.base.files import sha256_of, write_atomically
 from instruct.base.output import say, warn
@@ -21,10 +22,13 @@ from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
 
 
-def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
+def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = False) -> dict[str, Path]:
     """Every system of the run answers prompts, continues prefixes, or both, as the config says.
 
     Prefixes are also continued by the controls: MLE at the temperatures that match the other systems' entropies.
+
+    Args:
+        retry_failed: send all failed requests again, also those that were refused or have been sent again twice.
 
     Returns:
         The file of each system's answers, or of its continuations; both if the config asks for both.
@@ -37,8 +41,10 @@ def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
     with contextlib.ExitStack() as locks:
         for name in config.systems:
             locks.enter_context(only_process(run, outputs_of(name)))
+        folders = (run.outputs, run.continuations) if retry_failed else ()
+        again = [forgive(folder, name) for folder in folders for name in config.systems]
         if config.answers:
-            answer_prompts(config, run)
+            answer_prompts(config, run, any(again))
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
             from instruct.phases.continuations import continue_prefixes
@@ -49,8 +55,11 @@ def generate(config: ExperimentConfig, run: RunDirectory) -> dict[str, Path]:
     return files
 
 
-def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
+def answer_prompts(config: ExperimentConfig, run: RunDirectory, again: bool = False) -> None:
     """Every system of the run answers the evaluation set, if the config has one; one engine serves all adapters.
+
+    Args:
+        again: also if all is answered, because failed requests are to be sent again.
 
     Raises:
         InputError: a system is not trained yet.
@@ -79,7 +88,7 @@ def answer_prompts(config: ExperimentConfig, run: RunDirectory) -> None:
     record = None
     if run.is_done("answers", inputs) and all(path.is_file() for path in outputs.values()):
         record = run.manifest()["steps"]["answers"]
-        if not any(made.get("again") for made in record["results"].values()):
+        if not again and not any(made.get("again") for made in record["results"].values()):
             return
     try:
         _answer(config, run, inputs, evaluation, systems, outputs)

@@ -32,7 +32,7 @@ def run_experiment(
     Args:
         dry_run: check access, memory and disk, print the plan and stop.
         first, last: the phases to run, of PHASES; earlier ones must be done.
-        retry_failed: ask judges again for all that failed.
+        retry_failed: send all failed requests again, of answers and of verdicts.
 
     Returns:
         The report, if it was written.
@@ -79,7 +79,7 @@ def run_phases(
         say(f"trained   continue without `accelerate launch`: python {' '.join(sys.argv)}")
         return None, None
     if "answer" in phases:
-        generate(config, run)
+        generate(config, run, retry_failed)
     if "evaluate" in phases and config.evaluation:
         from instruct.phases.evaluate import evaluate_run, metrics_text
 

@@ -369,6 +369,14 @@ class BatchStore(ReplyStore):
         """The keys of all requests that ever failed."""
         return [key for (key,) in self._read("SELECT key FROM attempts")]
 
+    def forgive(self) -> bool:
+        """Let every failed request be sent again, also those that were refused; whether there is one."""
+        failed = "key NOT IN (SELECT key FROM completions)"
+        if not self._read(f"SELECT 1 FROM attempts WHERE {failed} LIMIT 1"):
+            return False
+        self._transaction(lambda: self._db.execute(f"UPDATE attempts SET attempts = 0, permanent = 0 WHERE {failed}"))
+        return True
+
     def replies(self, keys: Sequence[str]) -> list[Reply]:
         """The replies of these keys, in this order; a failure is `permanent` if it is not asked again."""
         replies: dict[str, Reply] = {**self.completions(keys)}

@@ -76,3 +76,14 @@ def test_what_failed_for_now_is_asked_again_by_a_rerun(experiment, fake_server, 
     assert (results["failed"], results.get("again")) == ({"HTTP 400": 1}, None)
     rows = load_answers("runs/mine/outputs/base.json")
     assert [row["instruction"] for row in rows if row.get("failed")] == ["Question 5?"]
+    before = len(requests())
+    code, _, err = instruct("generate", "runs/mine", "--retry-failed")
+    assert code == 0, err
+    assert "Question 5?" in json.dumps(requests()[before:])
+    assert len(requests()) - before == 1
+    assert (
+        "base: no answer to 1 of 40 requests (1 HTTP 400); a rerun does not ask them again, --retry-failed asks all"
+        in " ".join(err.split())
+    )
+    assert instruct("generate", "runs/mine")[0] == 0
+    assert len(requests()) - before == 1
