@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import InputError
 from instruct.data.arrow import numbers, select
+from instruct.data.encoded import EncodedRows
 from instruct.data.options import DataOptions, MixedSource
 from instruct.data.rows import RowSet
-from instruct.data.tokens import EncodedRows
 
 if TYPE_CHECKING:
     import numpy

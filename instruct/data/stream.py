@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import load_dataset_card
 from instruct.data.chats import TrainOn
+from instruct.data.encoded import TRAINED
 from instruct.data.mixture import DEFAULT_SEED, part_record
 from instruct.data.options import DataOptions, SourceOptions
 from instruct.data.replies import ChatTemplate
 from instruct.data.rows import RowSet, iterate_rows, stored, stored_features
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.data.tokens import TRAINED, row_encoder
+from instruct.data.tokens import row_encoder
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
