@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from benchmarks.claims_files import (
 )
 from benchmarks.harness import write_results
 from instruct.analysis.claims import ALPHA, agreeing_interval
-from instruct.analysis.inference import sign_test
+from instruct.analysis.inference import sign_flip_test, sign_test
 from instruct.analysis.prediction_powered import prediction_powered
 from instruct.analysis.sequential import capital
 from instruct.analysis.statistics import Tally
@@ -48,6 +48,8 @@ GRADES = {
     "uniform": (1, 1), "extreme": (0.2, 0.2), "near ties": (8, 8), "skewed": (2, 0.4), "mostly won": (0.9, 0.05),
     "slightly better": (6, 4),
 }  # fmt: skip
+# Grades that are a little above 1/2, but for a share that is far below it: small wins, few large losses, a mean of 1/2.
+SKEWED = {"10 % far below": (0.1, 0.05), "5 % far below": (0.05, 0.02), "2 % far below": (0.02, 0.01)}
 # For each headline the least coverage and the largest share of false claims; coverage below 20 counted pairs: 90 %.
 TARGETS = {
     "counted": (0.92, 0.05), "both orders": (0.92, 0.05), "panel": (0.92, 0.05), "weighted": (0.92, 0.05),
@@ -144,12 +146,22 @@ def _of_claim(claim: tuple[str, list[float] | None], rate: float) -> Row:
 
 
 def weighted(n: int, rng: np.random.Generator, runs: int) -> Iterator[Row]:
-    """Graded preferences."""
-    for name, (a, b) in GRADES.items():
-        rate = a / (a + b)
+    """Graded preferences; `tested`: how often the sign-flip test alone would claim."""
 
-        def once(a: float = a, b: float = b, rate: float = rate) -> Row:
-            return _of_claim(of_scores(np.clip(rng.beta(a, b, size=n), 0.0, 1.0)), rate)
+    def beta(a: float, b: float) -> NDArray[np.float64]:
+        return np.clip(rng.beta(a, b, size=n), 0.0, 1.0)
+
+    def skewed(share: float, above: float) -> NDArray[np.float64]:
+        return np.where(rng.random(n) < share, 0.5 - above * (1 - share) / share, 0.5 + above)
+
+    cells = [(name, a / (a + b), partial(beta, a, b)) for name, (a, b) in GRADES.items()]
+    cells += [(name, 0.5, partial(skewed, *shape)) for name, shape in SKEWED.items()]
+    for name, rate, drawn in cells:
+
+        def once(drawn: Callable[[], NDArray[np.float64]] = drawn, rate: float = rate) -> Row:
+            scores = drawn()
+            tested = (sign_flip_test(scores - 0.5)[0] or 1) <= ALPHA
+            return _of_claim(of_scores(scores), rate) | {"tested": tested}
 
         yield _simulated("weighted", runs, once, n=n, cell=name, rate=rate)
 

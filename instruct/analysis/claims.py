@@ -17,17 +17,23 @@ _BESIDE = 1e-6
 Finding = Literal["candidate", "baseline", "no difference", "too few"]
 
 
-def finding_of(p: float | None, rate: float | None, enough: bool = True) -> Finding:
+def finding_of(
+    p: float | None, rate: float | None, enough: bool = True, graded: Sequence[float] | None = None
+) -> Finding:
     """Which system may be said to beat the other.
 
     Args:
         p: of the test that decides, corrected for the number of claims; None where it is not defined.
         rate: the candidate's win rate in percent.
         enough: whether there are LEAST_DECIDED decided pairs, or LEAST_SEEDS seeds.
+        graded: the interval of graded verdicts, which must exclude 50, too. Their sign-flip test assumes that grades
+            are as far above 1/2 as below it: with many small wins and few large losses it rejects a mean of 1/2.
     """
     if not enough:
         return "too few"
     if p is None or p > ALPHA or rate is None or rate == 50:
+        return "no difference"
+    if graded and graded[0] <= 50 <= graded[1]:
         return "no difference"
     return "candidate" if rate > 50 else "baseline"
 

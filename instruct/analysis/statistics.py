@@ -117,7 +117,8 @@ class Tally:
     @property
     def finding(self) -> Finding:
         """Which side is better, by `p`; `too few` with fewer than six wins and losses."""
-        return finding_of(self.p, self.win_rate, self.win + self.loss >= LEAST_DECIDED)
+        graded = self.interval if self.scores is not None else None
+        return finding_of(self.p, self.win_rate, self.win + self.loss >= LEAST_DECIDED, graded)
 
     @property
     def reversible(self) -> bool:

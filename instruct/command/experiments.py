@@ -35,7 +35,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if function is run:
             flags.add_phase_flags(sub)
-            flags.add_retry_flag(sub)
+            flags.add_retry_flag(sub, unparsed=True)
             flags.add_cluster_flags(sub)
         if function is config:
             sub.add_argument("--schema", action="store_true", help="print the path of the JSON Schema for editors")
@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> Result:
     from instruct.phases.experiment import run_folder, run_phases
 
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
-    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, arguments.retry_failed)
+    retries = flags.named_retries(arguments)
+    report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, *retries)
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder
     return Result({"run": folder, "report": report}, line, failure=failure)

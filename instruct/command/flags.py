@@ -93,12 +93,17 @@ def completes(action: argparse.Action, completer: completion.Completer) -> None:
 
 
 def add_retry_flag(sub: argparse.ArgumentParser, unparsed: bool = False) -> None:
-    """`--retry-failed`, and `--retry` for verbs that ask judges alone."""
+    """`--retry-failed`, and `--retry` for verbs that ask judges."""
     text = "send all failed requests again, also those that were refused or have been sent again twice"
     sub.add_argument("--retry-failed", action="store_true", help=text)
     if unparsed:
         text = "failed: as --retry-failed; unparsed: ask once more about each pair and order without a readable verdict"
         sub.add_argument("--retry", action="append", choices=["failed", "unparsed"], default=[], help=text)
+
+
+def named_retries(arguments: argparse.Namespace) -> tuple[bool, bool]:
+    """Whether to ask again what failed, and what could not be read."""
+    return arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
 
 
 def add_cluster_flags(sub: argparse.ArgumentParser) -> None:

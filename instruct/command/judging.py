@@ -99,7 +99,7 @@ def judge(arguments: argparse.Namespace) -> Result:
     judges = judges or [
         Judge(options, cluster=_judges_cluster(arguments, run)) for options in _configured_judges(run, arguments)
     ]
-    failed, unparsed = arguments.retry_failed or "failed" in arguments.retry, "unparsed" in arguments.retry
+    failed, unparsed = flags.named_retries(arguments)
     if arguments.reparse and unparsed:
         raise InputError("--reparse sends no requests, and --retry sends some; drop one of the two")
     mode = JudgingMode(arguments.yes, failed, arguments.reparse, arguments.start_over, unparsed)
@@ -161,6 +161,7 @@ def validate(arguments: argparse.Namespace) -> Result:
 
     if not arguments.judge:
         _refuse_judge_flags(arguments, "yes", "retry_failed", "retry", "cluster", advice="without it nothing is asked")
+    failed, unparsed = flags.named_retries(arguments)
     result = validate_judge(
         _judge_options(arguments.judge, arguments, orders="both") if arguments.judge else None,
         arguments.against,
@@ -171,8 +172,8 @@ def validate(arguments: argparse.Namespace) -> Result:
         output=arguments.output,
         write_card=arguments.write_card,
         yes=arguments.yes,
-        retry_failed=arguments.retry_failed or "failed" in arguments.retry,
-        retry_unparsed="unparsed" in arguments.retry,
+        retry_failed=failed,
+        retry_unparsed=unparsed,
         cluster=_judges_cluster(arguments) if arguments.judge else None,
     )
     return Result(result.content, result.headline, result.text, result.stopped)

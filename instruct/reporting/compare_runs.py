@@ -20,7 +20,7 @@ from instruct.reporting.document import Caution, Document
 from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.figures.rankings import ranked_systems
-from instruct.reporting.model import TallyFigures, claim_warning
+from instruct.reporting.model import Panel, TallyFigures, claim_warning
 from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rankings, strengths
 from instruct.reporting.render.html import image, render
 from instruct.reporting.render.markdown import render_markdown
@@ -96,17 +96,43 @@ _CSV_COLUMNS = [
 
 
 @dataclass(frozen=True)
+class RunPanel:
+    """A panel of judges, and its run."""
+
+    run: str
+    panel: Panel
+
+
+_MAJORITIES = (
+    "The outcome that most judges of a run gave. Adjusted p: corrected for all majorities of the run. A majority of "
+    "one training seed supports no claim."
+)
+_PANELS = [
+    Column("run", text=True),
+    *(Column(key, f"panel.{key}", text=True) for key in ("candidate", "baseline")),
+    Column("judges", lambda it: ", ".join(it.panel.policies), text=True),
+    Column("n", "panel.majority.n_judged"),
+    Column("win rate %", "panel.majority.win_rate"),
+    Column("95 % CI", "panel.majority.interval"),
+    Column("adjusted p", lambda it: probability(it.panel.significance.adjusted_p if it.panel.significance else None)),
+]
+
+
+@dataclass(frozen=True)
 class Compared:
-    """What compare_runs found: a row per comparison, rankings against a common baseline, Bradley-Terry strengths."""
+    """What compare_runs found: a row per comparison, rankings against a common baseline, Bradley-Terry strengths, and
+    the panels of judges."""
 
     rows: list[ComparedRow]
     rankings: list[Ranking]
     strengths: list[Strengths]
+    panels: list[RunPanel] = field(default_factory=list)
 
     def tables(self) -> list[Table]:
         """All figures as tables."""
         return [
             columns_table(_TITLE, self.rows, _COLUMNS, _NOTE),
+            *([columns_table("Majorities of panels", self.panels, _PANELS, _MAJORITIES)] if self.panels else []),
             *(seeds_table(spreads, run) for run, spreads in self._seeds().items()),
             *ranking_tables(self.rankings, self.strengths),
         ]
@@ -137,6 +163,7 @@ class Compared:
                 {column.header: column.of(row) for column in _CSV_COLUMNS} | {"warnings": row.warnings}
                 for row in self.rows
             ],
+            "panels": [{"run": each.run} | each.panel.model_dump() for each in self.panels],
             "seeds": {run: [each.model_dump() for each in spreads] for run, spreads in self._seeds().items()},
             "rankings": [asdict(each) | {"told_apart": each.told_apart} for each in self.rankings],
             "strengths": [asdict(each) for each in self.strengths],
@@ -162,9 +189,12 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
     names = [place.name for place in places]
     labels = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
     entries: list[Entry] = []
+    panels: list[RunPanel] = []
     for path, label in zip(paths, labels, strict=True):
         with _run_of(path) as run:
-            entries += entries_of(run, label)
+            found, voted = entries_of(run, label)
+            entries += found
+            panels += [RunPanel(label, panel) for panel in voted]
     judges = dict.fromkeys(entry.judge for entry in entries)
     if len(paths) == 1 and not any(len([e for e in entries if e.judge == judge]) > 1 for judge in judges):
         raise InputError(
@@ -177,7 +207,7 @@ def compare_runs(given: Sequence[str | Path], common_prompts: bool = False) -> C
     rows = [
         _row(entry, entries, labels[0], common_prompts) for judge in judges for entry in entries if entry.judge == judge
     ]
-    return Compared(rows, rankings(entries), strengths(entries))
+    return Compared(rows, rankings(entries), strengths(entries), panels)
 
 
 @contextlib.contextmanager

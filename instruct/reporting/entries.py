@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from instruct.data.evaluation import identity
 from instruct.reporting.build import build
-from instruct.reporting.model import ComparisonReport
+from instruct.reporting.model import ComparisonReport, Panel
 from instruct.reporting.read import read_run
 from instruct.run.directory import RunDirectory
 
@@ -31,8 +31,8 @@ class Entry:
     baseline_answers: Mapping[str, int] | None
 
 
-def entries_of(run: RunDirectory, label: str) -> list[Entry]:
-    """The comparisons of a run, which is called `label`."""
+def entries_of(run: RunDirectory, label: str) -> tuple[list[Entry], list[Panel]]:
+    """The comparisons of a run, which is called `label`, and its panels of judges."""
     contents = read_run(run.folder)
     built = build(contents)
     comparisons = [(judge, each) for judge in built.data.judges for each in judge.comparisons]
@@ -43,4 +43,4 @@ def entries_of(run: RunDirectory, label: str) -> list[Entry]:
         card = outcomes.judged.step.get("inputs", {}).get("card")
         scores = outcomes.scores(outcomes.leading)
         found.append(Entry(label, judge.name, judge.model, each, scores, card, *answers))
-    return found
+    return found, built.data.panels

@@ -36,7 +36,9 @@ def _settle_together(claims: Sequence[_Claim]) -> None:
             claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
         else:
             figures = claim.majority if isinstance(claim, Panel) else claim.leading_figures
-            figures.finding = finding_of(adjusted, figures.win_rate, figures.win + figures.loss >= LEAST_DECIDED)
+            graded = figures.interval if figures.kind == "weighted" else None
+            enough = figures.win + figures.loss >= LEAST_DECIDED
+            figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
             figures.interval = agreeing_interval(figures.interval, figures.finding)
 
 

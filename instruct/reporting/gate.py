@@ -7,23 +7,29 @@ from typing import Literal, NamedTuple, get_args
 
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
+from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
 Metric = Literal["win_rate", "win_rate_low", "bound_low"]
 METRICS: tuple[str, ...] = get_args(Metric)
+# What a panel's verdict is by, where a judge has its name.
+MAJORITY = "majority"
 
 
 class _Gated(NamedTuple):
-    """A claim of the report: a comparison, or one over several training seeds."""
+    """A claim of the report: a comparison, one over several training seeds, or the majority of a panel (no `judge`)."""
 
-    judge: JudgeReport
-    claim: ComparisonReport | SeedSpread
+    judge: JudgeReport | None
+    claim: ComparisonReport | SeedSpread | Panel
+
+    @property
+    def by(self) -> str:
+        return self.judge.name if self.judge else MAJORITY
 
     @property
     def name(self) -> str:
-        return _name(self.judge.name, self.claim.candidate, self.claim.baseline)
+        return _name(self.by, self.claim.candidate, self.claim.baseline)
 
     def figure(self, metric: str) -> float | None:
         """The metric; a worst case over seeds is not defined."""
@@ -32,7 +38,7 @@ class _Gated(NamedTuple):
             bounds = None
             rate: float | None = self.claim.mean
         else:
-            figures = self.claim.leading_figures
+            figures = _figures(self.claim)
             rate, low, bounds = figures.win_rate, figures.interval, figures.bounds
         if metric == "win_rate":
             return rate
@@ -48,10 +54,14 @@ class _Gated(NamedTuple):
             return "judging has not finished"
         if value < fail_under:
             return f"{metric} is {value:.2f}"
-        finding = self.claim.finding if isinstance(self.claim, SeedSpread) else self.claim.leading_figures.finding
+        finding = self.claim.finding if isinstance(self.claim, SeedSpread) else _figures(self.claim).finding
         if metric == "win_rate_low" and fail_under >= 50 and finding != "candidate":
             return f"{metric} is {value:.2f}, but no difference is shown"
         return None
+
+
+def _figures(claim: ComparisonReport | Panel) -> TallyFigures:
+    return claim.majority if isinstance(claim, Panel) else claim.leading_figures
 
 
 def check_gate(
@@ -69,7 +79,8 @@ def check_gate(
     say little about the other half.
 
     Args:
-        judge, candidate: check these comparisons only; a single training seed is checked if it is named.
+        judge, candidate: check these comparisons only; a single training seed is checked if it is named, and
+            `majority` is the judge of panels.
         allow_weak_judge: a judge whose card warns against its figures may pass.
 
     Returns:
@@ -90,12 +101,12 @@ def check_gate(
 
     held, below = [], []
     for each in _claims(report, candidate):
-        if not chosen(each.judge.name, each.claim.candidate):
+        if not chosen(each.by, each.claim.candidate):
             continue
         value = each.figure(metric)
         held.append(f"{each.name}: {'none' if value is None else f'{value:.2f}'}")
         problem = each.problem(metric, fail_under)
-        if not problem and each.judge.warning and not allow_weak_judge:
+        if not problem and each.judge and each.judge.warning and not allow_weak_judge:
             problem = f"the judge's card warns: {one_line(each.judge.warning, 200)} (--allow-weak-judge lets it pass)"
         if problem:
             below.append(f"{each.name}: {problem}")
@@ -104,7 +115,7 @@ def check_gate(
             held.append(name := _name(pair.judge, pair.candidate, pair.baseline))
             below.append(f"{name}: not judged")
     if not held:
-        known = dict.fromkeys(f"{each.judge.name} on {each.claim.candidate}" for each in _claims(report, None))
+        known = dict.fromkeys(f"{each.by} on {each.claim.candidate}" for each in _claims(report, None))
         raise InputError(
             "--judge and --candidate select no comparison; the report has "
             + (", ".join(one_line(name, 80) for name in known) or "none")
@@ -131,6 +142,9 @@ def _claims(report: ReportData, candidate: str | None) -> Iterator[_Gated]:
         for comparison in judge.comparisons:
             if comparison.candidate == candidate or not comparison.spread:
                 yield _Gated(judge, comparison)
+    for panel in report.panels:
+        if panel.candidate == candidate or not panel.one_seed:
+            yield _Gated(None, panel)
 
 
 def _name(judge: str, candidate: str, baseline: str) -> str:

@@ -14,7 +14,7 @@ from benchmarks.claims_files import whole_way
 from instruct.analysis.claims import agreeing_interval, finding_of
 from instruct.analysis.outcomes import outcome_of_score
 from instruct.analysis.panel import majority
-from instruct.analysis.statistics import tally_pairs
+from instruct.analysis.statistics import tally, tally_pairs
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,14 @@ from instruct.analysis.statistics import tally_pairs
 )
 def test_the_test_decides(p, rate, enough, finding):
     assert finding_of(p, rate, enough) == finding
+
+
+def test_many_small_wins_and_a_few_large_losses_are_no_claim():
+    """Of grades with a mean of 1/2, eight in a row are small wins more often than not."""
+    grades = tally(["win"] * 8, [0.52] * 8)
+    assert grades.p < 0.01
+    assert grades.finding == "no difference"
+    assert tally(["win"] * 50, np.linspace(0.6, 0.9, 50)).finding == "candidate"
 
 
 def test_the_interval_agrees_with_the_finding():

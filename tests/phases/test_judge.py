@@ -71,3 +71,12 @@ def test_run_exits_with_3_and_asks_refused_requests_again_on_demand(content, fak
     assert instruct("run", "config.yaml", "--retry-failed")[0] == 0
     assert len(requests()) == 128
     assert build_report(tmp_path / "runs" / "two-judges").judges[0].comparisons[0].leading_figures.n_judged == 64
+
+
+def test_run_asks_unreadable_replies_again_on_demand(content, fake_server, instruct, tmp_path):
+    url, requests = fake_server({"Question 3?": ["two"]})
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content(url)))
+    assert instruct("run", "config.yaml")[0] == 0
+    asked = len(requests())
+    assert instruct("run", "config.yaml", "--retry", "unparsed")[0] == 0
+    assert len(requests()) == asked + 1

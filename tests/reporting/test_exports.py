@@ -51,7 +51,8 @@ def test_a_report_writes_its_exports_reproducibly(judged):
 def test_csv_has_a_row_per_judge_comparison_and_policy(judged):
     rows = list(csv.DictReader(io.StringIO(csv_text(figures_table(build_report(judged.folder))))))
     assert [(row["judge"], row["policy"], row["leading"]) for row in rows] == [
-        (judge, policy, str(policy == "strict").lower()) for judge in ("j", "k") for policy in ("strict", "single")
+        *((judge, policy, str(policy == "strict").lower()) for judge in ("j", "k") for policy in ("strict", "single")),
+        ("majority of j, k", "majority", "true"),
     ]
     first = rows[0]
     assert [first[key] for key in ("win", "tie", "loss", "unparsed", "failed", "n", "n_judged")] == list("4211087")

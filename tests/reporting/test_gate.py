@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import shutil
+
 import pytest
 import yaml
 
 from instruct.base.files import write_atomically
+from instruct.reporting.compare_runs import compare_runs
+from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.report import build_report
 
 WIN, LOSS, TIE = ("first", "second"), ("second", "first"), ("tie", "tie")
@@ -51,6 +56,25 @@ def test_the_exit_code_tells_whether_every_leading_figure_passes(instruct, judge
 def test_each_failing_comparison_is_named_with_its_figure(instruct, judged):
     _, _, stderr = instruct("report", judged.folder, "--fail-under", "60")
     assert stderr == "instruct: below --fail-under 60: k on emo against mle: win_rate is 50.00\n"
+
+
+def test_majorities_are_in_gates_exports_and_compare(instruct, judged):
+    """Of 20 pairs both judges say win, of 10 loss; the other 10 are ties of the panel: 62.5 %."""
+    code, _, stderr = instruct("report", judged.folder, "--fail-under", "70", "--judge", "majority")
+    assert (code, stderr) == (
+        4,
+        "instruct: below --fail-under 70: majority on emo against mle: win_rate is 62.50\n",
+    )
+    assert instruct("report", judged.folder, "--fail-under", "60", "--judge", "majority")[0] == 0
+    *_, row = csv.DictReader((judged.report / "exports" / "figures.csv").open(encoding="utf-8"))
+    assert [row[key] for key in ("judge", "candidate", "policy", "win_rate", "sign_test_p", "claims")] == [
+        "majority of j, k", "emo", "majority", "62.5", "0.09873714670538904", "1"
+    ]  # fmt: skip
+    found = compare_runs([judged.folder, shutil.copytree(judged.folder, judged.folder.parent / "again")])
+    assert "| run | emo | mle | j, k | 40 | 62.5 |" in render_markdown(found.document()).replace(
+        judged.folder.name, "run"
+    )
+    assert [each["majority"]["win_rate"] for each in found.content()["panels"]] == [62.5, 62.5]
 
 
 def test_a_missing_rate_fails(instruct, run, card, write_answers, judge_pairs):

@@ -230,6 +230,9 @@ def test_every_number_of_the_comparisons_is_in_a_table(tmp_path):
                 kinds = ("n", "win", "tie", "contradicted", "loss", "unparsed", "failed")
                 counts = [getattr(figures, key) for key in kinds]
                 assert str(counts)[1:-1].replace(",", "") in " ".join(cells)
+            for term in comparison.style.terms:
+                assert f"{term.coefficient:+.2f} (" in " ".join(cells)
+                term.coefficient, term.interval = 0, None
             found = list(rates({k: v for k, v in comparison.model_dump().items() if k != "significance"}))
             assert len(found) >= 38
             assert [value for value in found if f"{value:.1f}" not in shown] == []

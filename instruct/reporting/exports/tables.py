@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from instruct.reporting.cautions import judge_warnings
-from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 from instruct.reporting.tables import Column, Table, Value, columns_table
 from instruct.reporting.text import number, span
 
@@ -26,6 +27,14 @@ class _Row(NamedTuple):
     @property
     def leads(self) -> bool:
         return self.policy == self.comparison.leading
+
+
+class _Majority(NamedTuple):
+    panel: Panel
+
+    @property
+    def figures(self) -> TallyFigures:
+        return self.panel.majority
 
 
 def leading_table(comparisons: Sequence[tuple[JudgeReport, ComparisonReport]]) -> Table:
@@ -82,7 +91,7 @@ def _rate(figures: TallyFigures) -> str | None:
 
 
 def figures_table(report: ReportData) -> Table:
-    """Every figure of a report, a row per judge, comparison and policy.
+    """Every figure of a report, a row per judge, comparison and policy, and one for each panel's majority.
 
     Tests and the length-adjusted rate belong to the leading policy and are given in its row only.
     """
@@ -92,7 +101,10 @@ def figures_table(report: ReportData) -> Table:
         for comparison in judge.comparisons
         for policy in comparison.policies
     ]
-    return columns_table("Figures", rows, [Column("run", lambda row: report.run), *_FIGURES])
+    table = columns_table("Figures", rows, [Column("run", lambda row: report.run), *_FIGURES])
+    majorities = [{column.header: column.of(_Majority(panel)) for column in _MAJORITY} for panel in report.panels]
+    further = [[(each | {"run": report.run}).get(header) for header in table.header] for each in majorities]
+    return replace(table, rows=[*table.rows, *further])
 
 
 def _ends(name: str, of: str) -> list[Column]:
@@ -105,6 +117,13 @@ def _leading(header: str, value: Callable[[ComparisonReport], Value]) -> Column:
     return Column(header, lambda row: value(row.comparison) if row.leads else None)
 
 
+_TALLY = [
+    *(Column(key, f"figures.{key}") for key in ("kind", "n", "n_judged", *_COUNTS)),
+    *(Column(key, f"figures.{key}") for key in ("win_rate", "discrete_win_rate", "standard_error", "interval_method")),
+    *_ends("interval", "interval"),
+    *_ends("bound", "bounds"),
+    Column("finding", "figures.finding"),
+]
 _FIGURES = [
     Column("judge", "judge.name"),
     Column("judge_model", "judge.model"),
@@ -112,11 +131,7 @@ _FIGURES = [
     Column("baseline", "comparison.baseline"),
     Column("policy"),
     Column("leading", "leads"),
-    *(Column(key, f"figures.{key}") for key in ("kind", "n", "n_judged", *_COUNTS)),
-    *(Column(key, f"figures.{key}") for key in ("win_rate", "discrete_win_rate", "standard_error", "interval_method")),
-    *_ends("interval", "interval"),
-    *_ends("bound", "bounds"),
-    Column("finding", "figures.finding"),
+    *_TALLY,
     _leading("sign_test_p", lambda it: it.significance.sign_test.p),
     _leading("permutation_test_p", lambda it: it.significance.permutation_test.p),
     _leading("adjusted_p", lambda it: it.significance.adjusted_p),
@@ -129,4 +144,17 @@ _FIGURES = [
     Column("agreement_with_people", "judge.agreement"),
     _leading("which_figure_leads", lambda it: it.leads),
     Column("warnings", lambda row: "; ".join(map(str, [*judge_warnings(row.judge), *row.comparison.warnings]))),
+]
+_TESTS = [
+    Column("sign_test_p", "sign_test.p"),
+    Column("permutation_test_p", "permutation_test.p"),
+    *(Column(key) for key in ("adjusted_p", "claims")),
+]
+_MAJORITY = [
+    Column("judge", lambda row: f"majority of {', '.join(row.panel.policies)}"),
+    *(Column(key, f"panel.{key}") for key in ("candidate", "baseline")),
+    Column("policy", lambda row: "majority"),
+    Column("leading", lambda row: not row.panel.one_seed),
+    *_TALLY,
+    *(column.within(attrgetter("panel.significance")) for column in _TESTS),
 ]
