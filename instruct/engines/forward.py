@@ -267,6 +267,6 @@ def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:
     return (slice(begin, begin + size) for begin in range(0, positions, size))
 
 
-def shared_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many ids two rows have in common at their beginning."""
+def shared_length(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """How many items, such as ids or characters, two sequences have in common at their beginning."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -22,6 +22,7 @@ from instruct.data.overlap import find_overlap, overlap_text
 from instruct.data.rows import RowSet
 from instruct.data.stream import SAMPLE
 from instruct.data.templates import Rendering
+from instruct.engines.forward import shared_length
 from instruct.engines.memory import available_gib
 from instruct.engines.vllm_parsers import Served, as_served
 from instruct.training.estimate import model_shape
@@ -167,12 +168,11 @@ def _print_rows(console: Console, data: TrainingRows, rendering: Rendering, show
         if prompts:
             other = _other_prompt(data.tokenizer, row, prompts)
             record |= {"server": other} if other is not None else {}
-            panes.append(
-                (
-                    "a server sends",
-                    Text(f"the text before {BEGIN}" if other is None else _escaped(other), style="yellow"),
-                )
-            )
+            said = f"the text before {BEGIN}"
+            if other is not None:
+                alike = shared_length(other, data.tokenizer.decode(row["input_ids"]))
+                said = f"… {_escaped(other[max(0, other.rfind('<', 0, alike)) :])}"
+            panes.append(("a server sends", Text(said, style="yellow")))
         panes.append(("training has", masked_text(pieces)))
         if served := _served(data.tokenizer, row):
             record["served"] = served._asdict()
@@ -199,10 +199,13 @@ def _server_prompts(data: TrainingRows, rendering: Rendering, row: Mapping[str, 
 
 
 def _other_prompt(tokenizer: Any, row: Mapping[str, Any], prompts: list[str]) -> str | None:
-    """The first prompt that a server sends, if a row's first answer follows none of them."""
+    """The most similar prompt that a server sends, if a row's first answer follows none of them."""
     start = next(index for index, label in enumerate(row["labels"]) if label != -100)
-    sent = map(tokenizer.decode, tokenizer(prompts, add_special_tokens=False)["input_ids"])
-    return None if start == 0 or tokenizer.decode(row["input_ids"][:start]) in sent else prompts[0]
+    sent = [tokenizer.decode(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]]
+    before = tokenizer.decode(row["input_ids"][:start])
+    if start == 0 or before in sent:
+        return None
+    return max(sent, key=lambda prompt: shared_length(prompt, before))
 
 
 def _served(tokenizer: Any, row: Mapping[str, Any]) -> Served | None:

@@ -43,7 +43,7 @@ def test_a_preview_shows_the_prompt_of_a_server_where_it_is_another(thinking_mod
     assert plain["server"].endswith("assistant\n<think>\n")
     assert "".join(part["text"] for part in plain["parts"][:1]).endswith("<think>\n\n</think>\n\n")
     assert "server" not in thinks
-    assert "a server sends: <|im_start|>user Say the number 1." in printed
+    assert "a server sends: … <think> training has: <|im_start|>user" in printed
     assert "a server sends: the text before ⟦ training has: <|im_start|>user" in printed
     assert "dropped: nothing" in printed
     assert "note: 1 answer with thinking, 1 without, asked with thinking turned off" in printed
