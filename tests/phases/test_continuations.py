@@ -11,6 +11,7 @@ import yaml
 
 from instruct.base.errors import InputError
 from instruct.config import load_config
+from instruct.engines.server import ATTEMPTS
 from instruct.generation.continuations import read_continuations
 
 LINES = [
@@ -110,3 +111,22 @@ def test_a_wrong_corpus_is_refused_in_one_line(experiment, instruct, changes: di
     assert message in err
     assert err.strip().splitlines()[-1].startswith("instruct: ")
     assert "Traceback" not in err
+
+
+def test_failed_continuations_are_asked_again_and_refused_ones_on_demand(
+    experiment, fake_server, instruct, short_waits
+) -> None:
+    lines = ["One fish lay in the blue sea.", "Two birds sat on the old roof.", "Three cats ran over the wet road."]
+    Path("texts.txt").write_text("\n".join(lines) + "\n")
+    url, requests = fake_server({"One fish": "400", "Two birds": ["500"] * ATTEMPTS})
+    generation = {"engine": "server", "base_url": url}
+    file = write(experiment | {"continuations": {**experiment["continuations"], "generation": generation}})
+
+    def asked(*flags: str) -> int:
+        before = len(requests())
+        code, _, err = instruct("generate", file, *flags)
+        assert "base did not continue all prefixes; what was continued is kept" in " ".join(err.split())
+        assert code != 0
+        return len(requests()) - before
+
+    assert [asked(), asked(), asked(), asked("--retry-failed")] == [2 + ATTEMPTS, 1, 0, 1]
