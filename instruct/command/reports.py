@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from instruct.base.errors import GateError, InputError, counted
-from instruct.base.output import Result
+from instruct.base.output import Result, say
 from instruct.command import call, completion, flags
 
 
@@ -28,6 +28,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
         metavar="FILE",
         help="people's labels on some pairs: what the form of `instruct sample` exports; kept in the run",
     )
+    text = "also write report/receipt.md and .html: what the claims survive, check by check"
+    sub.add_argument("--receipt", action="store_true", help=text)
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -79,6 +81,7 @@ def report(arguments: argparse.Namespace) -> Result:
     from instruct.phases.report import print_report, print_written
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
+    from instruct.run.directory import RunDirectory
 
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
@@ -109,6 +112,11 @@ def report(arguments: argparse.Namespace) -> Result:
                 keep_labels(run, arguments.human)
             built = write_report(run.folder, difficulty).report
         print_written(built, Path(arguments.output))
+    if arguments.receipt:
+        from instruct.reporting.receipt import write_receipt
+
+        folder = run.folder if arguments.annotations is None else Path(arguments.output)
+        say(f"receipt: {write_receipt(built, RunDirectory(folder).report)}")
     if arguments.fail_under is None:
         return call.reported(built)
     names = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}

@@ -13,7 +13,7 @@ from instruct.reporting.model import ComparisonReport, JudgeReport, ReportWarnin
 from instruct.reporting.text import contradicted, span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
-_LEAST_CONSISTENCY = 80.0
+LEAST_CONSISTENCY = 80.0
 
 
 def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
@@ -76,7 +76,7 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
         )
         warnings.append(claim_warning(f"{text}, which could reverse the result" if figures.reversible else text))
     consistency = comparison.consistency
-    if consistency is not None and consistency < _LEAST_CONSISTENCY:
+    if consistency is not None and consistency < LEAST_CONSISTENCY:
         changed = round(comparison.consistency_n * (1 - consistency / 100))
         pairs = counted(comparison.consistency_n, "pair")
         text = f"inconsistent: the verdict changed with the order of the answers for {changed} of {pairs}"
