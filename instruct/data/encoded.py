@@ -123,6 +123,11 @@ class EncodedRows:
             notes.append(
                 f"{counted(facts['beside'], 'answer')} with text beside a tool call: the chat template drops the text"
             )
+        if facts["system"]:
+            notes.append(
+                f"{counted(facts['system'], 'chat')} with a system turn, which the chat template rejects: its text "
+                "begins the first user turn; ask the model in the same way, because a server rejects the turn, too"
+            )
         if facts["chats"]:
             notes.append(
                 f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "

@@ -16,7 +16,16 @@ from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.data.chats import is_answer
-from instruct.data.templates import DEFAULT, GEMMA_CHANNEL, MODES, Rendering, is_text, text_of, thinking_of
+from instruct.data.templates import (
+    DEFAULT,
+    GEMMA_CHANNEL,
+    MODES,
+    Rendering,
+    is_text,
+    takes_system,
+    text_of,
+    thinking_of,
+)
 
 _PROBE = "probe"
 _EMPTY_THOUGHT = re.compile(r"\s*(<think>)?\s*</think>|<think>\s*</think>|<\|channel>thought\s*<channel\|>")
@@ -47,8 +56,8 @@ class ChatTemplate:
         rendering: how chats become text.
         facts: counts, for people, what the chats that were read have: `answers`, those with `thinking` and `without`
             it if the template knows thinking, `empty` thoughts that are trained on, text `beside` a tool call that the
-            template drops, prompts that a server sends only if it is asked with thinking on or off (`asked_on`,
-            `asked_off`).
+            template drops, `system` turns that it rejects, prompts that a server sends only if it is asked with
+            thinking on or off (`asked_on`, `asked_off`).
     """
 
     tokenizer: Any
@@ -80,6 +89,7 @@ class ChatTemplate:
         facts: Counter[str] = Counter()
         replies = [self._reply(messages[: index + 1], more, facts) for index in answers]
         self._check_prompt(messages[: answers[-1]], replies[-1][0], more | self._mode(messages[answers[-1]], more))
+        facts["system"] = messages[0]["role"] == "system" and not self._takes_system
         self.facts += facts
         texts: list[tuple[str, list[str]]] = []
         for prompt, reply in replies:
@@ -249,6 +259,10 @@ class ChatTemplate:
                 f"generation does not stop at the tokenizer's {token}; set train.eos_token to where it stops ({named})"
             )
         return token
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        return takes_system(self.tokenizer)
 
     @cached_property
     def _thinks(self) -> bool:

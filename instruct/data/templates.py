@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -94,6 +95,8 @@ class Rendering:
     def render(self, tokenizer: Any, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
         """The chat as text; a `prompt` ends where the answer starts.
 
+        The text of a system turn that the template rejects begins the first user turn.
+
         Args:
             tokenizer: or a processor; see `prepare`.
             more: further arguments of `apply_chat_template`, such as `tools`; they win over `arguments`.
@@ -113,12 +116,12 @@ class Rendering:
         try:
             return _applied(tokenizer, own, more)
         except InputError as error:
+            # A few templates write a call's arguments as they are, which then have to be text.
             as_text = [_with_arguments(message, json.dumps) for message in own]
-            if as_text != own:  # a few templates write a call's arguments as they are, which then have to be text
-                try:
-                    return _applied(tokenizer, as_text, more)
-                except InputError:
-                    pass
+            for other in (as_text, _without_system(own)):
+                if other != own:
+                    with contextlib.suppress(InputError):
+                        return _applied(tokenizer, other, more)
             raise InputError(
                 f"the tokenizer's chat template rejects this chat ({error}); fix the row or {self.remedy}"
             ) from None
@@ -131,6 +134,25 @@ def _applied(tokenizer: Any, messages: list[dict[str, Any]], more: Mapping[str, 
         return str(tokenizer.apply_chat_template(messages, tokenize=False, **more))
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise InputError(one_line(error, 120)) from None
+
+
+def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chat with the text of its system turn at the start of the first user turn."""
+    texts = [message.get("content") for message in messages[:2]]
+    if [message["role"] for message in messages[:2]] != ["system", "user"] or not all(map(is_text, texts)):
+        return messages
+    system, user = map(text_of, messages[:2])
+    merged = {**messages[1], "content": f"{system}\n\n{user}"}
+    return [merged, *messages[2:]]
+
+
+def takes_system(tokenizer: Any) -> bool:
+    """Whether a tokenizer's chat template has a system role; the templates of Gemma 1 and 2 reject it."""
+    chat = [{"role": role, "content": _PROBE} for role in ("system", "user")]
+    try:
+        return bool(_applied(tokenizer, chat, {}))
+    except InputError:
+        return False
 
 
 _takes_parts: dict[str, bool] = {}

@@ -97,6 +97,7 @@ class Replies:
         key: under which the template reads thinking.
         parts: whether a message's content is a list of parts.
         opened: what a prompt may end with that opens the thought.
+        system: whether the template has a system role; without one, its text begins the first user turn.
     """
 
     end: str
@@ -109,6 +110,7 @@ class Replies:
     key: str = "reasoning_content"
     parts: bool = False
     opened: str = ""
+    system: bool = True
 
     def reply(self, text: str, thinking: str | None, calls: list[Call], prompt: str) -> str:
         """What the model replies."""
@@ -160,7 +162,7 @@ REPLIES = {
     "deepseek_r1_distill": DEEPSEEK,
     "deepseekv3": _of(DEEPSEEK, calls=_deepseek),
     "diffusion_gemma": GEMMA_4,
-    "gemma": GEMMA,
+    "gemma": _of(GEMMA, system=False),
     "gemma3": GEMMA,
     "gemma4": GEMMA_4,
     "gemma4_v2": _of(GEMMA_4, call_end=None),
