@@ -14,7 +14,7 @@ from instruct.base.output import Finding
 from instruct.judging.store import JudgmentStore, open_store, was_judged
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
-from instruct.run.measurements import read_metrics
+from instruct.run.measurements import read_metrics, read_values, recorded_hashes
 from instruct.run.replies import BatchStore
 from instruct.run.salvage import salvage
 
@@ -144,8 +144,15 @@ def _salvaged(run: RunDirectory, steps: Steps) -> Finding:
 
 def _metrics(run: RunDirectory) -> Iterator[Finding]:
     try:
-        if rows := read_metrics(run).measurements:
-            yield Finding("metrics", "ok", f"{counted(len(rows), 'number')}")
+        rows = read_metrics(run, whole=True).measurements
+        parts = {(row.part, row.system) for row in rows}
+        for part, system in parts:
+            read_values(run, part, system)
+        if parts:
+            hashed = len(parts & recorded_hashes(run).keys())
+            unknown = f"; the hashes of {len(parts) - hashed} were not recorded" if hashed < len(parts) else ""
+            text = f"{counted(len(rows), 'number')} of {counted(len(parts), 'measurement')}, as measured{unknown}"
+            yield Finding("metrics", "warning" if unknown else "ok", text)
     except InstructError as error:
         yield _problem("metrics", error)
 

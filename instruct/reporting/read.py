@@ -94,7 +94,7 @@ def read_run(folder: str | Path) -> RunContents:
             judged = [_judged(store, key, manifest) for key in keys]
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
-    metrics = read_metrics(run)
+    metrics = read_metrics(run, whole=True)
     evaluated = metrics.measurements
     if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")

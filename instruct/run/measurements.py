@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pydantic import (
 
 from instruct.analysis.results import Interval
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.files import valid_name, write_atomically
+from instruct.base.files import sha256_of, valid_name, write_atomically
 from instruct.run.directory import RunDirectory
 from instruct.run.metrics_v1 import converted
 
@@ -167,14 +168,59 @@ def metrics_path(run: RunDirectory) -> Path:
     return run.folder / "metrics.json"
 
 
-def read_metrics(run: RunDirectory) -> Metrics:
+def read_metrics(run: RunDirectory, whole: bool = False) -> Metrics:
     """A run's metrics; empty if nothing was measured.
 
+    Args:
+        whole: also refuse metrics.json if it lacks what was measured, which `instruct evaluate` measures again.
+
     Raises:
-        InputError: metrics.json cannot be read.
+        InputError: metrics.json cannot be read, or has other numbers than were measured.
     """
     path = metrics_path(run)
-    return _read(Metrics, path, run) if path.is_file() else Metrics()
+    metrics = _read(Metrics, path, run) if path.is_file() else Metrics()
+    recorded = recorded_hashes(run)
+    rows: dict[tuple[str, str], list[Measurement]] = {}
+    for row in metrics.measurements if recorded else ():
+        rows.setdefault((row.part, row.system), []).append(row)
+    for key, hashes in recorded.items():
+        part, system = key
+        if whole and key not in rows:
+            raise InputError(
+                f"{path}: lacks {one_line(part, 60)} of {one_line(system, 60)}, which was measured; restore the file, "
+                f"or run `instruct evaluate {run.folder}`"
+            )
+        if key in rows and _sha256(rows[key]) != hashes["numbers"]:
+            raise InputError(
+                f"{path}: its numbers about {one_line(part, 60)} of {one_line(system, 60)} are not those that were "
+                f"measured; restore it, or {_again(run)}"
+            )
+    return metrics
+
+
+def recorded_hashes(run: RunDirectory) -> dict[tuple[str, str], dict[str, str]]:
+    """By part and system that were measured, SHA-256 of their `numbers` in metrics.json and, if they have `values` of
+    each text, of that file. Runs of earlier versions have none.
+    """
+    if not (run.folder / "manifest.json").is_file():
+        return {}
+    found = {}
+    for step, record in run.manifest()["steps"].items():
+        kind, _, name = step.partition("/")
+        hashes = (record.get("results") or {}).get("sha256")
+        if kind == "evaluate" and record["status"] == "done" and isinstance(hashes, dict) and "numbers" in hashes:
+            part, _, system = name.rpartition("/")
+            found[part, system] = hashes
+    return found
+
+
+def _sha256(rows: Iterable[Measurement]) -> str:
+    content = [row.content() for row in rows]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _again(run: RunDirectory) -> str:
+    return f"delete the file and run `instruct evaluate {run.folder}`"
 
 
 def measure(
@@ -192,7 +238,7 @@ def measure(
     """
     step = metric_step(part, system)
     written = any((row.system, row.part) == (system, part) for row in read_metrics(run).measurements)
-    if part.startswith("tasks/"):  # the answers are compared with those of other systems
+    if part.startswith("tasks/") or "values" in recorded_hashes(run).get((part, system), ()):
         written = written and values_path(run, part, system).is_file()
     if written and run.is_done(step, inputs):
         return
@@ -202,6 +248,10 @@ def measure(
             write_values(run, part, system, measured.values, measured.without)
         write_numbers(run, part, system, measured.numbers)
         recorded |= {number.metric: number.value for number in measured.numbers}
+        rows = [Measurement(system=system, part=part, **dict(number)) for number in measured.numbers]
+        recorded["sha256"] = {"numbers": _sha256(rows)}
+        if measured.values:
+            recorded["sha256"]["values"] = sha256_of(values_path(run, part, system))
 
 
 def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> None:
@@ -267,6 +317,9 @@ def read_values(run: RunDirectory, part: str, system: str, needed: Sequence[str]
         InputError: the file cannot be read, or lacks a column that is needed.
     """
     path = values_path(run, part, system)
+    recorded = recorded_hashes(run).get((part, system), {}).get("values")
+    if recorded and not (path.is_file() and sha256_of(path) == recorded):
+        raise InputError(f"{path}: is not what was measured; restore it, or {_again(run)}")
     if not path.is_file():
         return None
     columns = _read(_Values, path, run).model_dump(exclude_none=True)
@@ -314,7 +367,7 @@ def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
     Raises:
         InputError: it cannot be read; the message names the first place.
     """
-    remedy = f"delete the file and run `instruct evaluate {run.folder}`"
+    remedy = _again(run)
     try:
         content = model.model_validate_json(path.read_bytes(), strict=True)
         json.dumps(content.model_dump(), allow_nan=False)

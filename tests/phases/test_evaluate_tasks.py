@@ -100,6 +100,33 @@ def test_what_was_answered_is_not_answered_again_unless_the_task_changes(trained
     assert {row["mood"].n for row in read_metrics(trained).tasks.values()} == {6}
 
 
+def test_results_that_were_changed_after_they_were_measured_are_refused(trained, instruct):
+    flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
+    assert instruct(*flags)[0] == 0
+    assert instruct("report", trained.folder)[0] == 0
+    assert "4 numbers of 2 measurements, as measured" in instruct("doctor", trained.folder)[1]
+    values = trained.folder / "metrics/tasks/mood"
+    metrics = trained.folder / "metrics.json"
+    whole = {path: path.read_bytes() for path in (metrics, values / "base.json", values / "emo.json")}
+    accuracy = read_metrics(trained).tasks["emo"]["mood"].value
+    swapped = whole[values / "emo.json"] + b" "
+    for path, content, said in [
+        (values / "base.json", swapped, "base.json: is not what was measured; restore it, or delete the file and run"),
+        (values / "base.json", None, "base.json: is not what was measured"),
+        (metrics, whole[metrics].replace(f'"value": {accuracy}'.encode(), b'"value": 99.0'), "its numbers about tasks"),
+        (metrics, b'{"version": 2, "measurements": []}', "metrics.json: lacks tasks/mood of base, which was measured"),
+    ]:
+        path.unlink() if content is None else path.write_bytes(content)
+        code, _, err = instruct("report", trained.folder)
+        assert (code, said in err) == (2, True), (said, err)
+        assert said.partition("; ")[0] in instruct("doctor", trained.folder)[1]
+        if content is not None:  # as the message says
+            path.unlink()
+        assert instruct(*flags)[0] == 0
+        assert instruct("report", trained.folder)[0] == 0
+        assert {one: one.read_bytes() for one in whole} == whole
+
+
 def test_other_settings_are_other_results(trained, instruct):
     flags = ["evaluate", trained.folder, "--tasks", "mood", "--evaluation.tasks.folder", "."]
     assert instruct(*flags)[0] == 0
