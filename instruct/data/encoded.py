@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -102,49 +103,54 @@ class EncodedRows:
     @property
     def notes(self) -> list[str]:
         """What the user has to know about the text that is trained on, one line each."""
-        facts = Counter(self.facts)
-        notes = []
-        if facts["thinking"] or facts["without"]:
-            how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
-            without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
-            notes.append(f"{counted(facts['thinking'], 'answer')} with thinking{without}")
-        for name, mode in (("asked_on", "true"), ("asked_off", "false")):
-            if facts[name]:
-                notes.append(
-                    f"{counted(facts[name], 'answer')} after a prompt that a server sends only with "
-                    f'chat_template_kwargs {{"enable_thinking": {mode}}}'
-                )
-        if facts["empty"]:
-            notes.append(
-                f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
-                "(data.empty_thinking: train)"
-            )
-        if facts["beside"]:
-            notes.append(
-                f"{counted(facts['beside'], 'answer')} with text beside a tool call: the chat template drops the text"
-            )
-        if facts["system"]:
-            notes.append(
-                f"{counted(facts['system'], 'chat')} with a system turn, which the chat template rejects: its text "
-                "begins the first user turn; ask the model in the same way, because a server rejects the turn, too"
-            )
-        if facts["chats"]:
-            notes.append(
-                f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "
-                f"the past differently for each answer: {facts['repeated']:,} tokens more; epochs and max_steps count "
-                "rows"
-            )
-        if facts["cut"] > MOST_CUT * facts["ends"]:
-            notes.append(
-                f"warning: {facts['cut']:,} of {counted(facts['ends'], 'answer')} lost the end token to "
-                f"max_length ({facts['cut'] / facts['ends']:.1%}), so the model learns less when to stop; raise "
-                "train.max_length"
-            )
-        return [*notes, *(f"left out: {problem}" for problem in self.bad)]
+        return [*fact_notes(self.facts), *(f"left out: {problem}" for problem in self.bad)]
 
     def dataset(self) -> Dataset:
         """`trainable` with the columns `input_ids` and `labels` alone, lists of integers."""
         return self.trainable.select_columns(["input_ids", "labels"])
+
+
+def fact_notes(counts: Mapping[str, int]) -> list[str]:
+    """What the user has to know about the text that is trained on, one line each, from `EncodedRows.facts`."""
+    facts = Counter(counts)
+    notes = []
+    if facts["thinking"] or facts["without"]:
+        how = "with an empty thought" if facts["empty"] else "asked with thinking turned off"
+        without = f", {facts['without']:,} without, {how}" if facts["without"] else ""
+        notes.append(f"{counted(facts['thinking'], 'answer')} with thinking{without}")
+    for name, mode in (("asked_on", "true"), ("asked_off", "false")):
+        if facts[name]:
+            notes.append(
+                f"{counted(facts[name], 'answer')} after a prompt that a server sends only with "
+                f'chat_template_kwargs {{"enable_thinking": {mode}}}'
+            )
+    if facts["empty"]:
+        notes.append(
+            f"{counted(facts['empty'], 'empty thought')} trained on, which teaches the model not to think "
+            "(data.empty_thinking: train)"
+        )
+    if facts["beside"]:
+        notes.append(
+            f"{counted(facts['beside'], 'answer')} with text beside a tool call: the chat template drops the text"
+        )
+    if facts["system"]:
+        notes.append(
+            f"{counted(facts['system'], 'chat')} with a system turn, which the chat template rejects: its text "
+            "begins the first user turn; ask the model in the same way, because a server rejects the turn, too"
+        )
+    if facts["chats"]:
+        notes.append(
+            f"{counted(facts['chats'], 'chat')} became {facts['rows']:,} rows, because the chat template renders "
+            f"the past differently for each answer: {facts['repeated']:,} tokens more; epochs and max_steps count "
+            "rows"
+        )
+    if facts["cut"] > MOST_CUT * facts["ends"]:
+        notes.append(
+            f"warning: {facts['cut']:,} of {counted(facts['ends'], 'answer')} lost the end token to "
+            f"max_length ({facts['cut'] / facts['ends']:.1%}), so the model learns less when to stop; raise "
+            "train.max_length"
+        )
+    return notes
 
 
 def encoded_features() -> Features:

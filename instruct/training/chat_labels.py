@@ -12,11 +12,14 @@ from trl.data_utils import is_conversational, maybe_convert_to_chatml, prepare_m
 from instruct.base.errors import InputError
 from instruct.data.bad_rows import BadRows
 from instruct.data.chats import TrainOn, chat_row, has_answer, more_of, unused_keys
+from instruct.data.encoded import fact_notes
 from instruct.data.replies import ChatTemplate
 from instruct.data.templates import Rendering
 from instruct.data.tokens import chat_token_ids, join_pieces
 
 logger = logging.getLogger(__name__)
+# Columns of a labeled data set besides the tokens and labels of its rows.
+_BESIDE = ["chat", "problem", "facts"]
 
 
 def has_chats(dataset: Any, args: Any) -> bool:
@@ -50,7 +53,7 @@ def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> An
         **more,
     )
     if not sized:
-        return labeled.filter(lambda problem: not problem, input_columns="problem").remove_columns(["chat", "problem"])
+        return labeled.filter(lambda problem: not problem, input_columns="problem").remove_columns(_BESIDE)
     bad = BadRows(getattr(args, "on_bad_row", None))
     for problem in filter(None, labeled["problem"]):
         bad.add(InputError(problem))
@@ -72,7 +75,14 @@ def label_chats(dataset: Any, processing_class: Any, args: Any, name: str) -> An
             f"{name} dataset: {chats - bad.rejected} chats are {len(labeled)} rows, because the chat template renders "
             "their past differently for each answer; epochs and max_steps count rows"
         )
-    return labeled.remove_columns(["chat", "problem"])
+    facts: Counter[str] = Counter()
+    for own in filter(None, labeled["facts"]):
+        facts.update(json.loads(own))
+    for note in fact_notes(facts):
+        for key, argument in (("train.max_length", "max_length"), ("data.empty_thinking: train", "empty_thinking")):
+            note = note.replace(key, argument)  # as EMOConfig calls it
+        logger.warning(f"{name} dataset: {note}")
+    return labeled.remove_columns(_BESIDE)
 
 
 def _label(
@@ -88,10 +98,13 @@ def _label(
     texts: list[list[str]] = []
     chats: list[int] = []
     problems: list[str] = []
+    facts: list[Counter[str]] = []
+    cuts = not args.packing or args.packing_strategy == "bfd"  # the others split a row
     for index, values in zip(indices, zip(*batch.values(), strict=True), strict=True):
         example = maybe_convert_to_chatml(dict(zip(batch, values, strict=True)))
         problem = ""
         own: list[list[str]] = [[]]
+        template.facts.clear()
         try:
             row = _row(example, args.train_on, parts)
             if row is None:
@@ -104,12 +117,18 @@ def _label(
         texts += own
         chats += [index] * len(own)
         problems += [problem] * len(own)
+        facts += [template.facts.copy(), *(Counter() for _ in own[1:])]  # of a chat, once
     rows = [join_pieces(pieces, None, args.train_on) for pieces in chat_token_ids(tokenizer, texts)]
+    most = args.max_length if cuts else None
+    for encoded, found in zip(rows, facts, strict=True):
+        cut = sum(most is not None and end > most for _, end in encoded.trained)
+        found.update(ends=len(encoded.trained), cut=cut)
     return {
         "input_ids": [row.input_ids for row in rows],
         "labels": [row.labels for row in rows],
         "chat": chats,
         "problem": problems,
+        "facts": [json.dumps(found) for found in facts],
     }
 
 

@@ -100,6 +100,21 @@ def test_chats_without_an_answer_are_left_out_and_counted(tmp_path, caplog):
     assert "train dataset: 2 of 10 chats have no answer to train on and are left out" in caplog.text
 
 
+def test_lost_end_tokens_and_rejected_system_turns_are_counted(tmp_path, caplog):
+    tokenizer = unmarked(chat_tokenizer())
+    tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('No systems here') }}{% endif %}"
+        "{% for m in messages %}{{ m.role == 'user' and 'w1 ' or '' }}{{ m.content }} "
+        "{{ m.role == 'assistant' and '</s>' or '' }}{% endfor %}"
+    )
+    turns = [{"role": role, "content": "w3 w4"} for role in ("system", "user", "assistant", "user", "assistant")]
+    with caplog.at_level(logging.WARNING):
+        make_trainer(tmp_path, rows=Dataset.from_list([{"messages": turns}] * 4), tokenizer=tokenizer, max_length=9)
+    assert "train dataset: 4 chats with a system turn, which the chat template rejects" in caplog.text
+    assert "train dataset: warning: 4 of 8 answers lost the end token to max_length (50.0%)" in caplog.text
+    assert "raise max_length" in caplog.text
+
+
 def test_a_template_that_rewrites_earlier_turns_gets_a_row_for_each_answer(tmp_path, caplog):
     tokenizer = unmarked(chat_tokenizer())
     tokenizer.chat_template = (
@@ -147,6 +162,7 @@ def test_a_file_and_a_data_set_in_python_are_trained_alike(name, tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in agentic_rows()))
     read = encode_rows(tokenizer, load_rows(None, files=[str(file)]), None).encoded
     args = SimpleNamespace(dataset_num_proc=None, train_on="assistant_turns", on_bad_row="stop", empty_thinking=None)
+    args.packing, args.max_length = False, None
     labeled = label_chats(Dataset.from_list(agentic_rows()), tokenizer, args, "train")
     assert [(row["input_ids"], row["labels"]) for row in labeled] == [(row["input_ids"], row["labels"]) for row in read]
     assert len(read) >= 8
