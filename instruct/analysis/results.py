@@ -106,6 +106,23 @@ class StyleControl(Record):
     note: str | None
 
 
+class JudgeNoise(Record):
+    """What a judge's verdicts vary by when it is asked `samples` times about each pair, over `n` pairs with several.
+
+    `changed` of them have different scores; `missing` verdicts of all samples could not be had. In points:
+    `standard_deviation` of a single verdict's score within a pair, and `half_width`, the judge's part of the interval's
+    half width by itself. `share`: the percentage of the win rate's variance that is the judge's.
+    """
+
+    samples: int
+    n: int
+    changed: int
+    missing: int
+    standard_deviation: float
+    half_width: float
+    share: float | None
+
+
 class Part(Record):
     """The figures of the pairs from one data set, under the leading policy; `unread` pairs have no verdict."""
 

@@ -16,6 +16,7 @@ from instruct.judging.asking import Judge
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
+from instruct.judging.samples import check_samples, further_plans
 from instruct.judging.store import JudgmentStore, open_store, start_over, was_judged
 from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
@@ -163,6 +164,9 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
         raise InputError(
             "--retry unparsed: more verdicts could change where --stop-when ended the comparison; drop one of the two"
         )
+    if mode.retry_unparsed and judge.options.samples > 1:
+        raise InputError("--retry unparsed: the further samples of --samples ask again already; drop one of the two")
+    check_samples(judge)
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]
         _check_before_asking(run, judge, plans, engine, mode)
@@ -189,7 +193,8 @@ def _is_due(run: RunDirectory, judge: Judge, task: JudgingTask, mode: JudgingMod
 def _failed(run: RunDirectory, task: JudgingTask) -> int:
     """The failed requests of a finished comparison."""
     results: dict[str, Any] = run.manifest()["steps"][task.step]["results"]
-    return int(results.get("verdicts", {}).get("failed", 0)) - int(results.get("unanswered_pairs", 0))
+    missing = int(results.get("unanswered_samples", 0))
+    return missing + int(results.get("verdicts", {}).get("failed", 0)) - int(results.get("unanswered_pairs", 0))
 
 
 def _has_failures(run: RunDirectory, judge: Judge, task: JudgingTask) -> bool:
@@ -227,8 +232,9 @@ def _judge_task(
             retries = {"retry_failed": mode.retry_failed, "retry_unparsed": mode.retry_unparsed}
             counts = judge_plan(judge, plan, store, engine, **retries, ask=not mode.reparse)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
-            if not counts.unanswered_pairs:
-                del results["unanswered_pairs"]
+            for name in ("unanswered_pairs", "unanswered_samples"):
+                if not results[name]:
+                    del results[name]
             if engine.workers:
                 results["workers"] = engine.workers
         if mode.reparse:
@@ -248,7 +254,8 @@ def _check_before_asking(
     with open_store(run) if was_judged(run) else JudgmentStore(":memory:") as store:
         for plan in plans:
             _check_imported(run, store, plan)
-        asked = [*plans, *(plan_again(plan, store) for plan in plans if mode.retry_unparsed)]
+        asked = [*plans, *(further for plan in plans for further in further_plans(judge, plan))]
+        asked += [plan_again(plan, store) for plan in plans if mode.retry_unparsed]
         missing = {request.key: request for plan in asked for request in plan.missing(store)}
         for key in () if mode.retry_failed else store.given_up(missing):
             del missing[key]

@@ -42,6 +42,8 @@ class JudgeOptions(Options):
     """How many GPUs share the model in vLLM (default: one)."""
     stop_when: str | None = None
     """Judge in a random order and stop early: decided, or width=POINTS (default: judge all pairs)."""
+    samples: int = Field(default=1, ge=1, le=100)
+    """Ask the judge so many times about each pair, for its own noise; a pair's score is the mean (default: once)."""
 
     @field_validator("stop_when")
     @classmethod

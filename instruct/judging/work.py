@@ -15,6 +15,7 @@ from instruct.engines.base import Engine, Portion, Request
 from instruct.judging.asking import Judge
 from instruct.judging.money import Budget
 from instruct.judging.presentations import Plan, Presentation, plan_again
+from instruct.judging.samples import further_plans
 from instruct.judging.stopping import Stopping
 from instruct.judging.store import Judgment, JudgmentStore
 from instruct.judging.verdicts import Reading, read_replies
@@ -28,6 +29,7 @@ class ComparisonCounts:
         asked: requests sent now.
         stored: requests whose replies were stored before.
         without_request: presentations of identical answers, and of pairs without an answer.
+        unanswered_samples: requests of further samples that have no reply.
         unanswered_pairs: those of pairs without an answer, which are failed whatever is asked.
         trimmed: presentations whose answers were cut to fit.
         usd: spent now, in US dollars.
@@ -47,6 +49,7 @@ class ComparisonCounts:
     verdicts: dict[str, int] = field(default_factory=dict)
     unanswered: bool = False
     unanswered_pairs: int = 0
+    unanswered_samples: int = 0
 
 
 def judge_plan(
@@ -84,16 +87,22 @@ def judge_plan(
     again = _Work(judge, plan_again(plan, store), store, budget, engine.batch, set(), again=True)
     if retry_unparsed and ask and not stopped:
         stopped = _ask(engine, again)
+    works = [work, again]
+    for further in further_plans(judge, plan):
+        works.append(_sample(judge, further, store, budget, engine, retry_failed))
+        if ask and not stopped:
+            stopped = _ask(engine, works[-1])
     if stopped and (given_up := store.given_up(work.without_reply())):
         stopped += f"; --retry-failed also sends {counted(len(given_up), 'refused request')} again"
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
     if unanswered:
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
     return ComparisonCounts(
-        asked=work.asked + again.asked,
+        asked=sum(each.asked for each in works),
         stored=work.stored,
         without_request=len(plan.without_request()),
         unanswered_pairs=len(plan.unanswered),
+        unanswered_samples=sum(len(each.without_reply()) for each in works[2:]),
         trimmed=sum(each.trimmed for each in plan.presentations),
         usd=store.spent_usd() - spent,
         stopped=stopped,
@@ -101,6 +110,15 @@ def judge_plan(
         verdicts=dict(Counter(judgment.verdict for judgment in store.judgments(plan.comparison))),
         unanswered=unanswered,
     )
+
+
+def _sample(
+    judge: Judge, plan: Plan, store: JudgmentStore, budget: Budget, engine: Engine, retry_failed: bool
+) -> _Work:
+    """The work of a further sample, without the presentations that are asked again only on demand."""
+    given_up = set() if retry_failed else store.given_up(plan.requests())
+    skip = {each.key for each in plan.presentations if not given_up.isdisjoint(each.key.split())}
+    return _Work(judge, plan, store, budget, engine.batch, skip, judged=False)
 
 
 def _ask(engine: Engine, work: _Work) -> str | None:
@@ -127,12 +145,14 @@ class _Work:
         batch: int | None,
         skip: set[str],
         again: bool = False,
+        judged: bool = True,
     ) -> None:
         """`batch`: presentations that are always asked about together; `skip`: keys of those that are left out.
 
         `again`: they were asked about before, and a request that fails leaves the first verdict as it is.
+        `judged`: False keeps the replies alone, which are read as samples.
         """
-        self._again = again
+        self._again, self._judged = again, judged
         self.judge, self.plan, self.store, self.budget, self.asked = judge, plan, store, budget, 0
         self._batch, self._short = batch, True
         self.done = 0
@@ -254,7 +274,8 @@ class _Work:
                         reading = replace(reading, reason=ASKED_AGAIN)
                     if not (self._again and reading.verdict == "failed"):
                         judged.append(_judgment(self.plan, each, reading))
-        self.store.add_judgments(judged)
+        if self._judged:
+            self.store.add_judgments(judged)
         self.done = self.total - sum(map(len, self.unjudged.values()))
 
 

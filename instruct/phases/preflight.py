@@ -270,7 +270,8 @@ def print_evaluation(config: ExperimentConfig, evaluation: Evaluation) -> None:
         orders = "both orders" if (options.orders or card.order_policy) == "both" else "one order"
         shown = "each answer alone" if card.rates_alone else orders
         comparisons = counted(len(options.comparisons or config.comparisons), "comparison")
-        say(f"judge     {card.name} ({card.model}), {shown}, {comparisons}")
+        samples = f", {options.samples} samples" if options.samples > 1 else ""
+        say(f"judge     {card.name} ({card.model}), {shown}{samples}, {comparisons}")
     if not evaluation.judges and config.answers:
         say("judge     none: add one under judges, or run `instruct judge --judge NAME` afterwards")
 

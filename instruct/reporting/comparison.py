@@ -14,6 +14,7 @@ from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
 from instruct.analysis.outcomes import ASKED_AGAIN, UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
 from instruct.analysis.results import (
+    JudgeNoise,
     LengthFigures,
     Part,
     PermutationTest,
@@ -23,6 +24,7 @@ from instruct.analysis.results import (
     SignTest,
     StyleControl,
 )
+from instruct.analysis.samples import judge_noise, mean_of_samples
 from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import style_control, style_features
@@ -56,6 +58,7 @@ class Outcomes:
     judged: Judged
     by_policy: dict[Policy, list[PairResult]]
     leading: Policy
+    noise: JudgeNoise | None = None
 
     @property
     def pairs(self) -> list[PairResult]:
@@ -73,9 +76,16 @@ def outcomes_of(judged: Judged) -> Outcomes:
     Without a card the strict policy leads, and no author's rule is known.
     """
     card = judged.card
-    by_policy = results_by_policy(judged.judgments, card.verdict.parser if card else None, judged.margins)
+    rule = card.verdict.parser if card else None
+    by_policy = results_by_policy(judged.judgments, rule, judged.margins)
     wanted: Policy = card.leading_policy if card else "strict"
-    return Outcomes(judged, by_policy, leading_policy(by_policy, wanted))
+    leading, noise = leading_policy(by_policy, wanted), None
+    if judged.samples:
+        further = [results_by_policy(sample, rule, judged.margins) for sample in judged.samples]
+        every = {policy: [pairs, *(one.get(policy, []) for one in further)] for policy, pairs in by_policy.items()}
+        noise = judge_noise(every[leading])
+        by_policy = {policy: mean_of_samples(samples) for policy, samples in every.items()}
+    return Outcomes(judged, by_policy, leading, noise)
 
 
 def comparison_figures(
@@ -162,7 +172,8 @@ def comparison_figures(
         power=power(counts.values),
         sequential=looked,
         with_labels=None,
-        requests=len({key for judgment in judgments for key in judgment.key.split()}),
+        noise=outcomes.noise,
+        requests=len({key for one in (judgments, *judged.samples) for judgment in one for key in judgment.key.split()}),
         notes=[*(results.get("notes") or []), *from_file],
         warnings=[*own, *warnings],
     )

@@ -46,6 +46,11 @@ _STYLE = (
     "with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the mean "
     "style of these pairs. What a better answer needs of style is taken away, too."
 )
+_NOISE = (
+    "The judge was asked several times about each pair, whose score is the mean. Changed: pairs whose verdicts differ. "
+    "Standard deviation: of one verdict's score within a pair, in points. Then what this noise alone adds to the win "
+    "rate's interval, and its part of the variance; prompts are the rest, which more samples do not lower."
+)
 
 # A row of a table: a comparison, and what of it the row is about.
 _Rows = Sequence[tuple[ComparisonReport, Any]]
@@ -62,7 +67,19 @@ def comparison_tables(comparisons: Sequence[ComparisonReport], named: bool = Tru
     Args:
         named: whether the first two columns name candidate and baseline.
     """
-    makers = (policy_table, _tests, _labels, _orders, _ratings, _parts, _lengths, _length_bins, _style, _reasons)
+    makers = (
+        policy_table,
+        _tests,
+        _labels,
+        _orders,
+        _ratings,
+        _parts,
+        _lengths,
+        _length_bins,
+        _style,
+        _noise,
+        _reasons,
+    )
     return [table for table in (make(comparisons, named) for make in makers) if table.rows]
 
 
@@ -241,6 +258,19 @@ def _style(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     ]
     notes = [f"{it.candidate} against {it.baseline}: {style.note}." for it, style in rows if style.note]
     return _table("Style", rows, columns, named, " ".join([_STYLE, *notes]))
+
+
+def _noise(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
+    rows = [(it, it.noise) for it in comparisons if it.noise]
+    columns = [
+        *(Column(key) for key in ("samples", "changed")),
+        Column("of pairs", "n"),
+        Column("missing"),
+        Column("std. deviation", "standard_deviation"),
+        Column("± points", "half_width"),
+        Column("% of the variance", "share"),
+    ]
+    return _table("The judge's own noise", rows, columns, named, _NOISE)
 
 
 def _coefficient(term: str, style: StyleControl) -> str | None:

@@ -20,6 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from instruct.analysis.claims import Finding
 from instruct.analysis.results import (
     Interval,
+    JudgeNoise,
     LengthFigures,
     PairAgreement,
     Paired,
@@ -189,11 +190,11 @@ class ComparisonReport(Record):
     `pairs_judged` of `pairs_expected` were shown in all orders; `partial`: judging has not finished, `stopped`: what
     stopped it; `warnings`: why the figures may mislead; `notes`: how the replies were made. In `trimmed` pairs the
     answers were cut to fit the judge. `sequential`: judging was to stop early (`--stop-when`); `with_labels`: people
-    labeled some pairs (`report --human`). `requests` counts the distinct replies behind the verdicts. A judge that
-    rates answers one by one has no position figures. `length` and `style` are None if answers are missing,
-    `length_control` if AlpacaEval's rate does not apply. `spread`, which is in the report's `seeds`: over all training
-    seeds, if this comparison is one of several; no claim rests on it alone. `leads`: which figure of a weighted judge
-    leads, if the mean of its grades and their count favor different systems.
+    labeled some pairs (`report --human`); `noise`: the judge was asked several times. `requests` counts the distinct
+    replies behind the verdicts. A judge that rates answers one by one has no position figures. `length` and `style` are
+    None if answers are missing, `length_control` if AlpacaEval's rate does not apply. `spread`, which is in the
+    report's `seeds`: over all training seeds, if this comparison is one of several; no claim rests on it alone.
+    `leads`: which figure of a weighted judge leads, if the mean of its grades and their count favor different systems.
     """
 
     candidate: str
@@ -220,6 +221,7 @@ class ComparisonReport(Record):
     power: Power
     sequential: Sequential | None
     with_labels: PredictionPowered | None
+    noise: JudgeNoise | None = None
     leads: str | None = None
     requests: int
     notes: list[str]

@@ -11,11 +11,12 @@ from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import load_answers
+from instruct.data.evaluation import identity, load_answers
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
+from instruct.judging.samples import read_samples
 from instruct.judging.store import Judgment, JudgmentStore, open_store, was_judged
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
@@ -31,7 +32,8 @@ class Judged:
 
     `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
     whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows; `margins` are
-    those of all verdicts read from labels.
+    those of all verdicts read from labels. `samples`: the verdicts of each further sample, if the judge was asked
+    several times.
     """
 
     key: ComparisonKey
@@ -42,6 +44,7 @@ class Judged:
     imported: bool
     replies: dict[str, Completion]
     margins: Margins = field(default_factory=Margins)
+    samples: Sequence[Sequence[Judgment]] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ def read_run(folder: str | Path) -> RunContents:
     run = RunDirectory(folder)
     manifest = run.manifest()
     config = _ran_with(run.config(), manifest)
+    files = _answer_files(run, manifest)
+    answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     judged: list[Judged] = []
     usd: dict[str, float] = {}
     total = 0.0
@@ -91,15 +96,13 @@ def read_run(folder: str | Path) -> RunContents:
             # In the order in which they were judged, which is the config's.
             begun = [comparison for comparison, _ in judged_comparisons(manifest)]
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))
-            judged = [_judged(store, key, manifest) for key in keys]
+            judged = [_judged(store, key, manifest, answers) for key in keys]
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
     metrics = read_metrics(run, whole=True)
     evaluated = metrics.measurements
     if not (judged or evaluated) and not (run.store.is_file() and any(judged_comparisons(manifest))):
         raise InputError(f"{run.store}: holds no verdicts; judge first: instruct judge {run.folder} --judge NAME")
-    files = _answer_files(run, manifest)
-    answers = {name: SystemAnswers(load_answers(path), sha256_of(path)) for name, path in files.items()}
     labels = read_labels(run.labels) if run.labels.is_file() else None
     values = _values(run, metrics)
     return RunContents(run, manifest, config, judged, usd, total, answers, labels, metrics, values)
@@ -130,7 +133,9 @@ def _ran_with(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any
     return config | ({"systems": systems} if systems else {})
 
 
-def _judged(store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any]) -> Judged:
+def _judged(
+    store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any], answers: Mapping[str, SystemAnswers]
+) -> Judged:
     imported = key.record(manifest, "import")
     judgments = store.judgments(key)
     if "comparison" in imported:  # annotations, whose order earlier versions invented where there is no reply
@@ -146,7 +151,14 @@ def _judged(store: JudgmentStore, key: ComparisonKey, manifest: dict[str, Any]) 
     if card is not None and card.verdict.labels is not None:
         beyond = {part for judgment in judgments for part in judgment.key.split()} - keys
         known = margins(card, judgments, {**replies, **store.completions(sorted(beyond))})
-    return Judged(key, judgments, step, card, problem, bool(imported), replies, known)
+    samples: list[list[Judgment]] = []
+    if card is not None and (asked := step.get("config", {}).get("samples", 1)) > 1:
+        outputs = [
+            {identity(row): str(row["output"]) for row in answers[name].rows} if name in answers else {}
+            for name in (key.candidate, key.baseline)
+        ]
+        samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
+    return Judged(key, judgments, step, card, problem, bool(imported), replies, known, samples)
 
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:

@@ -212,6 +212,13 @@ def evidence(comparison: ComparisonReport) -> str | None:
             f"At equal style (length, headers, lists, bold): {number(style.win_rate)} % (95 % CI {span(style.interval)}"
             f"{f'; {style.note}' if style.note else ''})."
         )
+    if noise := comparison.noise:
+        part = "" if noise.share is None else f", {noise.share:.0f} % of the win rate's variance"
+        missing = f"; {counted(noise.missing, 'verdict')} missing" if noise.missing else ""
+        parts.append(
+            f"Asked {noise.samples} times: {noise.changed} of {counted(noise.n, 'pair')} changed; the judge's own "
+            f"noise is ±{noise.half_width:.1f} points{part}{missing}."
+        )
     if people := comparison.with_labels:
         parts.append(
             f"With people's labels on {people.labels} of {counted(people.pairs, 'pair')}: win rate of "
