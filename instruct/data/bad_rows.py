@@ -61,12 +61,21 @@ class BadRows:
     def refuse(self) -> None:
         """Raise what was found, if anything."""
         problems = Problems()
-        # What is wrong with every row is wrong with the template: the first row is enough.
+        # What is wrong with every row is wrong with the template: it is said once.
         alike = len({problem.partition(": ")[2] for problem in self.listed}) == 1 and len(self.listed) == self.most
-        problems.found += self.listed[:1] if alike else self.listed
+        if alike and self.most > 1:
+            first, *others = (problem.partition(": ")[0] for problem in self.listed)
+            self.listed = [f"{self.listed[0]} (also {', '.join(_rows_after(first, others))}, …)"]
+        problems.found += self.listed
         problems.refuse()
 
     @property
     def counts(self) -> dict[str, int]:
         """How many rows were left out, by what was wrong; a reason without rows is absent."""
         return {name: count for name, count in (("malformed", self.malformed), ("rejected", self.rejected)) if count}
+
+
+def _rows_after(first: str, others: list[str]) -> list[str]:
+    """The places of further rows, "file:row" or "file, row 3"; of the first one's file, the row alone."""
+    file = first.rstrip("0123456789")
+    return [f"row {place.removeprefix(file)}" if place.startswith(file) else place for place in others]

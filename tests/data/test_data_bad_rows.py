@@ -52,6 +52,9 @@ def test_what_is_wrong_with_every_row_is_said_once(write: Any) -> None:
     with pytest.raises(InputError, match="the tokenizer has no chat template") as error:
         encode_rows(small_tokenizer(None), rows, None)
     assert not isinstance(error.value, InputErrors)
+    also = ", ".join(f"row {row}" for row in range(2, 21))
+    assert str(error.value).startswith(f"{rows.sources[0]}: ")
+    assert str(error.value).endswith(f"(also {also}, …)")
 
 
 def test_malformed_rows_stop_together_or_are_left_out(write: Any) -> None:
