@@ -189,7 +189,7 @@ def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
 
 
 def evidence(comparison: ComparisonReport) -> str | None:
-    """The significance test, the win rates at equal length and style, and the minimum detectable difference.
+    """The significance test, the win rate at equal length, and the minimum detectable difference.
 
     For counted verdicts the sign test is named, for graded preferences the permutation test.
     """
@@ -206,18 +206,6 @@ def evidence(comparison: ComparisonReport) -> str | None:
         parts.append(
             f"Win rate of {one_line(comparison.candidate, 60)} at equal length: {number(adjusted.win_rate)} % "
             f"(95 % CI {span(adjusted.interval)}{f'; {adjusted.note}' if adjusted.note else ''})."
-        )
-    if (style := comparison.style) and style.win_rate is not None:
-        parts.append(
-            f"At equal style (length, headers, lists, bold): {number(style.win_rate)} % (95 % CI {span(style.interval)}"
-            f"{f'; {style.note}' if style.note else ''})."
-        )
-    if noise := comparison.noise:
-        part = "" if noise.share is None else f", {noise.share:.0f} % of the win rate's variance"
-        missing = f"; {counted(noise.missing, 'verdict')} missing" if noise.missing else ""
-        parts.append(
-            f"Asked {noise.samples} times: {noise.changed} of {counted(noise.n, 'pair')} changed; the judge's own "
-            f"noise is ±{noise.half_width:.1f} points{part}{missing}."
         )
     if people := comparison.with_labels:
         parts.append(
@@ -262,6 +250,29 @@ def length_control(comparison: ComparisonReport) -> str | None:
     error = figures.standard_error
     spread = "" if error is None else f"standard error {error:.1f}; "
     return f"length-controlled win rate {figures.win_rate:.1f} % ({spread}{figures.note})"
+
+
+def style(comparison: ComparisonReport) -> str | None:
+    """The win rate at equal style; None where it cannot be estimated."""
+    figures = comparison.style
+    if figures is None or figures.win_rate is None:
+        return None
+    note = f"; {figures.note}" if figures.note else ""
+    rate = f"{figures.win_rate:.1f} % (95 % CI {span(figures.interval)}{note})"
+    return f"win rate at equal style (length, headers, lists, bold): {rate}"
+
+
+def noise(comparison: ComparisonReport) -> str | None:
+    """How much the judge's verdicts vary by themselves; None if it was asked once."""
+    figures = comparison.noise
+    if figures is None:
+        return None
+    part = "" if figures.share is None else f", {figures.share:.0f} % of the win rate's variance"
+    missing = f"; {counted(figures.missing, 'verdict')} missing" if figures.missing else ""
+    return (
+        f"asked {figures.samples} times: {figures.changed} of {counted(figures.n, 'pair')} changed; the judge's own "
+        f"noise is ±{figures.half_width:.1f} points{part}{missing}"
+    )
 
 
 def kappas(agreement: PairAgreement) -> str:

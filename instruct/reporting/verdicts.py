@@ -70,7 +70,8 @@ class Verdict:
 def verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
     """What the document says of a comparison."""
     figures, spread = comparison.leading_figures, comparison.spread
-    details = (sentences.evidence(comparison), sentences.length_control(comparison))
+    said = (sentences.evidence, sentences.length_control, sentences.style, sentences.noise)
+    details = [text(comparison) for text in said]
     return Verdict(
         judge=name(judge.name),
         model=name(judge.model),
