@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, counted
+from instruct.base.files import write_atomically
 from instruct.base.models import ModelOptions, model_path
+from instruct.base.output import progress_bar
 from instruct.data.tokens import text_token_ids
 from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.causal import CausalEngine
@@ -60,6 +64,11 @@ class ForwardEngine(CausalEngine):
     def tokenizer(self) -> Any:
         self._prepare()
         return self._tokenizer
+
+    @property
+    def dtype(self) -> str:
+        """Of the computation."""
+        return self._dtype()
 
     def vllm_arguments(self, adapters: Sequence[Path]) -> dict[str, Any]:
         """The arguments of `vllm.LLM` for this model and its adapters, with as long a context as its memory holds.
@@ -174,19 +183,42 @@ class ForwardModel:
                     scores = own[chunk].float()
                     yield place, (scores if self.temperature == 1 else scores / self.temperature).log_softmax(-1)
 
-    def last_states(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        """The final hidden state (after the last norm) of each row's last token; float32, [rows, hidden]."""
+    def last_states(self, rows: Sequence[Sequence[int]], folder: Path | None = None) -> np.ndarray:
+        """The final hidden state (after the last norm) of each row's last token; float32, [rows, hidden].
+
+        Args:
+            folder: where the states of each batch are kept when they are computed; those that are there are read.
+        """
+        states_of: list[Any] = [None] * len(rows)
+        with progress_bar() as progress:
+            task = progress.add_task(f"states of {counted(len(rows), 'text')}", total=len(rows))
+            for places, ids in self._batches([TextRow(row) for row in rows], vocabulary=1):
+                ends = [len(rows[place]) - 1 for place in places]
+                made_from = f"{self.identity} {self.engine.dtype} {ends}".encode() + ids.numpy().tobytes()
+                kept = folder and folder / f"{hashlib.sha256(made_from).hexdigest()}.npy"
+                if kept and kept.is_file():
+                    states = np.load(kept, allow_pickle=False)
+                else:
+                    states = self._states(ids, ends)
+                    if kept:
+                        kept.parent.mkdir(parents=True, exist_ok=True)
+                        content = io.BytesIO()
+                        np.save(content, states, allow_pickle=False)
+                        write_atomically(kept, content.getvalue())
+                for place, state in zip(places, states, strict=True):
+                    states_of[place] = state
+                progress.advance(task, len(places))
+        return np.stack(states_of)
+
+    def _states(self, ids: torch.Tensor, ends: Sequence[int]) -> np.ndarray:
+        """The final hidden states at one place of each row."""
         import torch
 
-        states_of: list[Any] = [None] * len(rows)
-        for places, ids in self._batches([TextRow(row) for row in rows], vocabulary=1):
-            with self.engine.adapted(self.adapter) as network:
-                states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
-                ends = torch.tensor([len(rows[place]) - 1 for place in places], device=states.device)
-                values = states[torch.arange(len(places), device=states.device), ends].float().cpu().numpy()
-            for place, value in zip(places, values, strict=True):
-                states_of[place] = value
-        return np.stack(states_of)
+        with self.engine.adapted(self.adapter) as network:
+            states = network.base_model(input_ids=ids.to(network.device), use_cache=False).last_hidden_state
+            places = torch.arange(len(ends), device=states.device), torch.tensor(ends, device=states.device)
+            values: np.ndarray = states[places].float().cpu().numpy()
+        return values
 
     @property
     def vocabulary(self) -> int:

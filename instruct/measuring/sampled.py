@@ -6,6 +6,7 @@ of texts is computed for each draw, against the human text of the same prefixes,
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -84,12 +85,15 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
     """
     made_with = options.model_dump(mode="json")
     for metric in metrics:
-        measurer = _measurer(metric, options)
+        features = run.folder / "metrics" / "features"
+        measurer = _measurer(metric, options, features)
         try:
             for system in continued_systems(run):
                 path = run.continuations / f"{system}.json"
                 inputs = {"continuations": sha256_of(path), **measurer.inputs()}
                 measure(run, metric, system, inputs, partial(_measured, measurer, path), config=made_with)
+            if metric == "mauve":
+                shutil.rmtree(features, ignore_errors=True)
         finally:
             measurer.close()
 
@@ -101,9 +105,9 @@ def _measured(measurer: Measurer, path: Path) -> PartResult:
     return PartResult(measured.numbers, {**keys, **measured.values}, measured.without)
 
 
-def _measurer(metric: OfContinuations, options: TextMetricOptions) -> Measurer:
+def _measurer(metric: OfContinuations, options: TextMetricOptions, features: Path) -> Measurer:
     if metric == "mauve":
-        return MauveOf(options.mauve_model, options.mauve_length)
+        return MauveOf(options.mauve_model, options.mauve_length, features)
     if metric == "rouge":
         return RougeOf()
     if metric == "diversity":
@@ -194,9 +198,13 @@ def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:
 
 
 class MauveOf(_ModelMeasurer):
-    """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states."""
+    """MAUVE of prefix + continuation against the human texts, from a causal model's last hidden states.
 
-    def __init__(self, model: ModelOptions | None, max_length: int) -> None:
+    `folder` keeps them until every system is measured.
+    """
+
+    def __init__(self, model: ModelOptions | None, max_length: int, folder: Path | None = None) -> None:
+        self._folder = folder
         default = ModelOptions(name=GPU_FEATURES if has_nvidia_gpu() else EMBEDDED_MODEL)
         super().__init__(model or default, max_length, "features")
 
@@ -211,7 +219,9 @@ class MauveOf(_ModelMeasurer):
     def read(self, texts: Sequence[str]) -> np.ndarray:
         """[texts, width]; a text without a token counts as an end token alone."""
         limit = min(self.max_length, self.model.context)
-        return self.model.last_states([ids[:limit] or [self.model.end] for ids in self.model.encode(texts)])
+        return self.model.last_states(
+            [ids[:limit] or [self.model.end] for ids in self.model.encode(texts)], self._folder
+        )
 
 
 def mauve_measured(by_draw: Mapping[str, Mauve], features: str, max_length: int) -> PartResult:

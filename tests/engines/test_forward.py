@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,29 @@ def test_the_last_state_is_the_one_that_the_head_reads(options, tiny_model, tiny
         with torch.inference_mode():
             states = network(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states[-1][0, -1]
         np.testing.assert_allclose(state, states.numpy(), atol=2e-5)
+
+
+def test_last_states_go_on_where_a_killed_call_was(options, tiny_model, small_batches, monkeypatch, tmp_path):
+    model = open_model(options)
+    rows = [ids for ids in model.encode(TEXTS) if ids]
+    whole = model.last_states(rows)
+    computed = []
+    compute = ForwardModel._states
+
+    def killed(self, ids, ends):
+        if len(computed) == 1:
+            raise KeyboardInterrupt
+        computed.append(len(ends))
+        return compute(self, ids, ends)
+
+    monkeypatch.setattr(ForwardModel, "_states", killed)
+    with pytest.raises(KeyboardInterrupt):
+        model.last_states(rows, tmp_path)
+    again = []
+    monkeypatch.setattr(ForwardModel, "_states", lambda *call: again.append(len(call[2])) or compute(*call))
+    assert np.array_equal(model.last_states(rows, tmp_path), whole)
+    assert computed + again == [len(own) for own in map(np.load, sorted(tmp_path.iterdir(), key=os.path.getmtime))]
+    assert sum(computed + again) == len(rows)
 
 
 def test_a_whole_fine_tuned_model_needs_no_tokenizer_of_its_own(options, tiny_model, make_model, tmp_path):
