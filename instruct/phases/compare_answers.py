@@ -30,6 +30,7 @@ def compare_answers(
     timeout: float = 300.0,
     budget_usd: float | None = None,
     stop_when: str | None = None,
+    samples: int = 1,
     retry_failed: bool = False,
     common_prompts: bool = False,
     prompt_column: str | None = None,
@@ -54,6 +55,7 @@ def compare_answers(
         timeout: seconds for a server's reply, of each attempt.
         budget_usd: the most to spend in this run, in US dollars; required for a judge that costs money.
         stop_when: judge in a random order and stop early: "decided", or "width=POINTS".
+        samples: ask so many times about each pair, for the judge's own noise; a pair's score is the mean.
         retry_failed: ask again what failed in an earlier call.
         common_prompts: compare on the prompts that both have, and say how many were left out.
         prompt_column, response_column: what the columns `instruction` and `output` are called, where they are not.
@@ -76,6 +78,7 @@ def compare_answers(
 
     given: dict[str, Any] = {"model": model, "base_url": base_url, "engine": engine, "orders": orders, "trim": trim}
     given |= {"concurrency": concurrency, "timeout": timeout, "budget_usd": budget_usd, "stop_when": stop_when}
+    given |= {"samples": samples}
     names = [judge] if isinstance(judge, str | Path) else list(judge)
     if not names:
         raise InputError("judge: is empty; name one (see `instruct list judges`)")
