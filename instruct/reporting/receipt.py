@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,9 +21,9 @@ from instruct.reporting.text import adjusted, claim_figures, name, number, span,
 Survives = Literal["yes", "no", "not known"]
 _TITLE = "Replication receipt"
 _NOTE = (
-    "A claim survives a check if the figure is on its side of 50 with its whole 95 % interval. Not known: the files do "
-    "not say it, or it cannot be estimated from them. A claim that survives is no proof: another judge, other prompts "
-    "or another training were not tried."
+    "A claim survives a check if the rate of the system it prefers is above 50 with its whole 95 % interval. Not known "
+    "means: the files do not say it, or it cannot be estimated from them. A claim that survives is no proof: another "
+    "judge, other prompts or another training were not tried."
 )
 
 
@@ -88,7 +88,7 @@ def _receipt(judge: JudgeReport, comparison: ComparisonReport) -> Receipt:
     ours, theirs = name(comparison.candidate), name(comparison.baseline)
     better = f"{ours} is better than {theirs}" if rate > 50 else f"{theirs} is better than {ours}"
     better = better if rate != 50 else f"{ours} and {theirs} are alike"
-    claim = f"{name(judge.name)}: {better} ({rate:.1f} % for {ours})"
+    claim = f"{name(judge.name)}: {better} ({max(rate, 100 - rate):.1f} % for {ours if rate >= 50 else theirs})"
     checks = list(_checks(judge, comparison, rate > 50))
     failed, unknown = ([check.check for check in checks if check.survives == it] for it in ("no", "not known"))
     said = "Would not survive" if failed else "Would survive what could be checked" if unknown else "Would survive"
@@ -99,12 +99,13 @@ def _receipt(judge: JudgeReport, comparison: ComparisonReport) -> Receipt:
 
 
 def _checks(judge: JudgeReport, comparison: ComparisonReport, above: bool) -> Iterator[Check]:
-    """Every check, of a claim that the candidate's rate is `above` 50 or not."""
+    """Every check, of a claim that the candidate's rate is `above` 50 or not; rates are those of the better one."""
     figures, tests, power = comparison.leading_figures, comparison.significance, comparison.power
     claimed = figures.finding == ("candidate" if above else "baseline")
     found = f"{claim_figures(figures)}; {adjusted(tests)}" if tests.adjusted_p is not None else claim_figures(figures)
     yield Check("paired interval and test", found, "yes" if claimed else "no")
-    missing = f"{unread(figures)}; bounds {span(figures.bounds)} %"
+    bounds = figures.bounds and _claimed(figures.bounds, above)
+    missing = f"{unread(figures)}; bounds {span(bounds)} %"
     yield Check("pairs without a verdict", missing, "no" if figures.reversible else "yes")
     length = comparison.length.adjusted if comparison.length else None
     yield _rate("equal length", length, above)
@@ -123,9 +124,14 @@ def _rate(check: str, figures: LengthAdjusted | StyleControl | PredictionPowered
     note = getattr(figures, "note", None)
     if figures is None or figures.win_rate is None or figures.interval is None:
         return Check(check, note or "no answers to compare", "not known")
-    low, high = figures.interval
-    found = f"{figures.win_rate:.1f} % ({span(figures.interval)}{f'; {note}' if note else ''})"
-    return Check(check, found, "yes" if (low > 50 if above else high < 50) else "no")
+    interval, (rate,) = _claimed(figures.interval, above), _claimed([figures.win_rate], above)
+    found = f"{rate:.1f} % ({span(interval)}{f'; {note}' if note else ''})"
+    return Check(check, found, "yes" if interval[0] > 50 else "no")
+
+
+def _claimed(rates: Sequence[float], above: bool) -> list[float]:
+    """Rates of the candidate as those of the side that the claim prefers, in order."""
+    return list(rates) if above else [100 - rate for rate in reversed(rates)]
 
 
 def _order(comparison: ComparisonReport) -> Check:

@@ -48,5 +48,5 @@ def test_the_receipt_of_published_verdicts(instruct, shared_data, tmp_path):
     unknown = {check for check, survives in survived(tmp_path / "theirs").items() if survives != "yes"}
     assert unknown == {"order of the answers", "the judge's trust"}
     text = (tmp_path / "theirs" / "report" / "receipt.md").read_text(encoding="utf-8")
-    assert "text_davinci_003 is better than alpaca-7b (26.5 % for alpaca-7b)" in text
-    assert "| equal length | 25.7 % (22.4–28.9) | yes |" in text
+    assert "text_davinci_003 is better than alpaca-7b (73.5 % for text_davinci_003)" in text
+    assert "| equal length | 74.3 % (71.1–77.6) | yes |" in text
