@@ -61,7 +61,9 @@ class _Turn:
 
 # Columns of pictures, film and sound, as TRL's data sets and their models' processors name them.
 MEDIA = ("image", "images", "pixel_values", "video", "videos", "audio", "audios")
-_TEXT_ALONE = "only text is trained on; remove the row, or set data.on_bad_row: skip"
+_TEXT_ALONE = (
+    "only text is trained on here (EMOTrainer takes pictures, as TRL); remove the row, or set data.on_bad_row: skip"
+)
 
 
 def detect_format(row: RawRow) -> Format:

@@ -193,13 +193,14 @@ REFUSED = [
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}, *assistant("x")]},
         "messages",
-        "messages[0].content: has a part of type 'image_url'; only text is trained on; remove the row, or set "
-        "data.on_bad_row: skip",
+        "messages[0].content: has a part of type 'image_url'; only text is trained on here (EMOTrainer takes pictures, "
+        "as TRL); remove the row, or set data.on_bad_row: skip",
     ),
     (
         {"messages": [*user("x"), *assistant("y")], "images": ["a.png"]},
         "messages",
-        "images: only text is trained on; remove the row, or set data.on_bad_row: skip",
+        "images: only text is trained on here (EMOTrainer takes pictures, as TRL); remove the row, or set "
+        "data.on_bad_row: skip",
     ),
     ({"messages": assistant("x")}, "messages", "messages[0].content: no turn before the answer; remove the row"),
     (
