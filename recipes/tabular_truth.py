@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from instruct.objectives import Objective
+    from instruct.objectives.check import Expectation
 
 SMOOTHING = 0.01  # added to every count: the reverse cross-entropy needs a truth that is nowhere 0
 FIGURES = ("forward_cross_entropy", "reverse_cross_entropy", "jensen_shannon", "total_variation", "entropy")
@@ -99,52 +100,6 @@ def read_table(given: argparse.Namespace) -> Table:
     head = load_cost_table(model_path(given.model)).double()
     vectors = [head[tokenizer(f" {word}", add_special_tokens=False)["input_ids"]].mean(dim=0) for word in words]
     return Table(pairs.sum(dim=1) / pairs.sum(), truth / truth.sum(dim=1, keepdim=True), torch.stack(vectors))
-
-
-class Expectation:
-    """An objective's loss, in expectation over the next word instead of over tokens.
-
-    The weights are the objective's own; cross-entropy, cost and energy of all (context, word) are a few products of
-    tables, through which autograd goes with the weights held constant.
-    """
-
-    def __init__(self, objective: Objective, vectors: torch.Tensor) -> None:
-        from instruct.objectives import CosineCost, Energy, EnergyTable
-
-        self.objective = objective
-        self.embeddings = self.costs = None
-        if isinstance(objective, Energy):
-            self.embeddings = EnergyTable(vectors, objective.dim).embeddings
-        elif "cost" in objective.needs:
-            cost = CosineCost(vectors)
-            import torch
-
-            self.costs = cost.rows(torch.arange(cost.vocabulary)).fill_diagonal_(0)
-
-    def loss(self, logits: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-        """The loss summed over all (context, word), (words, words), with their `shares`."""
-        import torch
-
-        from instruct.objectives.objective import TERMS, TokenStatistics
-
-        logs = torch.log_softmax(logits, dim=-1)
-        q, ce, cost = logs.exp(), -logs, None
-        if self.costs is not None:
-            cost = q @ self.costs
-        if self.embeddings is not None:
-            mean = q @ self.embeddings
-            cost = torch.cdist(mean, self.embeddings, compute_mode="donot_use_mm_for_euclid_dist").square() / 2
-        optional = {
-            "cost": lambda: cost,
-            "error_norm": lambda: (q.square().sum(dim=-1, keepdim=True) - 2 * q + 1).clamp(min=0).sqrt(),
-            "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
-            "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
-            "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
-        }
-        terms = {"ce": ce, **{name: optional[name]() for name in self.objective.needs}}
-        found = {name: term.detach() for name, term in terms.items()}
-        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **found)).terms
-        return sum((shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items())
 
 
 def optimize(
@@ -218,6 +173,7 @@ def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Optimize what is not in results.json yet."""
     from instruct.base.files import write_atomically
+    from instruct.objectives.check import Expectation
 
     table = read_table(given)
     settings = {name: getattr(given, name) for name in ("words", "leave_out", "model", "samples", "held_out", "steps")}

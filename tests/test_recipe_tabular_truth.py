@@ -13,6 +13,7 @@ import torch
 
 from instruct.base.errors import InputError
 from instruct.objectives import CosineCost, Energy, EnergyTable, linear_objective_loss
+from instruct.objectives.check import Expectation
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,7 +39,7 @@ def test_the_expected_gradient_is_that_of_the_engine_over_all_words(name):
     shares = torch.rand(2, words, generator=generator, dtype=torch.float64)
     logits = torch.randn(2, words, generator=generator, dtype=torch.float64).requires_grad_()
     objective = recipe.objectives()[name]
-    (found,) = torch.autograd.grad(recipe.Expectation(objective, vectors).loss(logits, shares), logits)
+    (found,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, shares), logits)
 
     states = logits.detach().repeat_interleave(words, dim=0).requires_grad_()
     cost = EnergyTable(vectors, objective.dim) if isinstance(objective, Energy) else CosineCost(vectors)

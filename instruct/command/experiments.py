@@ -42,6 +42,11 @@ def add_verbs(verb: flags.AddVerb) -> None:
         if function is preview:
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
+    sub = verb(check, "what an objective does to a distribution that is known, in a minute on a CPU")
+    sub.add_argument("objective", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
+    text = "its arguments, of an own objective or by EMOConfig's names: '{\"gamma\": 0.8}'"
+    sub.add_argument("--args", metavar="JSON", help=text)
+
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     or_file = ", or a YAML file whose only system is the base"
     flags.run_argument(sub, "trained systems", or_file)
@@ -97,6 +102,23 @@ def preview(arguments: argparse.Namespace) -> Result:
         prompts = []
     found = print_preview(config, shown=arguments.rows, prompts=prompts)
     return Result(found, found.step.words())
+
+
+def check(arguments: argparse.Namespace) -> Result:
+    from dataclasses import asdict
+
+    from instruct.objectives.check import check as check_objective
+    from instruct.training.emo_config import objective_of
+
+    try:
+        given = json.loads(arguments.args or "{}")
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise InputError(f"--args: {arguments.args!r} is not a JSON object; write it as '{{\"gamma\": 0.8}}'")
+    objective = objective_of(arguments.objective, given)
+    found = check_objective(objective)
+    return call.shown(asdict(found), "\n".join([f"{arguments.objective}: {objective}", *found.words()]))
 
 
 def train(arguments: argparse.Namespace) -> Result:

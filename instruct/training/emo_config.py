@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from accelerate.parallelism_config import ParallelismConfig
 from trl import SFTConfig
 
 from instruct.base.cards import nearest
-from instruct.base.errors import one_line
+from instruct.base.errors import InputError, one_line
 from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
@@ -256,3 +256,20 @@ class EMOConfig(SFTConfig):
             return objectives[self.objective]()
         except TypeError as error:
             raise ValueError(f"objective {self.objective}: {one_line(error)}; correct objective_args") from None
+
+
+def objective_of(name: str, arguments: Mapping[str, Any]) -> Objective:
+    """An objective by its name.
+
+    Args:
+        arguments: `objective_args` of an objective that takes them, else EMOConfig's, such as `gamma`.
+
+    Raises:
+        InputError: an unknown name or argument, or an own objective that cannot be loaded or trained with.
+    """
+    takes = is_own(name) or name in WITH_ARGUMENTS
+    given = {"objective_args": dict(arguments)} if takes and arguments else {} if takes else arguments
+    try:
+        return EMOConfig(objective=name, report_to=[], use_cpu=True, bf16=False, **given).make_objective()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"objective {one_line(name, 60)}: {one_line(error)}") from None

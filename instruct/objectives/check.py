@@ -1,0 +1,343 @@
+"""What an objective does to a distribution that is known: where its training ends, and what it does to single tokens.
+
+With weights that are held constant, as in training, an objective need not be the gradient of any loss. What can be
+said of every objective is where its descent ends on an exact truth, with infinite data and a model that can express it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from instruct.objectives.energy import EnergyTable
+from instruct.objectives.linear import linear_objective_loss
+from instruct.objectives.objective import MLE, TERMS, Energy, Objective, TokenStatistics
+from instruct.objectives.own import made_up_tokens
+from instruct.objectives.transport import CosineCost
+
+Kind = Literal["proper", "calibrated", "not calibrated", "no interior optimum"]
+
+# The truth that is built in: contexts that are nearly uniform to nearly certain, over a small vocabulary.
+VOCABULARY, WIDTH = 40, 16
+EXPONENTS = (0.3, 0.7, 1.0, 1.5, 2.5, 4.0)
+STEPS, RATE = 3000, 0.3
+# Ends of descents that differ by less are one end; a residual below the second imitates a temperature. In nats.
+SAME, IMITATES = 1e-6, 1e-4
+# A distribution with all but this much on one token is a vertex.
+VERTEX = 1e-3
+# A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
+PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
+VANISHES = 0.01
+
+
+class Expectation:
+    """An objective's loss, in expectation over the next token instead of over samples.
+
+    The weights are the objective's own; the terms of all (context, token) are a few products of tables, through which
+    autograd goes with the weights held constant.
+
+    Args:
+        vectors: (vocabulary, width), the tokens' embeddings, for costs and energies.
+    """
+
+    def __init__(self, objective: Objective, vectors: Tensor) -> None:
+        self.objective = objective
+        self.embeddings = self.costs = None
+        if isinstance(objective, Energy):
+            self.embeddings = EnergyTable(vectors, objective.dim).embeddings
+        elif "cost" in objective.needs:
+            cost = CosineCost(vectors)
+            self.costs = cost.rows(torch.arange(cost.vocabulary)).fill_diagonal_(0)
+
+    def loss(self, logits: Tensor, shares: Tensor) -> Tensor:
+        """The loss summed over all (context, token), with their `shares`; both (contexts, vocabulary)."""
+        logs = torch.log_softmax(logits, dim=-1)
+        q = logs.exp()
+        optional: dict[str, Callable[[], Tensor]] = {
+            "cost": lambda: self._cost(q),
+            "error_norm": lambda: (q.square().sum(dim=-1, keepdim=True) - 2 * q + 1).clamp(min=0).sqrt(),
+            "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
+            "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
+            "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
+        }
+        terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
+        found = {name: term.detach() for name, term in terms.items()}
+        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **found)).terms
+        return torch.stack([(shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items()]).sum()
+
+    def _cost(self, q: Tensor) -> Tensor:
+        """The expected cost, or the energy, of every token as the label."""
+        if self.embeddings is None:
+            assert self.costs is not None
+            return q @ self.costs
+        distances = torch.cdist(q @ self.embeddings, self.embeddings, compute_mode="donot_use_mm_for_euclid_dist")
+        return distances.square() / 2
+
+
+@dataclass(frozen=True)
+class Behavior:
+    """Where training ends, on the truth that is built in. Lists are by context, from flat to peaked; all in nats.
+
+    Attributes:
+        kind: `proper`: constant weights of proper scores, so that the truth is the optimum of a loss. `calibrated`: the
+            truth is where training stays, and where it ends from other starts. `not calibrated`: it ends elsewhere.
+            `no interior optimum`: it ends with all probability on one token, or in different places.
+        force: the largest entry of the gradient to the logits at the truth, relative to that of cross-entropy for a
+            uniform model.
+        truth_entropy, entropy: of the truth and of where training ends.
+        distance: Jensen-Shannon divergence from the truth.
+        temperature, residual: of the truth that is nearest, and the divergence that is left.
+        matched_temperature: at which the truth has the same entropy.
+        noise: the divergence from the truth after training with 10 % of the labels drawn uniformly, mean of contexts.
+    """
+
+    kind: Kind
+    force: float
+    truth_entropy: list[float]
+    entropy: list[float]
+    distance: list[float]
+    temperature: list[float]
+    residual: list[float]
+    matched_temperature: list[float]
+    noise: float
+
+    @property
+    def imitates(self) -> float | None:
+        """The temperature of the truth that training ends at, if it is the same for all contexts."""
+        same = max(self.temperature) - min(self.temperature) < 0.01 and max(self.residual) < IMITATES
+        return sum(self.temperature) / len(self.temperature) if same and self.kind == "not calibrated" else None
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How much a label's logit is pulled up, relative to cross-entropy, by the label's probability.
+
+    Attributes:
+        probability: of the label, see PROBABILITIES.
+        spread: the rest is spread over all other tokens.
+        conflict: the rest is on one other token, of which the model is sure.
+    """
+
+    probability: list[float]
+    spread: list[float]
+    conflict: list[float]
+
+    @property
+    def largest(self) -> float:
+        """Of all."""
+        return max(self.spread + self.conflict)
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether a label that the model finds all but impossible is hardly learned."""
+        return min(self.spread[0], self.conflict[0]) < VANISHES
+
+
+@dataclass(frozen=True)
+class Checked:
+    """All that `check` finds; `needs`: the statistics beside cross-entropy's, computed in the same pass."""
+
+    needs: tuple[str, ...]
+    behavior: Behavior
+    pull: Pull
+    gradient: GradientErrors
+    cross_entropy_noise: float
+
+    def words(self) -> list[str]:
+        """For people, a line a finding."""
+        behavior, pull, gradient = self.behavior, self.pull, self.gradient
+        lines = [f"class       {_class(behavior)}"]
+        lines.append(
+            f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
+            f"{' '.join(f'{value:.2f}' for value in behavior.truth_entropy)} in truth (flat to peaked contexts)"
+        )
+        lines.append(
+            f"10 % noise  {behavior.noise:.4f} nats from the truth with a tenth of the labels drawn at random; "
+            f"cross-entropy: {self.cross_entropy_noise:.4f}"
+        )
+        lines.append(f"pull on the label, relative to cross-entropy (at most {pull.largest:.2f} here):")
+        for name, values in (("at p =", pull.probability), ("rest spread", pull.spread), ("conflict", pull.conflict)):
+            lines.append(f"  {name:<12}" + "".join(f"{value:>9.4g}" for value in values))
+        if pull.vanishes:
+            lines.append("  vanishes for labels that the model finds all but impossible: rare words are hardly learned")
+        lines.append(
+            f"gradient    relative error against float64: {gradient.float32:.0e} (float32), {gradient.bfloat16:.0e} "
+            f"(bfloat16), {gradient.float16:.0e} (float16)"
+        )
+        lines.append(f"computes    {', '.join(('cross-entropy', *self.needs))}")
+        return lines
+
+
+def _class(behavior: Behavior) -> str:
+    """The class in words, and where training ends if that is not the truth."""
+    near, residual = behavior.temperature, max(behavior.residual)
+    if behavior.kind == "proper":
+        return "proper: the truth is the optimum of a loss"
+    if behavior.kind == "calibrated":
+        return "calibrated: training ends at the truth from every start, but no loss has it as its optimum"
+    if behavior.kind == "no interior optimum":
+        return "no interior optimum: training ends with all probability on one token, or where the start leads it"
+    if behavior.imitates:
+        return f"not calibrated: training ends at the truth's temperature {behavior.imitates:.3f} (JS {residual:.0e})"
+    below = [ours < truth for ours, truth in zip(behavior.entropy, behavior.truth_entropy, strict=True)]
+    sharper = "sharper" if all(below) else "flatter" if not any(below) else "sharper or flatter, by context"
+    return (
+        f"not calibrated: {sharper}, not a temperature (nearest: {min(near):.2f} to {max(near):.2f}, median "
+        f"{statistics.median(near):.2f}; JS up to {residual:.0e} nats remain)"
+    )
+
+
+@dataclass(frozen=True)
+class GradientErrors:
+    """The relative error of the gradient to the hidden states, against the same in float64 by autograd."""
+
+    float32: float
+    bfloat16: float
+    float16: float
+
+
+def check(objective: Objective) -> Checked:
+    """Where training ends on the built-in truth, what single tokens weigh, and how exact the gradient is.
+
+    A claim about this truth alone: 6 contexts of 40 tokens, whose embeddings are drawn. Takes some ten seconds.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tables are small: threads would wait for each other
+    try:
+        noise = behavior(MLE()).noise
+        return Checked(tuple(objective.needs), behavior(objective), pull(objective), gradient_errors(objective), noise)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def built_in_truth() -> tuple[Tensor, Tensor]:
+    """The truth, (contexts, vocabulary), and the tokens' embeddings, (vocabulary, width), float64."""
+    generator = torch.Generator().manual_seed(0)
+    ranks = torch.arange(1, VOCABULARY + 1, dtype=torch.float64)
+    rows = []
+    for exponent in EXPONENTS:
+        shares = ranks**-exponent
+        rows.append((shares / shares.sum())[torch.randperm(VOCABULARY, generator=generator)])
+    centers = torch.randn(8, WIDTH, generator=generator, dtype=torch.float64)
+    noise = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=torch.float64)
+    return torch.stack(rows), centers.repeat_interleave(VOCABULARY // 8, dim=0) + 0.5 * noise
+
+
+def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
+    """The log-probabilities at which Adam ends from the logits `start`."""
+    logits = start.clone().requires_grad_()
+    optimizer = torch.optim.Adam([logits], lr=RATE, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        expectation.loss(logits, shares).backward()
+        optimizer.step()
+        schedule.step()
+    return torch.log_softmax(logits.detach(), dim=-1)
+
+
+def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
+    """Of log-probabilities, by row, in nats."""
+    mean = torch.logaddexp(first, second) - math.log(2)
+    return ((first.exp() * (first - mean)).sum(dim=-1) + (second.exp() * (second - mean)).sum(dim=-1)) / 2
+
+
+def behavior(objective: Objective) -> Behavior:
+    """Where training with `objective` ends. Takes some five seconds of one thread."""
+    truth, vectors = built_in_truth()
+    expectation, log_truth = Expectation(objective, vectors), truth.log()
+    force = _force(expectation, log_truth, truth) / _force(Expectation(MLE(), vectors), torch.zeros_like(truth), truth)
+    permuted = log_truth[:, torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(1))]
+    ends = [descend(expectation, truth, start) for start in (torch.zeros_like(truth), log_truth, permuted)]
+    end = ends[0]
+    one_end = all(float(jensen_shannon(end, other).max()) < SAME for other in ends)
+    vertex = bool(((end.exp().amax(dim=-1) > 1 - VERTEX) & (truth.amax(dim=-1) < 1 - VERTEX)).any())
+    kind: Kind = "not calibrated"
+    if one_end and float(jensen_shannon(end, log_truth).max()) < SAME and force < SAME:
+        kind = "proper" if _is_proper(objective) else "calibrated"
+    elif vertex or not one_end:
+        kind = "no interior optimum"
+    entropy = -(end.exp() * end).sum(dim=-1)
+    temperature = _least(lambda tempered: jensen_shannon(tempered, end), log_truth)
+    matched = _least(lambda tempered: ((tempered.exp() * tempered).sum(dim=-1) + entropy).abs(), log_truth)
+    residual = jensen_shannon((log_truth / temperature[:, None]).log_softmax(dim=-1), end)
+    noisy = descend(expectation, 0.9 * truth + 0.1 / VOCABULARY, torch.zeros_like(truth))
+    return Behavior(
+        kind=kind,
+        force=force,
+        truth_entropy=(-(truth * log_truth).sum(dim=-1)).tolist(),
+        entropy=entropy.tolist(),
+        distance=jensen_shannon(end, log_truth).clamp(min=0).tolist(),
+        temperature=temperature.tolist(),
+        residual=residual.clamp(min=0).tolist(),
+        matched_temperature=matched.tolist(),
+        noise=float(jensen_shannon(noisy, log_truth).mean()),
+    )
+
+
+def pull(objective: Objective) -> Pull:
+    """The gradient to the label's logit, relative to that of cross-entropy."""
+    _, vectors = built_in_truth()
+    p = torch.tensor(PROBABILITIES, dtype=torch.float64)
+    label = torch.zeros(len(p), VOCABULARY, dtype=torch.float64)
+    label[:, 0] = 1
+    spread = torch.cat([p[:, None], ((1 - p) / (VOCABULARY - 1))[:, None].expand(-1, VOCABULARY - 1)], dim=1)
+    conflict = torch.full_like(label, 1e-12)
+    conflict[:, 0], conflict[:, -1] = p, 1 - p
+    pulls = []
+    for q in (spread, conflict):
+        logits = q.log().requires_grad_()
+        (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label), logits)
+        pulls.append((-gradient[:, 0] / (1 - p)).tolist())
+    return Pull(list(PROBABILITIES), *pulls)
+
+
+def gradient_errors(objective: Objective) -> GradientErrors:
+    """The gradient of training's kernels, against autograd through dense rows with the weights held constant."""
+    generator = torch.Generator().manual_seed(2)
+    head = torch.randn(101, WIDTH, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, len(head), (64,), generator=generator)
+    lean = torch.linspace(-0.2, 0.6, len(labels), dtype=torch.float64)[:, None]
+    states = 0.4 * torch.randn(64, WIDTH, generator=generator, dtype=torch.float64) + lean * head[labels]
+    errors = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        near, table = states.to(dtype).requires_grad_(), head.to(dtype)
+        loss, _ = linear_objective_loss(near, table, labels, objective)
+        (found,) = torch.autograd.grad(loss * 2**10, near)
+        wide = near.detach().double().requires_grad_()
+        logits = wide @ table.double().T
+        shares = torch.nn.functional.one_hot(labels, len(head)).double() / len(labels)
+        (expected,) = torch.autograd.grad(Expectation(objective, table.double()).loss(logits, shares), wide)
+        errors.append(float((found.double() / 2**10 - expected).norm() / expected.norm()))
+    return GradientErrors(*errors)
+
+
+def _least(distance: Callable[[Tensor], Tensor], log_truth: Tensor) -> Tensor:
+    """Of each context the temperature of the truth, 0.05 to 20, that has the least distance; by golden sections."""
+    low = torch.full((len(log_truth),), math.log(0.05), dtype=log_truth.dtype)
+    high = torch.full_like(low, math.log(20))
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        near, far = (distance((log_truth / at.exp()[:, None]).log_softmax(dim=-1)) for at in (left, right))
+        low, high = torch.where(near < far, low, left), torch.where(near < far, right, high)
+    return ((low + high) / 2).exp()
+
+
+def _force(expectation: Expectation, logits: Tensor, truth: Tensor) -> float:
+    point = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(expectation.loss(point, truth), point)
+    return float(gradient.abs().max())
+
+
+def _is_proper(objective: Objective) -> bool:
+    """Whether the weights are the same for all tokens, and only cross-entropy and energy have one."""
+    terms = objective.weigh(made_up_tokens(objective)).terms
+    scores = {"a", "b"} if isinstance(objective, Energy) else {"a"}
+    return terms.keys() <= scores and all(bool((weight == weight[0]).all()) for weight in terms.values())
