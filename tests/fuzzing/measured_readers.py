@@ -94,7 +94,8 @@ def read_report(path: Path) -> None:
     written = json.loads(report.to_json())
     if content["schema_version"] == SCHEMA_VERSION:  # claims of earlier ones are settled by the rule of today
         assert {key: written[key] for key in content} == content
-    assert len(report.rows()) == sum(len(each.policies) for judge in report.judges for each in judge.comparisons)
+    policies = sum(len(each.policies) for judge in report.judges for each in judge.comparisons)
+    assert len(report.rows()) == policies + len(report.panels)
     assert len(report.headlines()) == sum(len(judge.comparisons) for judge in report.judges)
     assert str(report)
     assert report.to_markdown()
