@@ -52,6 +52,7 @@ def test_a_broken_installation_exits_1_with_a_remedy_for_each_error(tmp_path):
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_another_distribution_of_the_same_import_name_is_an_error(tmp_path):
     (tmp_path / "instruct-0.9.4.dist-info").mkdir()
     (tmp_path / "instruct-0.9.4.dist-info" / "METADATA").write_text(

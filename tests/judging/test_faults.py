@@ -74,6 +74,7 @@ def judge(path, url, ours: dict[str, str], theirs: dict[str, str], card_name="pa
         return counts, store.judgments(ComparisonKey(card_name, "ours", "theirs"))
 
 
+@pytest.mark.slow
 def test_every_fault_at_once(tmp_path, fake_server):
     faults: dict[str, str | list[str]] = {f"<{fault}>": fault for fault in (*FAILED, *UNPARSED, *FINE)}
     faults |= {f"<{fault} {times} times>": [fault] * times for fault, times in HEALED.items()}

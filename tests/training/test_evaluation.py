@@ -149,6 +149,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, tiny_model_folder
     assert f"| {kept['step']} | {kept['eval_ce']:.4f} | {kept['eval_perplexity']:.3f} |" in card
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_keeps_the_same_best_weights(
     tmp_path, tiny_model_folder, rows, evaluated_on, monkeypatch
 ):

@@ -15,8 +15,7 @@ from typing import Any
 from lm_eval.api.model import CacheHook, TemplateLM, hash_args
 from lm_eval.models.huggingface import HFLM
 
-from instruct.base.errors import InputError
-from instruct.data.templates import DEFAULT, Rendering
+from instruct.data.templates import DEFAULT, Rendering, takes_system
 from instruct.engines.forward import ForwardModel, TextRow
 from instruct.measuring.tasks.cards import Rule
 from instruct.measuring.tasks.scoring import PrefixScorer, keeps_prefixes
@@ -95,13 +94,9 @@ class Kept(TemplateLM):
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The chat as text, without a system message if the template has no place for one, as lm-eval does."""
         ends: dict[str, Any] = {"prompt": add_generation_prompt, "continue_final_message": not add_generation_prompt}
-        try:
-            return self._rendering.render(self.tokenizer, chat_history, **ends)
-        except InputError:
-            without = [message for message in chat_history if message["role"] != "system"]
-            if len(without) == len(chat_history):
-                raise
-            return self._rendering.render(self.tokenizer, without, **ends)
+        if not takes_system(self.tokenizer):
+            chat_history = [message for message in chat_history if message["role"] != "system"]
+        return self._rendering.render(self.tokenizer, chat_history, **ends)
 
     def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
         keys = [hash_args(kind, request.args) for request in requests]
