@@ -196,15 +196,13 @@ class ForwardModel:
                 ends = [len(rows[place]) - 1 for place in places]
                 made_from = f"{self.identity} {self.engine.dtype} {ends}".encode() + ids.numpy().tobytes()
                 kept = folder and folder / f"{hashlib.sha256(made_from).hexdigest()}.npy"
-                if kept and kept.is_file():
-                    states = np.load(kept, allow_pickle=False)
-                else:
+                states = _kept(kept) if kept else None
+                if states is None:
                     states = self._states(ids, ends)
                     if kept:
-                        kept.parent.mkdir(parents=True, exist_ok=True)
                         content = io.BytesIO()
                         np.save(content, states, allow_pickle=False)
-                        write_atomically(kept, content.getvalue())
+                        write_atomically(kept, hashlib.sha256(content.getvalue()).digest() + content.getvalue())
                 for place, state in zip(places, states, strict=True):
                     states_of[place] = state
                 progress.advance(task, len(places))
@@ -297,6 +295,15 @@ def _chunks(positions: int, logits: torch.Tensor) -> Iterator[slice]:
     """Slices of positions whose logits may be in float32 at a time."""
     size = max(1, _CHUNK[logits.device.type] // logits.shape[-1])
     return (slice(begin, begin + size) for begin in range(0, positions, size))
+
+
+def _kept(path: Path) -> np.ndarray | None:
+    """States that `last_states` kept, after their SHA-256; None: there are none, or the file is damaged."""
+    content = path.read_bytes() if path.is_file() else b""
+    if not content or hashlib.sha256(content[32:]).digest() != content[:32]:
+        return None
+    states: np.ndarray = np.load(io.BytesIO(content[32:]), allow_pickle=False)
+    return states
 
 
 def shared_length(first: Sequence[Any], second: Sequence[Any]) -> int:
