@@ -238,7 +238,7 @@ def rows(small: bool, only: str | None = None) -> Iterator[Row]:
             if only in (None, headline):
                 yield from enumerated(headline, n, cells())
     if only in (None, "weighted"):
-        for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 150)):
+        for n, runs in ((8, 50), (20, 50)) if small else ((3, 1000), (8, 1000), (20, 1000), (50, 1000), (805, 1000)):
             yield from weighted(n, rng, runs)
     if only in (None, "stopped early"):
         every = itertools.product((50, 805), (0.5, 0.52, 0.55, 0.65), (0.0, 0.3))
