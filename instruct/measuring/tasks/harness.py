@@ -169,7 +169,7 @@ class Harness:
                 self.close()
                 self._in_vllm = (model.engine, VLLMModel(model.engine, self._adapters))
             lm = self._in_vllm[1]
-            lm.use(model.adapter)
+            lm.use(model)
             lm.keep(replies, self._rendering)
             yield lm
         else:

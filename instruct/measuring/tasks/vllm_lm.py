@@ -22,7 +22,7 @@ from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.lora.request import LoRARequest
 
 from instruct.base.errors import InputError, one_line
-from instruct.engines.forward import ForwardEngine
+from instruct.engines.forward import ForwardEngine, ForwardModel
 from instruct.engines.vllm_process import for_platform
 from instruct.measuring.tasks.lm import Kept
 
@@ -55,9 +55,10 @@ class VLLMModel(Kept, VLLM):
         self.context = self.max_length - 1
         self._adapters = {path: LoRARequest(str(path), place, str(path)) for place, path in enumerate(adapters, 1)}
 
-    def use(self, adapter: Path | None) -> None:
-        """Answer with an adapter; None: with the base."""
-        self.lora_request = None if adapter is None else self._adapters[adapter]
+    def use(self, model: ForwardModel) -> None:
+        """Answer as a system, with its adapter and its tokenizer, which has the run's chat template."""
+        self.lora_request = None if model.adapter is None else self._adapters[model.adapter]
+        self.tokenizer = model.tokenizer
 
     def close(self) -> None:
         """Release the model."""

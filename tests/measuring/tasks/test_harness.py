@@ -242,7 +242,7 @@ def test_results_are_read_by_metric_and_filter():
 @pytest.mark.xdist_group("vllm")
 @pytest.mark.timeout(600)
 def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
-    """Labels by both rules, choices and generated replies, of a base and an adapter, as text and as chats."""
+    """Labels by both rules, choices and replies, of a base and an adapter, as text and in the run's chat template."""
     pytest.importorskip("vllm", reason="vLLM is not installed")
     (tmp_path / "mood.csv").write_text(MOODS)
     graded = {**REPLY, "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]}
@@ -258,6 +258,7 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
             run = RunDirectory(tmp_path / "runs" / f"{name}-{engine}")
             content = {"name": "mine", "answers": None, "systems": systems, "judges": [], "comparisons": []}
             model = {"name": smollm2, "dtype": "float32"}
+            content |= {"data": {"chat_template": "qwen3"}} if name == "chats" else {}
             run.start(make_config(content | {"model": model}, [], "test").model_dump(mode="json"))
             make_adapter(smollm2, run.adapters / "emo", 1, 0.05)
             files = ",".join(f"{task}.yaml" for task in tasks.split(","))
