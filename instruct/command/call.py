@@ -58,6 +58,18 @@ def named_comparisons(run: RunDirectory, arguments: argparse.Namespace) -> list[
     return comparisons
 
 
+FORM = ("prompt_column", "response_column", "encoding")  # the flags of an AnswerForm
+
+
+def refuse_without(needed: str, arguments: argparse.Namespace, *names: str) -> None:
+    """Refuse flags in a call without the one that they belong to."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value is not False:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} requires {needed}; add it or drop {flag}")
+
+
 def named_form(arguments: argparse.Namespace) -> AnswerForm:
     """How the call says that files of answers are read."""
     from instruct.data.evaluation import AnswerForm
@@ -69,9 +81,7 @@ def named_cluster(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """The cluster that the call's flags name."""
     given = options_given(arguments, "ClusterOptions")
     if arguments.cluster is None:
-        for name in given:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} requires --cluster ray; add it or drop {flag}")
+        refuse_without("--cluster ray", arguments, *given)
         return None
     return given
 

@@ -93,7 +93,8 @@ def judge(arguments: argparse.Namespace) -> Result:
     if arguments.output:
         run, comparisons = _run_of_files(arguments, judges)
     else:
-        _refuse_file_flags(arguments)
+        needed = "--output DIR, the run to create from files of answers"
+        call.refuse_without(needed, arguments, "files", "common_prompts", *call.FORM)
         run = call.named_run(arguments.run, "outputs/*.json")
         comparisons = call.named_comparisons(run, arguments)
     judges = judges or [
@@ -127,13 +128,6 @@ def _run_of_files(arguments: argparse.Namespace, judges: list[Judge]) -> tuple[R
         judge.check()  # one that is not available leaves no run behind
     form = call.named_form(arguments)
     return run_of_answers(arguments.output, candidates, baseline, form, arguments.common_prompts)
-
-
-def _refuse_file_flags(arguments: argparse.Namespace) -> None:
-    for name in ("files", "common_prompts", "prompt_column", "response_column", "encoding"):
-        if getattr(arguments, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} requires --output DIR, the run to create from files of answers; add it")
 
 
 def _configured_judges(run: RunDirectory, arguments: argparse.Namespace) -> list[JudgeOptions]:

@@ -85,16 +85,11 @@ def report(arguments: argparse.Namespace) -> Result:
 
     difficulty = call.named_difficulty(arguments)
     if arguments.fail_under is None:
-        for flag in ("metric", "judge", "candidate", "allow_weak_judge"):
-            if getattr(arguments, flag):
-                name = flag.replace("_", "-")
-                raise InputError(f"--{name} requires --fail-under; add it or drop --{name}")
+        call.refuse_without("--fail-under", arguments, "metric", "judge", "candidate", "allow_weak_judge")
     else:
         check_threshold(arguments.fail_under)  # before the work
     if arguments.annotations is None:
-        for name in ("output", "outputs", "reference", "prompt_column", "response_column", "encoding"):
-            if getattr(arguments, name):
-                raise InputError(f"--{name.replace('_', '-')} requires --annotations; add it or drop the flag")
+        call.refuse_without("--annotations", arguments, "output", "outputs", "reference", *call.FORM)
         evaluated = arguments.run and (Path(arguments.run) / "metrics.json").is_file()
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:

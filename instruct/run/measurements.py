@@ -246,16 +246,15 @@ def measure(
         measured = compute()
         if measured.values:
             write_values(run, part, system, measured.values, measured.without)
-        write_numbers(run, part, system, measured.numbers)
-        recorded |= {number.metric: number.value for number in measured.numbers}
-        rows = [Measurement(system=system, part=part, **dict(number)) for number in measured.numbers]
+        rows = write_numbers(run, part, system, measured.numbers)
+        recorded |= {row.metric: row.value for row in rows}
         recorded["sha256"] = {"numbers": _sha256(rows)}
         if measured.values:
             recorded["sha256"]["values"] = sha256_of(values_path(run, part, system))
 
 
-def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> None:
-    """Put rows in place of a system's rows of the same part; those of others are kept.
+def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[Number]) -> list[Measurement]:
+    """Put rows in place of a system's rows of the same part; those of others are kept. Returns the new rows.
 
     Raises:
         InstructError: a number is not finite.
@@ -278,6 +277,7 @@ def write_numbers(run: RunDirectory, part: str, system: str, numbers: Iterable[N
                 "train it with another learning rate, or leave it out of the config"
             ) from None
         write_atomically(metrics_path(run), f'{{"version": {VERSION}, "measurements": [\n{lines}\n]}}\n')
+    return new
 
 
 def metric_step(part: str, system: str) -> str:

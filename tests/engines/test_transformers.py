@@ -26,14 +26,6 @@ needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason
 PROMPTS = ["Which one is better?", "One, two, three and so on: first or second?", "Hm."]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def wide_model(tiny_model_folder, tmp_path_factory) -> Path:
     """The tiny model with weights so large that beam search and greedy decoding differ."""

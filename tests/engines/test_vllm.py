@@ -35,16 +35,6 @@ CLEAR = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch):
-    # On a busy machine threads spend minutes waiting for each other.
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def writing_card() -> JudgeCard:
     """A judge that writes replies that follow a JSON schema."""

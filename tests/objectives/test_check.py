@@ -21,14 +21,6 @@ POWER, FOCAL, DEFT = WITH_ARGUMENTS["power"], WITH_ARGUMENTS["focal"], WITH_ARGU
 EAFT, SMOOTHING = WITH_ARGUMENTS["eaft"], WITH_ARGUMENTS["label_smoothing"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def ends_at(objective) -> torch.Tensor:
     truth, vectors = built_in_truth()
     return descend(Expected(objective, vectors), truth, torch.zeros_like(truth)).exp()
