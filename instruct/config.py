@@ -247,10 +247,17 @@ def make_config(content: dict[str, Any], overrides: Sequence[str], where: object
         content["answers"] = {
             key: value for key, value in content["answers"].items() if key not in ("files", "eval_set")
         }
+    numbered = any(key.startswith("judges.") and key.split(".")[1].isdigit() for key in flags)
+    if numbered:  # judges.0.base_url
+        content["judges"] = {
+            str(number): judge for number, judge in enumerate(_named_judges(content.get("judges", [])))
+        }
     for key, value in flags.items():
         if key in ("lora.lora_alpha", "lora.lora_dropout"):
             key = key.replace("lora_", "")
         _set(content, key.split("."), value)
+    if numbered:
+        content["judges"] = list(content["judges"].values())
     config = wholly_validated(ExperimentConfig, content, where)
     check_train_arguments(config.train, where)
     check_lora_arguments(config.lora, where)

@@ -48,7 +48,7 @@ def test_all_that_is_wrong_is_listed_before_anything_is_trained(instruct, wrong)
     beginnings = [
         "prompts.jsonl, row 2",
         "unknown judge 'autojj' (nearest: autoj",
-        "engine transformers asks no server",
+        "judge judge: engine transformers asks no server at http://127.0.0.1:9/v1; leave --judges.1.engine or",
         "elsewhere.json: no such file",
         "missing.jsonl: no such file",
     ]

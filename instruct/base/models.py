@@ -56,9 +56,11 @@ def model_path(name: str) -> str:
     """
     if name == EMBEDDED_MODEL:
         return str(embedded_model_folder())
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+    if _is_path(name):
         folder = Path(name).expanduser()
         if not (folder / "config.json").is_file():
+            if recipe := re.match(r"(?:\./)?runs/([a-z_]+?)(?:_smollm2)?-start(?:/|$)", name):
+                raise InputError(f"{name}: is not there yet; the recipe makes it: python recipes/{recipe[1]}.py")
             raise InputError(
                 f"{name}: not a model folder (no config.json); give a folder written by save_pretrained, or a hub id"
             )
@@ -75,8 +77,11 @@ def hub_id(name: str) -> str | None:
     """
     if name == EMBEDDED_MODEL:
         return EMBEDDED_HUB_ID
-    local = name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir()
-    return None if local else name
+    return None if _is_path(name) or Path(name).is_dir() else name
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~", "runs/")) or name.count("/") > 1
 
 
 def checkpoint_dtype(model: ModelOptions) -> str:

@@ -48,14 +48,13 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--args", metavar="JSON", help=text)
 
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
-    or_file = ", or a YAML file whose only system is the base"
-    flags.run_argument(sub, "trained systems", or_file)
+    _run_or_file(sub)
     flags.add_retry_flag(sub)
     flags.add_cluster_flags(sub)
 
     text = "measure without a judge: perplexity, MAUVE and other text metrics, tasks"
     sub = verb(evaluate, text, f"Held-out text: --evaluation.texts.held_out.files FILE. {OVERRIDES}")
-    flags.run_argument(sub, "trained systems", or_file)
+    _run_or_file(sub)
     text = "tasks, separated by commas: those of `instruct list tasks`, lm-eval's, or their YAML files"
     flags.completes(sub.add_argument("--tasks", metavar="NAMES", help=text), completion.tasks)
     text = "ask tasks in the model's chat template"
@@ -63,6 +62,11 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
+
+
+def _run_or_file(sub: argparse.ArgumentParser) -> None:
+    flags.run_argument(sub, "trained systems", ", or a YAML file whose only system is the base")
+    sub.add_argument("--name", help="with a YAML file: the run's name")
 
 
 def run(arguments: argparse.Namespace) -> Result:
@@ -142,7 +146,7 @@ def generate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.answer import generate as generate_texts
 
     overrides = arguments.overrides + call.cluster_override(arguments)
-    config, run = _run_of_systems(arguments.run, overrides)
+    config, run = _run_of_systems(arguments, overrides)
     return _files(generate_texts(config, run, arguments.retry_failed))
 
 
@@ -156,7 +160,7 @@ def evaluate(arguments: argparse.Namespace) -> Result:
     for key in ("chat", "limit", "trust_task_code"):
         if (value := getattr(arguments, key)) is not None:
             overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
-    config, run = _run_of_systems(arguments.run, overrides + arguments.overrides)
+    config, run = _run_of_systems(arguments, overrides + arguments.overrides)
     found = evaluate_run(config, run)
     return call.shown(found, metrics_text(found, run))
 
@@ -166,13 +170,16 @@ def _files(found: dict[str, Path]) -> Result:
     return call.shown(found, "\n".join(f"{name}: {path}" for name, path in found.items()))
 
 
-def _run_of_systems(named: str | None, overrides: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
+def _run_of_systems(arguments: argparse.Namespace, overrides: list[str]) -> tuple[ExperimentConfig, RunDirectory]:
     """A run whose systems can be asked, and its config; a YAML file that trains nothing starts one."""
+    named = arguments.run
     if named and Path(named).suffix in (".yaml", ".yml"):
         from instruct.phases.experiment import open_run
 
-        config = _untrained(named, overrides)
+        config = _untrained(named, overrides + (["--name", arguments.name] if arguments.name else []))
         return config, open_run(config)
+    if arguments.name:
+        raise InputError("--name: is for the run that a YAML file starts; drop it, or name that file instead of a run")
     run = call.named_run(named, "config.yaml" if named else "adapters/*/*.safetensors")
     return call.run_config(run, overrides), run
 

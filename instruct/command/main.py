@@ -28,9 +28,7 @@ def make_parser() -> argparse.ArgumentParser:
     def verb(function: Any, text: str, epilog: str | None = None) -> argparse.ArgumentParser:
         name = function.__name__.partition("_")[0]
         sub = verbs.add_parser(name, help=text, description=text, epilog=epilog, allow_abbrev=False)
-        sub.set_defaults(
-            function=function, takes_overrides=OVERRIDES in (epilog or ""), flags=sub._option_string_actions
-        )
+        sub.set_defaults(function=function, takes_overrides=OVERRIDES in (epilog or ""), verbs=verbs.choices)
         sub.add_argument("--json", action="store_true", help="print one JSON document; progress goes to stderr")
         sub.add_argument("--quiet", "-q", action="store_true", help="print errors and the result only")
         return sub
@@ -49,15 +47,20 @@ def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> arg
     arguments, unknown = parser.parse_known_args(rest)
     arguments.overrides = overrides
     if unknown:
-        hint = ""
-        if unknown[0].startswith("--"):
-            from instruct.base.cards import nearest  # imports pydantic
-
-            known = [*arguments.flags, *(f"--{name}" for name in SECTIONS)]
-            hint = nearest(unknown[0].partition("=")[0], known)
-            hint = hint if hint.startswith(" (nearest") else ""
+        hint = _hint(arguments, unknown[0].partition("=")[0]) if unknown[0].startswith("--") else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return arguments
+
+
+def _hint(arguments: argparse.Namespace, flag: str) -> str:
+    """The verbs that have a flag that this one lacks, else this one's nearest flags."""
+    if others := [verb for verb, sub in arguments.verbs.items() if flag in sub._option_string_actions]:
+        return f" (a flag of {', '.join(others)})"
+    from instruct.base.cards import nearest  # imports pydantic
+
+    sections = [f"--{name}" for name in SECTIONS] if arguments.takes_overrides else []
+    hint = nearest(flag, [*arguments.verbs[arguments.verb]._option_string_actions, *sections])
+    return hint if hint.startswith(" (nearest") else ""
 
 
 def main() -> int:

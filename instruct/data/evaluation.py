@@ -62,7 +62,7 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
         raw = [row for file in files for row in _read_prompts(Path(file).expanduser())]
         name = "+".join(Path(file).stem for file in files)
     else:
-        raw = list(read_source(card.source, card.folder))
+        raw = list(read_source(card.source, card.folder, section="answers"))
         name = card.name
     _check_instructions(raw)
     prompts = [EvalPrompt(row.fields["instruction"], _part(row, name)) for row in raw]
@@ -209,7 +209,7 @@ def eval_prompt(instruction: str, template: Template) -> Prompt:
 
 def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[str, Any]]:
     assert card.baseline is not None
-    raw = list(read_source(card.baseline, card.folder))
+    raw = list(read_source(card.baseline, card.folder, section="answers"))
     _check_instructions(raw)
     answers = {row.fields["instruction"]: _answer(row, card.name) for row in raw}
     for prompt in prompts:

@@ -312,7 +312,7 @@ def raw_rows(card: DatasetCard | None, streaming: bool = False, **how: Unpack[Re
         rows: Iterator[RawRow] = (raw for file in files for raw in read(Path(file).expanduser()))
     else:
         assert card is not None
-        rows = read_source(card.source, card.folder, read, streaming)
+        rows = read_source(card.source, card.folder, read, streaming, section)
     for raw in rows:
         # A user's own file does not have to nest its fields like the card's source.
         if card is None or card.column is None or (files and card.column not in raw.fields):

@@ -43,10 +43,12 @@ def read_source(
     folder: Path,
     read: Callable[[Path, str | None], Iterator[RawRow]] | None = None,
     streaming: bool = False,
+    section: str = "data",
 ) -> Iterator[RawRow]:
     """The rows of a card's source; `folder` is that of the card, and `read` reads a file (default: `read_file`).
 
     `streaming` reads a data set of the hub without downloading all of it; a source's `file` is always downloaded.
+    `section` is that of the config whose `files` can take the place of the card, for errors.
 
     Raises:
         InputError: an unreadable file, or a data set that cannot be downloaded.
@@ -56,9 +58,9 @@ def read_source(
         for file in source.files:
             yield from read(folder / Path(file).expanduser(), None)
     elif source.file is not None:
-        yield from read(_download(source), f"{source.hub}/{source.file}")
+        yield from read(_download(source, section), f"{source.hub}/{source.file}")
     else:
-        yield from _read_hub(source, streaming)
+        yield from _read_hub(source, streaming, section)
 
 
 def read_file(
@@ -225,7 +227,7 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _download(source: Source) -> Path:
+def _download(source: Source, section: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     use_cache_if_unreachable()
@@ -234,10 +236,10 @@ def _download(source: Source) -> Path:
     try:
         return Path(hf_hub_download(source.hub, source.file, repo_type="dataset", revision=source.revision))
     except Exception as error:  # the hub's client raises its own, httpx's and the system's errors
-        raise _unreachable(source, error) from None
+        raise _unreachable(source, section, error) from None
 
 
-def _read_hub(source: Source, streaming: bool) -> Iterator[RawRow]:
+def _read_hub(source: Source, streaming: bool, section: str) -> Iterator[RawRow]:
     import datasets
 
     use_cache_if_unreachable()
@@ -249,15 +251,15 @@ def _read_hub(source: Source, streaming: bool) -> Iterator[RawRow]:
         for number, fields in enumerate(rows, start=1):
             yield RawRow(source.hub, number, fields)
     except Exception as error:  # as above, and any error of a builder or, of a stream, while it is read
-        raise _unreachable(source, error) from None
+        raise _unreachable(source, section, error) from None
 
 
-def _unreachable(source: Source, error: Exception) -> InputError:
+def _unreachable(source: Source, section: str, error: Exception) -> InputError:
     """One line on why a data set could not be downloaded, with the remedy."""
     what = f"data set {source.hub}" + (f", file {source.file}" if source.file else "")
     kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
     text = f"{error} {error.__cause__ or ''}"
-    local = "or download the rows and name the file in place of the data set (--data.files, --answers.files)"
+    local = f"or download the rows and name the file in place of the data set (--{section}.files)"
     access = f"{what}: access is restricted; accept its terms on its hub page and run `hf auth login`, {local}"
     if "Gated" in kinds or "gated dataset" in text:
         return InputError(access)

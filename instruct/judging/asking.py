@@ -68,10 +68,13 @@ class Judge:
                 return "server"
             return "vllm" if installed and not self.card.head else "transformers"
         if base_url and name != "server":
-            raise InputError(f"engine {name} asks no server at {base_url}; leave --engine or --base-url out")
+            raise InputError(
+                f"judge {self.card.name}: engine {name} asks no server at {base_url}; leave --engine or --base-url out"
+            )
         if name == "vllm" and not installed:
             raise InputError(
-                "engine vllm: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`, or use another --engine"
+                f"judge {self.card.name}: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`, or use "
+                "another --engine"
             )
         return name
 

@@ -17,6 +17,7 @@ from instruct.data.cards import Template
 from instruct.data.evaluation import EvalSet
 from instruct.data.options import template_of
 from instruct.data.templates import MODES, Rendering
+from instruct.phases.remedies import generation_flags
 from instruct.phases.systems import system_folders, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
@@ -44,13 +45,15 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
         folders = (run.outputs, run.continuations) if retry_failed else ()
         again = [forgive(folder, name) for folder in folders for name in config.systems]
         if config.answers:
-            answer_prompts(config, run, any(again))
+            with generation_flags("answers", config.answers.generation):
+                answer_prompts(config, run, any(again))
             files |= {name: run.outputs / f"{name}.json" for name in config.systems}
         if config.continuations:
             from instruct.phases.continuations import continue_prefixes
             from instruct.phases.controls import with_controls
 
-            found = continue_prefixes(config, run, with_controls(config, run))
+            with generation_flags("continuations", config.continuations.generation):
+                found = continue_prefixes(config, run, with_controls(config, run))
             files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
     return files
 

@@ -70,7 +70,9 @@ def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
             hashes = record["results"].get("sha256")
             if not folder.is_dir():
                 text = f"{folder}: {step} is done, and it is not there"
-                yield Finding("adapters", "error", text, "restore it, or train again: instruct train")
+                yield Finding(
+                    "adapters", "error", text, f"restore it, or train again: instruct train {run.folder}/config.yaml"
+                )
             elif not isinstance(hashes, dict):
                 yield Finding("adapters", "warning", f"{folder}: its hashes were not recorded")
             elif changed := changed_file(folder, hashes):
@@ -188,7 +190,8 @@ def _resumes(run: RunDirectory, step: str) -> str:
         for path in checkpoints:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 steps.append(int(json.loads(path.read_text(encoding="utf-8"))["global_step"]))
-        return f"`instruct train` {f'goes on after step {max(steps)}' if steps else 'trains it from the beginning'}"
+        does = f"goes on after step {max(steps)}" if steps else "trains it from the beginning"
+        return f"`instruct train {run.folder}/config.yaml` {does}"
     if kind in ("answers", "continuations"):
         return f"`instruct generate {run.folder}` asks what has no stored reply"
     if kind == "evaluate":

@@ -59,6 +59,7 @@ def run_phases(
     from instruct.phases.answer import generate
     from instruct.phases.judge import judge_run
     from instruct.phases.preflight import check_experiment
+    from instruct.phases.remedies import judge_flags, renamed
     from instruct.phases.report import print_written, written_report
     from instruct.phases.train import train_systems
     from instruct.phases.upload import upload
@@ -89,7 +90,9 @@ def run_phases(
     failure = None
     if "judge" in phases and judges:
         mode = JudgingMode(retry_failed=retry_failed, retry_unparsed=retry_unparsed)
-        failure = judge_run(run, judges, config.comparisons, mode)
+        with judge_flags(config):
+            failure = judge_run(run, judges, config.comparisons, mode)
+        failure = failure and renamed(failure, config)
     elif "judge" in phases:
         _say_what_is_next(config, run)
         if not config.evaluation:

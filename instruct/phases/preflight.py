@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, Problems, counted
+from instruct.base.machine import check_gpu_is_usable
 from instruct.base.output import say
-from instruct.config import ExperimentConfig
+from instruct.config import ExperimentConfig, packaged_configs
 from instruct.data.arrow import numbers
 from instruct.data.evaluation import EvalSet, load_answers
 from instruct.data.mixture import part_line
@@ -24,9 +25,10 @@ from instruct.generation.prompts import config_prefixes, evaluation_set, prefixe
 from instruct.judging.asking import Judge
 from instruct.judging.presentations import Answers, joined
 from instruct.phases.changes import refusals
+from instruct.phases.remedies import judge_flags
 from instruct.phases.upload import check_write_access, configured_repositories
 from instruct.run.directory import RunDirectory
-from instruct.training.estimate import ModelShape, check_gpu, model_shape, training_minutes
+from instruct.training.estimate import ModelShape, model_shape, training_minutes
 from instruct.training.memory import Sharding, disk_gib, memory_gib, sharding_of
 from instruct.training.rows import TrainingRows, check_sources, evaluated, load_training_rows
 from instruct.training.trackers import check_trackers
@@ -126,6 +128,23 @@ def _print_rows(config: ExperimentConfig, data: TrainingRows, form: str, argumen
         say(f"note      {note}")
 
 
+def check_gpu(config: ExperimentConfig) -> None:
+    """Refuse a config that needs a GPU on a machine without one, and the CPU of a machine whose GPU cannot be used."""
+    import torch
+
+    if not config.train.get("use_cpu"):
+        check_gpu_is_usable()
+    if config.needs_gpu and not torch.cuda.is_available():
+        small = f"{config.name}_smollm2"
+        instead = (
+            f"`instruct run {small}` is this experiment" if small in packaged_configs() else "`instruct run demo` is"
+        )
+        raise InputError(
+            f"config {config.name}: needs a GPU and this machine has none; {instead} for a CPU, and "
+            "`--needs_gpu false` tries it on the CPU anyway"
+        )
+
+
 def check_memory(config: ExperimentConfig, needed: float, available: float, sharding: Sharding) -> None:
     """Refuse a training that needs more memory than a process has.
 
@@ -206,14 +225,15 @@ def check_evaluation(config: ExperimentConfig, folder: Path, phases: Collection[
             if "answer" in phases or config.continuations.files:
                 problems.found.append(str(error))
     judges = []
-    for options in config.judges:
-        with problems.collected():
+    for number, options in enumerate(config.judges):
+        with problems.collected(), judge_flags(config, number):
             judges.append(Judge(options, cluster=config.cluster))
             if now:
                 judges[-1].check()
                 if options.budget_usd is None and judges[-1].costs_money:
                     raise InputError(
-                        f"judge {judges[-1].card.name}: costs money; set its budget_usd, a limit for the whole run"
+                        f"judge {judges[-1].card.name}: costs money; set --budget-usd DOLLARS, a limit for the whole "
+                        "run"
                     )
     own = itertools.chain.from_iterable(options.comparisons or [] for options in config.judges)
     for pair in dict.fromkeys([*config.comparisons, *own]):

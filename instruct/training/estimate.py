@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.base.errors import InputError
-from instruct.base.machine import check_gpu_is_usable
 from instruct.base.models import model_path
 from instruct.training.options import TrainingOptions
 from instruct.training.rows import unreachable_model
@@ -32,19 +31,6 @@ class ModelShape:
     layers: int
     hidden: int
     vocabulary: int
-
-
-def check_gpu(config: TrainingOptions) -> None:
-    """Refuse a config that needs a GPU on a machine without one, and the CPU of a machine whose GPU cannot be used."""
-    import torch
-
-    if not config.train.get("use_cpu"):
-        check_gpu_is_usable()
-    if config.needs_gpu and not torch.cuda.is_available():
-        raise InputError(
-            f"config {config.name}: needs a GPU and this machine has none; use one for a CPU (docs/experiments.md), "
-            "or set needs_gpu to false to try it on the CPU anyway"
-        )
 
 
 def model_shape(config: TrainingOptions) -> ModelShape:

@@ -125,7 +125,7 @@ def _left(
                 answered[card].add(row.system)
     kept = [card for card, own in answered.items() if own == set(systems)]
     if kept:
-        say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; --name starts a new run")
+        say(f"note: tasks kept as an earlier version measured them: {', '.join(kept)}; a new run measures them")
     return options.model_copy(update={"cards": [card for card in options.cards if card not in kept]})
 
 
