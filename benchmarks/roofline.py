@@ -21,6 +21,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from instruct.phases.machines import machines
+
 MIB = 2**20
 PRODUCT_EFFICIENCY, COPY_EFFICIENCY = 0.71, 0.9
 
@@ -36,12 +38,18 @@ class Gpu:
     source: str
 
 
+def _gpu(name: str, machine: str, multiprocessors: int) -> Gpu:
+    """A GPU with the rates of data/plans/machines.yaml."""
+    of = machines()[machine]
+    return Gpu(name, of.tflops * 1e12, of.bandwidth * 1e9, multiprocessors, of.source)
+
+
 GPUS = {
-    "h100": Gpu("H100 SXM", 989.4e12, 3.35e12, 132, "NVIDIA H100 data sheet, without sparsity"),
-    "h200": Gpu("H200 SXM", 989.4e12, 4.8e12, 132, "NVIDIA H200 data sheet, without sparsity"),
-    "a100": Gpu("A100 SXM 80 GB", 312e12, 2.039e12, 108, "NVIDIA A100 data sheet"),
-    "l40s": Gpu("L40S", 362e12, 0.864e12, 142, "NVIDIA L40S data sheet, without sparsity"),
-    "rtx4090": Gpu("RTX 4090", 165.2e12, 1.008e12, 128, "NVIDIA Ada GPU architecture white paper, appendix A"),
+    "h100": _gpu("H100 SXM", "h100-80gb", 132),
+    "h200": _gpu("H200 SXM", "h200-141gb", 132),
+    "a100": _gpu("A100 SXM 80 GB", "a100-80gb", 108),
+    "l40s": _gpu("L40S", "l40s-48gb", 142),
+    "rtx4090": _gpu("RTX 4090", "rtx4090-24gb", 128),
 }
 
 

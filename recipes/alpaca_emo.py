@@ -25,7 +25,10 @@ def main(gpu_config: str, description: str | None) -> None:
     from instruct.config import load_config
     from instruct.phases.experiment import run_experiment
 
-    config = load_config(config_for_machine(arguments, gpu_config, "demo"), overrides)
+    name = config_for_machine(arguments, gpu_config, "demo")
+    if not arguments.config and name == "demo":  # each recipe's demo is a run of its own
+        overrides = ["--name", f"{gpu_config}_demo", *overrides]
+    config = load_config(name, overrides)
     run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from instruct.base.errors import InputError
+from instruct.base.output import say
 from instruct.command.arguments import recipe_arguments
 
 if TYPE_CHECKING:
@@ -60,10 +61,13 @@ def arguments_of(description: str | None, **flags: Mapping[str, Any]) -> tuple[a
 
 
 def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str:
-    """The config that the call names, else the one for this machine."""
+    """The config that the call names, else the one for this machine; says so if that is not the recipe's own."""
     import torch
 
-    return arguments.config or (gpu if torch.cuda.is_available() else cpu)
+    if arguments.config or torch.cuda.is_available():
+        return arguments.config or gpu
+    say(f"note: this machine has no GPU, so {cpu} runs in place of {gpu}; its results say nothing about {gpu}")
+    return cpu
 
 
 def run_points(

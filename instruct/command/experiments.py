@@ -35,6 +35,10 @@ def add_verbs(verb: flags.AddVerb) -> None:
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
         if function is run:
             flags.add_phase_flags(sub)
+            text = (
+                "with --dry-run: print memory, hours and dollars of each phase on a machine of data/plans/machines.yaml"
+            )
+            sub.add_argument("--on", metavar="MACHINE", help=text)
             flags.add_retry_flag(sub, unparsed=True)
             flags.add_cluster_flags(sub)
         if function is config:
@@ -74,6 +78,14 @@ def run(arguments: argparse.Namespace) -> Result:
 
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
     retries = flags.named_retries(arguments)
+    if arguments.on:
+        from dataclasses import asdict
+
+        from instruct.phases.plan import print_plan
+
+        if not arguments.dry_run:
+            raise InputError("--on requires --dry-run; add it or drop --on")
+        return Result([asdict(phase) for phase in print_plan(config, arguments.on)])
     report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, *retries)
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder

@@ -71,6 +71,9 @@ def run_phases(
         raise InputError(f"{run_folder(config)}: no such run; drop --from to run the earlier phases")
     data, judges = check_experiment(config, run_folder(config), phases)
     if dry_run:
+        from instruct.phases.plan import print_later_phases
+
+        print_later_phases(config)
         return None, None
     run = open_run(config)
     if data:

@@ -24,6 +24,7 @@ class ModelShape:
     Attributes:
         parameters: all of them.
         outside: those of the embeddings, and of the head if it is not tied to them; the layers have the rest.
+        state: the keys and values of a token in each layer, in numbers.
     """
 
     parameters: int
@@ -31,6 +32,7 @@ class ModelShape:
     layers: int
     hidden: int
     vocabulary: int
+    state: int = 0
 
 
 def model_shape(config: TrainingOptions) -> ModelShape:
@@ -39,8 +41,7 @@ def model_shape(config: TrainingOptions) -> ModelShape:
     Raises:
         InputError: the config cannot be loaded, or the model is not a causal language model.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     name = model_path(config.model.name)
     try:
@@ -49,21 +50,34 @@ def model_shape(config: TrainingOptions) -> ModelShape:
         )
     except (OSError, ValueError) as error:
         raise unreachable_model(config.model.name, error) from None
+    return shape_of(loaded, config.model.name)
+
+
+def shape_of(loaded: Any, name: str) -> ModelShape:
+    """The sizes of a model by its transformers config.
+
+    Raises:
+        InputError: it is not a causal language model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(loaded)
     except ValueError:
-        raise InputError(
-            f"model {config.model.name}: {loaded.model_type} has no lm_head; name a causal language model"
-        ) from None
+        raise InputError(f"model {name}: {loaded.model_type} has no lm_head; name a causal language model") from None
     text = loaded.get_text_config()
     ends = {id(end.weight): end.weight.numel() for end in (model.get_input_embeddings(), model.get_output_embeddings())}
+    heads = text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // heads
     return ModelShape(
         outside=sum(ends.values()),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
         vocabulary=text.vocab_size,
+        state=2 * (getattr(text, "num_key_value_heads", None) or heads) * width,
     )
 
 
@@ -81,19 +95,38 @@ def matrix_flops() -> float:
     return best
 
 
-def training_minutes(lengths: Sequence[int], shape: ModelShape, arguments: Any, lora: bool) -> float:
-    """The minutes to train: 4 FLOP per parameter and token with frozen weights, otherwise 6.
+def copy_speed() -> float:
+    """Bytes per second that this machine reads from the memory of its GPU, else of its processor, and writes there."""
+    import torch
+
+    values = torch.zeros(1 << 25, device="cuda" if torch.cuda.is_available() else "cpu")
+    best = 0.0
+    for _ in range(3):
+        begun = time.perf_counter()
+        copied = values.clone()
+        copied[-1].item()
+        best = max(best, 2 * values.nbytes / (time.perf_counter() - begun))
+    return best
+
+
+def training_operations(lengths: Sequence[int], shape: ModelShape, arguments: Any, lora: bool) -> float:
+    """The FLOP of a process: 4 per parameter and token with frozen weights, otherwise 6.
 
     Args:
         lengths: of the rows of an epoch, in tokens.
         arguments: the trainer's.
     """
-    import torch
-
     rows = len(lengths) * arguments.num_train_epochs
     if arguments.max_steps > 0:
         rows = arguments.max_steps * arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
         rows *= arguments.world_size
     tokens = int(rows * sum(lengths) / len(lengths) / arguments.world_size)
+    return tokens * shape.parameters * (4 if lora else 6)
+
+
+def training_minutes(lengths: Sequence[int], shape: ModelShape, arguments: Any, lora: bool) -> float:
+    """The minutes to train on this machine."""
+    import torch
+
     efficiency = STEP_EFFICIENCY["cuda" if torch.cuda.is_available() else "cpu"]
-    return tokens * shape.parameters * (4 if lora else 6) / (matrix_flops() * efficiency) / 60
+    return training_operations(lengths, shape, arguments, lora) / (matrix_flops() * efficiency) / 60

@@ -10,11 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from transformers import AutoTokenizer, GPT2Config, LlamaConfig, Qwen2Config
+from transformers import AutoTokenizer
 
 from instruct.base.errors import InputError
 from instruct.config import load_config
 from instruct.engines.memory import GIB
+from instruct.phases.machines import known_config
 from instruct.phases.preflight import check_training
 from instruct.training.estimate import model_shape
 from instruct.training.memory import Sharding, memory_gib
@@ -23,21 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "recipes" / "configs"
 sys.path.insert(0, str(ROOT / "tests" / "training"))
 from train_configs import write_rows  # noqa: E402
-
-LLAMA_7B = LlamaConfig(
-    hidden_size=4096, intermediate_size=11008, num_hidden_layers=32, num_attention_heads=32, vocab_size=32000,
-    architectures=["LlamaForCausalLM"],
-)  # fmt: skip
-LLAMA_13B = LlamaConfig(
-    hidden_size=5120, intermediate_size=13824, num_hidden_layers=40, num_attention_heads=40, vocab_size=32000,
-    architectures=["LlamaForCausalLM"],
-)  # fmt: skip
-QWEN_7B = Qwen2Config(
-    hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
-    vocab_size=152064, architectures=["Qwen2ForCausalLM"], tie_word_embeddings=False,
-)  # fmt: skip
-GPT_2 = GPT2Config(architectures=["GPT2LMHeadModel"])
-
 
 GPU_CONFIGS = sorted(
     str(path.relative_to(CONFIGS).with_suffix(""))
@@ -67,9 +53,7 @@ def named_hardware(name: str) -> tuple[int, int]:
 
 def save_model(name: str, folder: Path) -> str:
     """The model of a config without its weights."""
-    model = load_config(name).model.name
-    families = {"qwen": QWEN_7B, "gpt2": GPT_2, "13b": LLAMA_13B, "7b": LLAMA_7B}
-    next(sizes for family, sizes in families.items() if family in model.lower()).save_pretrained(folder)
+    known_config(load_config(name).model.name).save_pretrained(folder)
     return str(folder)
 
 

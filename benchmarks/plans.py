@@ -1,0 +1,64 @@
+"""The table of docs/experiments.md: what each config takes on machines that it was not run on.
+
+    python -m benchmarks.plans                 # writes the table into the page
+    python -m benchmarks.plans --print
+
+Arithmetic alone (instruct/phases/plan.py), from data/plans; a test compares the page with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from instruct.config import load_config, packaged_configs
+from instruct.phases.machines import machine
+from instruct.phases.plan import plan, time_words
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
+BEGIN, END = "<!-- python -m benchmarks.plans -->", "<!-- end of the plans -->"
+MACHINES = ("cpu", "t4-16gb", "rtx4090-24gb", "a100-80gb", "8xh100")
+# Their recipes make the model and the rows first, and print the plan.
+MADE_BY_RECIPE = ("instruction_smollm2", "oracle", "oracle_smollm2", "small_model")
+
+
+def planned_configs() -> list[str]:
+    """The packaged configs whose model and rows are known before a recipe has made them."""
+    return [name for name, file in packaged_configs().items() if file.stem != "base" and name not in MADE_BY_RECIPE]
+
+
+def cell(config: str, name: str) -> str:
+    """The hours and dollars of a config on a machine, or the memory that is lacking."""
+    on = machine(name)
+    phases = plan(load_config(config), on)
+    if large := [phase for phase in phases if not phase.fits(on)]:
+        return f"{large[0].name} needs {large[0].gib:.0f} GiB"
+    hours = sum(phase.hours or 0 for phase in phases)
+    if hours > 24 * 14:
+        return "weeks"
+    return f"{time_words(hours)}, ${sum(phase.dollars(on) for phase in phases):,.2f}"
+
+
+def table() -> str:
+    """The table in Markdown."""
+    lines = [f"| config | {' | '.join(f'`{name}`' for name in MACHINES)} |", "|---" * (len(MACHINES) + 1) + "|"]
+    for config in planned_configs():
+        lines.append(f"| `{config}` | {' | '.join(cell(config, name) for name in MACHINES)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--print", action="store_true", dest="only_print", help="print the table and change nothing")
+    made = table()
+    if parser.parse_args().only_print:
+        print(made)
+        return
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

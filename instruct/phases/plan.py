@@ -1,0 +1,366 @@
+"""What an experiment takes on a machine that is not here: memory, hours and dollars of each phase, with its formula.
+
+Everything is arithmetic: a phase takes the longer of its operations at the machine's peak rate and its bytes at the
+peak bandwidth, times what is usually reached of them. Nothing is asked of the hub, and no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from instruct.base.errors import InputError, counted
+from instruct.base.output import say
+from instruct.config import ExperimentConfig
+from instruct.data.cards import DatasetCard, load_dataset_card
+from instruct.data.rows import raw_rows
+from instruct.engines.memory import GIB
+from instruct.engines.prompt_size import likely_tokens
+from instruct.judging.annotators import SHUT_DOWN
+from instruct.judging.asking import Judge
+from instruct.judging.money import SECONDS_PER_REQUEST
+from instruct.phases.machines import FOLDER, READ_EFFICIENCY, Machine, known_shape, machine, sizes, this_machine
+from instruct.training.estimate import (
+    STEP_EFFICIENCY,
+    ModelShape,
+    model_shape,
+    training_operations,
+)
+from instruct.training.memory import QUANTIZED_BYTES, Sharding, disk_gib, memory_gib
+from instruct.training.options import TrainingOptions
+from instruct.training.train import DEFAULT_MAX_LENGTH, train_options
+
+MOST_SEQUENCES = 256  # that vLLM writes at a time
+WORDS = 1.3  # tokens of an English word
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """What a phase takes.
+
+    Attributes:
+        what: will be done.
+        gib: of memory on one GPU, or None if that is another machine's.
+        hours: None if they cannot be estimated.
+        usd: that is paid beside the machine, to a provider.
+        formula: how the hours follow, with what is assumed.
+    """
+
+    name: str
+    what: str
+    gib: float | None
+    hours: float | None
+    formula: str
+    usd: float = 0.0
+
+    def fits(self, on: Machine) -> bool:
+        """Whether a GPU, or the machine without one, has the memory."""
+        return self.gib is None or self.gib <= on.memory_gib
+
+    def dollars(self, on: Machine) -> float:
+        """What the machine and the provider cost; every GPU of a machine is paid for, also where one works."""
+        return (self.hours or 0) * on.usd_per_hour + self.usd
+
+
+def plan(config: ExperimentConfig, on: Machine) -> list[Phase]:
+    """What each phase takes on a machine, in their order.
+
+    Raises:
+        InputError: the sizes of the base model or the rows are known neither here nor to data/plans/sizes.yaml.
+    """
+    shape = known_shape(config.model.name) or model_shape(config)
+    phases = [_training(config, shape, on)] if config.trained else []
+    phases += _answering(config, shape, on)
+    phases += _evaluating(config, shape, on)
+    return phases + [_judging(config, number, on) for number in range(len(config.judges))]
+
+
+def print_plan(config: ExperimentConfig, name: str) -> list[Phase]:
+    """Print what each phase takes on the machine of this name, and the sum."""
+    on = machine(name)
+    phases = plan(config, on)
+    say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
+    say("estimate  every figure is arithmetic from data sheets, and none was measured")
+    if known_shape(config.model.name):
+        say(f"model     {config.model.name}: its sizes are those of {FOLDER}/sizes.yaml; the model was not looked up")
+    for phase in phases:
+        memory = "" if phase.gib is None else f"{phase.gib:.1f} of {on.memory_gib:g} GiB, "
+        too_much = "" if phase.fits(on) else "; DOES NOT FIT"
+        say(f"{phase.name:9} {phase.what}: {memory}{time_words(phase.hours)}, ${phase.dollars(on):,.2f}{too_much}")
+        say(f"            {phase.formula}")
+    hours = [phase.hours for phase in phases if phase.hours is not None]
+    left_out = "" if len(hours) == len(phases) else "; without the phases that are not estimated"
+    if large := [phase.name for phase in phases if not phase.fits(on)]:
+        left_out += f"; {', '.join(dict.fromkeys(large))} does not fit this machine"
+    dollars = sum(phase.dollars(on) for phase in phases)
+    say(f"total     {time_words(sum(hours))}, ${dollars:,.2f}{left_out}")
+    if config.trained:
+        shape = known_shape(config.model.name) or model_shape(config)
+        say(f"disk      about {disk_gib(config, shape):.1f} GiB for checkpoints and adapters")
+    return phases
+
+
+def print_later_phases(config: ExperimentConfig) -> None:
+    """Print how long the phases after training take on this machine, as far as that can be estimated."""
+    on = this_machine()
+    try:
+        phases = [phase for phase in plan(config, on) if phase.name != "train" and phase.hours is not None]
+    except InputError:  # preflight has said what is missing
+        return
+    if phases:
+        shown = ", ".join(f"{phase.name} {time_words(phase.hours)}" for phase in phases)
+        say(f"estimate  {shown}; arithmetic from this machine's speed, not measured")
+
+
+def _millions(shape: ModelShape) -> str:
+    return f"{shape.parameters / 1e6:,.0f} M parameters"
+
+
+def time_words(hours: float | None) -> str:
+    """Hours for people."""
+    if hours is None:
+        return "time not estimated"
+    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, math.ceil(hours * 60))} min"
+
+
+def _training(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
+    number, tokens, basis = _rows(config)
+    arguments = _arguments(config, on, basis)
+    if arguments.packing and arguments.max_length:
+        number, tokens = -(-number * tokens // arguments.max_length), arguments.max_length
+    lengths = [tokens] * number
+    operations = training_operations(lengths, shape, arguments, config.lora is not None) * len(config.trained)
+    sharding = Sharding(on.gpus, True, True, True) if on.gpus > 1 else Sharding()
+    gib = sum(memory_gib(config, shape, arguments, sharding).values())
+    per_token = 4 if config.lora else 6
+    seen = f"{arguments.num_train_epochs:g} epochs of {number:,} rows"
+    if arguments.max_steps > 0:
+        batch = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+        seen = f"{arguments.max_steps:,} steps of {counted(batch, 'row')}"
+    speed, systems = (
+        f"{STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:.4g} TFLOP/s",
+        counted(len(config.trained), "system"),
+    )
+    return Phase(
+        "train",
+        ", ".join(config.trained) + (f" on {on.gpus} GPUs (FSDP2)" if on.gpus > 1 else ""),
+        gib,
+        operations / on.operations / 3600,
+        f"{per_token} FLOP × {_millions(shape)} × {seen} of {tokens:,} tokens × {systems} at {speed}"
+        f"{' each' if on.gpus > 1 else ''}; {basis.words}",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Basis:
+    """What the numbers of rows and tokens rest on."""
+
+    words: str
+    plain_text: bool
+
+
+def _rows(config: ExperimentConfig) -> tuple[int, int, _Basis]:
+    """The number of training rows, and the mean tokens of one."""
+    limit = int(config.train.get("max_length", DEFAULT_MAX_LENGTH))
+    number, tokens, words, plain = 0, 0.0, [], True
+    for source in config.data.parts:
+        reading = source.reading()
+        card = reading["card"]
+        if card is None and not source.files:
+            raise InputError("data: no card and no files; set data.card (see `instruct list data`) or --data.files")
+        own = bool(card and card.format == "text")
+        rows, each, basis = _rows_of(card, reading, limit)
+        rows = min(rows, source.limit or rows)
+        number, tokens, plain = number + rows, tokens + rows * (each if own else min(each, limit)), plain and own
+        words.append(basis)
+    return number, max(1, round(tokens / max(1, number))), _Basis(", ".join(dict.fromkeys(words)), plain)
+
+
+def _rows_of(card: DatasetCard | None, reading: dict[str, Any], limit: int) -> tuple[int, int, str]:
+    """The number of a source's rows and their tokens: counted if it is here, else as data/plans/sizes.yaml says."""
+    if card is None or reading["files"] or card.source.files is not None:
+        texts = [str([*raw.fields.values()]) for raw in raw_rows(**reading)]
+        return len(texts), sum(map(likely_tokens, texts)) // max(1, len(texts)), "rows counted, at 4 bytes a token"
+    known = sizes()["data"].get(card.name)
+    number = (known or {}).get("rows") or card.rows
+    if known is None or number is None:
+        raise InputError(
+            f"data {card.name}: its rows are not here, and their length is unknown; add it to "
+            f"./{FOLDER}/sizes.yaml, or give --data.files"
+        )
+    tokens = known["cut"] if limit <= 512 and "cut" in known else known["tokens"]
+    return number, tokens, f"length of {card.name}'s rows measured {known['measured']}"
+
+
+def _arguments(config: TrainingOptions, on: Machine, basis: _Basis) -> SimpleNamespace:
+    """The trainer's arguments as they would be on that machine; EMOConfig itself looks at this one."""
+    from instruct.training.emo_config import EMOConfig
+
+    defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
+    options = {
+        **defaults,
+        **train_options(config, basis.plain_text),
+        "use_cpu": not on.gpus,
+        "gradient_checkpointing": config.train.get("gradient_checkpointing", bool(on.gpus)),
+        "world_size": max(1, on.gpus),
+    }
+    return SimpleNamespace(**options)
+
+
+def _generating(
+    shape: ModelShape, texts: int, prompt: int, new: int, batch: int, on: Machine, width: float = 2
+) -> tuple[float, float, str]:
+    """The memory, the hours and the formula of writing texts of `new` tokens after prompts of `prompt` tokens."""
+    weights = shape.parameters * width
+    state = 2 * shape.layers * shape.state * (prompt + new)  # bytes of keys and values of a whole text
+    room = 0.9 * on.memory_gib * GIB - weights
+    together = max(1, min(batch, MOST_SEQUENCES, texts, int(room / state)))
+    gigabytes = (weights + together * state * (prompt + new / 2) / (prompt + new)) / 1e9
+    read = gigabytes * 1e9 / on.reads
+    computed = 2 * shape.parameters * together / on.operations
+    steps = math.ceil(texts / together) * new
+    prefill = 2 * shape.parameters * texts * prompt / on.operations
+    if read >= computed:
+        speed = f"{READ_EFFICIENCY[on.kind]:.0%} of {on.bandwidth:,.0f} GB/s"
+        takes = f"reads {gigabytes:.1f} GB (weights, keys, values) at {speed}"
+    else:
+        takes = f"2 FLOP × {_millions(shape)} a text at {STEP_EFFICIENCY[on.kind]:.0%} of {on.tflops:g} TFLOP/s"
+    formula = f"{steps:,} steps of {counted(together, 'text')}, each {takes}"
+    return (weights + together * state) / GIB, (steps * max(read, computed) + prefill) / 3600, formula
+
+
+def _answering(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
+    assumed = sizes()["assumed"]
+    systems = counted(len(config.systems), "system")
+    if config.answers:
+        options = config.answers.generation
+        prompts = _prompts(config)
+        new = min(options.max_new_tokens, assumed["answer_tokens"])
+        texts = prompts * len(config.systems)
+        gib, hours, formula = _generating(shape, texts, assumed["prompt_tokens"], new, options.batch_size, on)
+        what = f"{counted(prompts, 'prompt')}, {systems}, {new} tokens each (assumed; limit {options.max_new_tokens:,})"
+        yield Phase("answer", what, gib, hours, formula)
+    if config.continuations:
+        continued = config.continuations
+        card = load_dataset_card(continued.card) if continued.card else None
+        cuts = [continued.cut, *([card.cut] if card and card.cut else [])]
+        prefix, most = (
+            _tokens(next((value for cut in cuts if (value := getattr(cut, name))), None))
+            for name in ("prefix", "continuation")
+        )
+        new = continued.generation.max_new_tokens or most
+        texts = (
+            (continued.limit or assumed["prefixes"]) * continued.samples * len(continued.seeds) * len(config.systems)
+        )
+        gib, hours, formula = _generating(shape, texts, prefix, new, continued.generation.batch_size, on)
+        number = "" if continued.limit else ", prefixes assumed"
+        yield Phase("continue", f"{texts:,} texts of {new} tokens ({systems}{number})", gib, hours, formula)
+
+
+def _tokens(length: str | None) -> int:
+    """The tokens of a length such as `20 words`."""
+    number, _, unit = (length or "100 tokens").partition(" ")
+    return math.ceil(int(number) * (WORDS if unit.startswith("word") else 1))
+
+
+def _prompts(config: ExperimentConfig) -> int:
+    """The number of prompts to answer."""
+    answers = config.answers
+    assert answers is not None
+    if answers.files:
+        from instruct.generation.prompts import evaluation_set
+
+        return len(evaluation_set(answers).prompts)
+    card = load_dataset_card(answers.eval_set)
+    number = card.rows or sum(1 for _ in raw_rows(card))
+    return min(number, answers.limit or number)
+
+
+def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:
+    """Texts and tasks are read by models: 2 FLOP a parameter and token."""
+    if config.evaluation is None:
+        return
+    if config.evaluation.texts is not None:
+        yield _reading_texts(config, shape, on)
+    tasks = config.evaluation.tasks
+    if tasks:
+        known = sizes()["tasks"]
+        names = [*tasks.cards, *tasks.lm_eval, *tasks.forgetting]
+        unknown = [name for name in names if name not in known]
+        requests = {
+            name: min(known[name]["rows"], tasks.limit or math.inf) * known[name]["labels"]
+            for name in names
+            if name in known
+        }
+        tokens = len(config.systems) * sum(number * known[name]["tokens"] for name, number in requests.items())
+        without = f"; without {', '.join(unknown)}, whose sizes are unknown" if unknown else ""
+        asked = f"{int(sum(requests.values())):,} requests"
+        yield Phase(
+            "evaluate",
+            f"{counted(len(names), 'task')}, {counted(len(config.systems), 'system')}, {asked} each",
+            shape.parameters * 2 / GIB,
+            2 * shape.parameters * tokens / on.operations / 3600,
+            f"2 FLOP × {_millions(shape)} × {tokens / 1e6:,.0f} M tokens of prompts (assumed){without}",
+        )
+
+
+def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
+    options, assumed = config.text_metrics, sizes()["assumed"]
+    held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
+    tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * assumed["prefixes"]
+    readers = {config.model.name: shape}
+    if options.reference_model:
+        readers[options.reference_model.name] = known_shape(options.reference_model.name) or shape
+    if config.continuations:
+        name = "openai-community/gpt2-large" if on.gpus else "smollm2-135m-instruct"
+        name = options.mauve_model.name if options.mauve_model else name
+        readers[name] = known_shape(name) or shape
+    parameters = sum(reader.parameters for reader in readers.values())
+    operations = 2 * parameters * tokens * len(config.systems)
+    return Phase(
+        "evaluate",
+        f"{tokens:,} tokens of text (assumed), {counted(len(config.systems), 'system')}, read by {', '.join(readers)}",
+        max(reader.parameters for reader in readers.values()) * 2 / GIB,
+        operations / on.operations / 3600,
+        f"2 FLOP × {parameters / 1e6:,.0f} M parameters of all readers × the tokens of every system",
+    )
+
+
+def _judging(config: ExperimentConfig, number: int, on: Machine) -> Phase:
+    judge = Judge(config.judges[number])
+    options, card, assumed = judge.options, judge.card, sizes()["assumed"]
+    prompts = _prompts(config)
+    compared = options.comparisons or config.comparisons
+    orders = 2 if (options.orders or card.order_policy) == "both" else 1
+    answer = assumed["answer_tokens"]
+    asked = assumed["judge_prompt_tokens"] + (1 if card.rates_alone else 2) * answer + assumed["prompt_tokens"]
+    texts = len({name for pair in compared for name in pair}) if card.rates_alone else len(compared) * orders
+    requests = prompts * texts * options.samples
+    what = f"{card.name}, {requests:,} requests"
+    new = min(card.decoding.max_tokens, assumed["verdict_tokens"])
+    if judge.engine == "server":
+        price = judge.price
+        usd = price.usd(requests * asked, requests * new) if price else 0.0
+        hours = math.ceil(requests / options.concurrency) * SECONDS_PER_REQUEST / 3600
+        paid = f"${price.input:g} and ${price.output:g} a million tokens" if price else "its price is unknown"
+        formula = (
+            f"{asked:,} tokens of prompt and {new} of reply (assumed), {paid}; {options.concurrency} at a time, "
+            f"{SECONDS_PER_REQUEST:g} s each"
+        )
+        if card.model in SHUT_DOWN:
+            formula += f"; {card.model} is reported to have been shut down ({SHUT_DOWN[card.model]})"
+        return Phase("judge", what, None, hours, formula, usd)
+    shape = known_shape(card.model)
+    if shape is None:
+        text = f"the sizes of {card.model} are unknown; add them to ./{FOLDER}/sizes.yaml"
+        return Phase("judge", what, None, None, text)
+    width = QUANTIZED_BYTES if sizes()["models"].get(card.model, {}).get("bits") == 4 or options.quantization else 2
+    if card.protocol == "reward":
+        seconds = 2 * shape.parameters * requests * (asked - assumed["judge_prompt_tokens"]) / on.operations
+        formula = f"2 FLOP × {_millions(shape)} × {requests:,} answers of {answer} tokens (assumed)"
+        return Phase("judge", what, shape.parameters * width / GIB, seconds / 3600, formula)
+    gib, hours, formula = _generating(shape, requests, asked, new, MOST_SEQUENCES, on, width)
+    return Phase("judge", what, gib, hours, f"{formula}; {asked} tokens of prompt and {new} of reply (assumed)")
