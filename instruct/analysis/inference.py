@@ -32,18 +32,23 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
     exact limits.
 
     Args:
-        scores: one per prompt, 0 to 1: a win 1, a tie 1/2, a loss 0, or a grade.
+        scores: one per prompt: a win 1, a tie 1/2, a loss 0, or a grade. They are beyond 0 and 1 where prompts count
+            unequally, and then stand for fewer pairs.
         exact: unite in any case, as simultaneous intervals need.
 
     Source: Wilson, JASA 22 (1927); Clopper and Pearson, Biometrika 26 (1934); coverage: benchmarks/claims.py.
     """
-    n = len(scores)
+    n: float = len(scores)
     if not n:
         return None
     points = math.fsum(scores)
     added = np.append(scores, [0.0, 1.0])
     mean = float(added.mean())
-    pairs = max(n, n * mean * (1 - mean) / float(added.var()))
+    pairs = n * mean * (1 - mean) / float(added.var())
+    if scores.min() >= 0 and scores.max() <= 1:
+        pairs = max(n, pairs)
+    else:
+        points, n = points * min(1.0, pairs / n), min(n, pairs)
     low, high = wilson_interval(points * pairs / n, pairs, NormalDist().inv_cdf((1 + level) / 2)) or [0.0, 100.0]
     if exact or n < _FEW_PAIRS or min(points, n - points) < _FEW_POINTS:
         limits = _exact_limits(points, n, level)
@@ -51,7 +56,7 @@ def score_interval(scores: NDArray[np.float64], level: float = 0.95, exact: bool
     return [low, high]
 
 
-def _exact_limits(points: float, n: int, level: float) -> list[float]:
+def _exact_limits(points: float, n: float, level: float) -> list[float]:
     """Clopper and Pearson's limits in percent; points that are not whole are rounded outward."""
     from scipy.special import betaincinv  # takes half a second
 

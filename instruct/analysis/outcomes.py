@@ -116,11 +116,13 @@ class Margins:
     """How far verdicts prefer the answer shown first: log-odds in nats, or the difference of two ratings.
 
     `shown`: log-odds from the labels' log-probabilities, by instruction and position; a weighted judge's preference and
-    ratings are in the verdicts themselves. `tie`: a smaller mean of both orders is a tie.
+    ratings are in the verdicts themselves. `tie`: a smaller mean of both orders is a tie. `largest_grade`: of a judge
+    whose preferences are grades, see `graded`; None for others.
     """
 
     shown: Mapping[tuple[str, str], float] = field(default_factory=dict)
     tie: float = 0.0
+    largest_grade: float | None = None
 
     def of(self, judgment: ShownVerdict) -> float | None:
         """The margin of a readable verdict, in the order shown; None if the judge gave a bare verdict."""
@@ -168,7 +170,8 @@ class PairResult:
     """The result of one pair under a policy.
 
     `score`: 1 the candidate is better, 0 the baseline, 1/2 a tie, and a weighted judge's grades in between; None
-    without a verdict. `tie`: why the pair is a tie; None if it is none.
+    without a verdict. `tie`: why the pair is a tie; None if it is none. `weight`: how often the pair counts, by a judge
+    whose grades say so.
     """
 
     instruction: str
@@ -176,6 +179,32 @@ class PairResult:
     outcome: Outcome
     score: float | None
     tie: TieKind | None = None
+    weight: float = 1.0
+
+
+def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:
+    """The scores of the pairs with a verdict, whose mean is the weighted mean.
+
+    Each is its distance from 1/2 times the pair's weight, relative to the mean weight; it may be below 0 or above 1.
+    """
+    judged = [(pair.score, pair.weight) for pair in pairs if pair.score is not None]
+    total = math.fsum(weight for _, weight in judged)
+    same = all(weight == judged[0][1] for _, weight in judged)
+    return [score if same else 0.5 + (score - 0.5) * weight * len(judged) / total for score, weight in judged]
+
+
+def graded(grades: Sequence[float]) -> tuple[float, float]:
+    """The score of a pair in all its orders, and its weight.
+
+    A verdict counts as often as its grade is large, and a tie once: Arena-Hard's rule (lmarena/arena-hard-auto,
+    show_result.py), which counts A>>B as three wins.
+
+    Args:
+        grades: of the verdicts, positive if the candidate is better.
+    """
+    weights = [abs(grade) or 1.0 for grade in grades]
+    points = sum(weight * (0.5 if grade == 0 else grade > 0) for grade, weight in zip(grades, weights, strict=True))
+    return points / sum(weights), sum(weights)
 
 
 def is_weighted(judgments: Sequence[ShownVerdict]) -> bool:
@@ -198,7 +227,7 @@ def results_by_policy(
     """
     margins = margins or Margins()
     times = Counter(judgment.instruction for judgment in judgments)
-    found: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule)}
+    found: dict[Policy, list[PairResult]] = {"single": pair_results(judgments, "single", judge_rule, margins)}
     if max(times.values(), default=0) > 1:
         both = [judgment for judgment in judgments if times[judgment.instruction] == 2]
         further = {"strict": True, "upstream": judge_rule == "pandalm", "averaged": _have_margins(both, margins)}
@@ -210,7 +239,7 @@ def results_by_policy(
 
 def _have_margins(judgments: Sequence[ShownVerdict], margins: Margins) -> bool:
     asked = [j for j in judgments if j.verdict not in ("unparsed", "failed") and not is_identical(j)]
-    return bool(asked) and all(margins.of(judgment) is not None for judgment in asked)
+    return margins.largest_grade is None and bool(asked) and all(margins.of(judgment) is not None for judgment in asked)
 
 
 def leading_policy(by_policy: Collection[Policy], wanted: Policy) -> Policy:
@@ -232,9 +261,10 @@ def pair_results(
     that mean. A pair with an unreadable verdict has no result, as under `strict`.
 
     Under the other policies a weighted judge's score is its preference for the candidate, or the mean of the two if the
-    policy takes both orders: this is to graded preferences what a tie for disagreement is to counted ones.
+    policy takes both orders: this is to graded preferences what a tie for disagreement is to counted ones. A judge that
+    grades by labels has the score and weight of `graded`.
     """
-    weighted = is_weighted(judgments)
+    weighted, largest = is_weighted(judgments), margins.largest_grade if margins else None
     pairs: dict[str, dict[str, ShownVerdict]] = {}
     for judgment in judgments:
         pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
@@ -243,16 +273,19 @@ def pair_results(
         orders = pairs[instruction]
         if policy == "single" and len(orders) == 2:
             orders = {drawn: orders[drawn] for drawn in ["second" if candidate_is_second(instruction) else "first"]}
-        score = POINTS.get(outcome)
+        score, weight = POINTS.get(outcome), 1.0
         if policy == "averaged" and score is not None:
             mean = _mean_margin(orders, margins or Margins())
             outcome = outcome_of_margin(mean, 0.0 if weighted else (margins or Margins()).tie)
             score = _logistic(mean) if weighted else POINTS[outcome]
+        elif largest and score is not None:
+            score, weight = graded([round((2 * _score(each) - 1) * largest, 6) for each in orders.values()])
+            outcome = outcome_of_score(score)
         elif weighted and score is not None:
             score = sum(map(_score, orders.values())) / len(orders)
             outcome = outcome_of_score(score)
         tie = _tie_kind(orders.values()) if outcome == "tie" else None
-        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie))
+        found.append(PairResult(instruction, next(iter(orders.values())).dataset, outcome, score, tie, weight))
     return found
 
 

@@ -28,11 +28,12 @@ def _mean(pairs: Sequence[PairResult]) -> PairResult:
     if 2 * len(read) <= len(pairs):
         missing = next(pair for pair in pairs if pair.score is None)
         return PairResult(first.instruction, first.dataset, missing.outcome, None)
-    score = math.fsum(pair.score or 0.0 for pair in read) / len(read)
+    weights = math.fsum(pair.weight for pair in read)
+    score = math.fsum(pair.weight * (pair.score or 0.0) for pair in read) / weights
     outcome = outcome_of_score(score)
     kinds = {pair.tie or "contradicted" for pair in read}
     tie = None if outcome != "tie" else kinds.pop() if len(kinds) == 1 else "contradicted"
-    return PairResult(first.instruction, first.dataset, outcome, score, tie)
+    return PairResult(first.instruction, first.dataset, outcome, score, tie, weights / len(read))
 
 
 def judge_noise(samples: Sequence[Sequence[PairResult]]) -> JudgeNoise | None:

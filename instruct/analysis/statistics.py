@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from instruct.analysis.claims import LEAST_DECIDED, Finding, finding_of
 from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
-from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, ShownVerdict, is_identical
+from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, ShownVerdict, is_identical, weighted_scores
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Tally:
     identical answers, which no judge was asked about; the judge called the other ties.
 
     `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
-    1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2.
+    1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2. Scores of
+    pairs that count unequally may be below 0 or above 1: see `weighted_scores`.
 
     Raises:
         ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
@@ -92,7 +93,7 @@ class Tally:
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The scores, 0 to 1, one for each pair with a verdict: shape (n_judged,)."""
+        """The scores, one for each pair with a verdict: shape (n_judged,)."""
         if self.scores is not None:
             return np.array(self.scores, dtype=np.float64)
         return np.repeat([1.0, 0.5, 0.0], [self.win, self.tie, self.loss])
@@ -191,7 +192,7 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
 
 def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
     """The pairs' outcomes, and their scores if these are graded."""
-    scores = [pair.score for pair in pairs if pair.score is not None]
+    scores = weighted_scores(pairs)
     return tally(
         (pair.outcome for pair in pairs),
         scores if any(score not in (0, 0.5, 1) for score in scores) else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,6 +74,8 @@ class VerdictRule(_Section):
     - `words`: searched for in the text.
     - `regex`: its one group, compared with `words` or read as a number on the scale `rating`.
     - `json_field`: of a JSON object in the reply, compared with `words` or read as a number on the scale `rating`.
+    - either of these two with `grades`: labels, with the number of wins that each is worth to the answer shown first;
+      below 0 it is the other's, and 0 is one tie.
     - `scores`: two numbers on this scale, for the answers shown first and second, alone on the first line ("9 8.5"), or
       in the two groups of a `regex`; the higher one wins.
     - `parser`: the rule of a published judge's authors.
@@ -89,6 +92,7 @@ class VerdictRule(_Section):
     regex: str | None = None
     json_field: str | None = None
     rating: RatingScale | None = None
+    grades: dict[str, float] = {}
     scores: RatingScale | None = None
     occurrence: Literal["only", "last"] = "only"
 
@@ -98,7 +102,7 @@ class VerdictRule(_Section):
         if len(ways) > 1:
             raise ValueError(ONE_RULE)
         if self.scores:
-            if self.words or self.rating or ways not in ([], ["regex"]):
+            if self.words or self.rating or self.grades or ways not in ([], ["regex"]):
                 raise ValueError(
                     "scores are read alone or by a regex with two groups; remove the other keys of verdict"
                 )
@@ -107,10 +111,14 @@ class VerdictRule(_Section):
         searched = not ways or ways[0] in ("regex", "json_field")
         if self.words and not searched:
             raise ValueError(f"words go alone or with regex or json_field, not with {ways[0]}")
-        if ways and searched and not self.scores and (self.words is None) == (self.rating is None):
-            raise ValueError(f"{ways[0]} needs either words (first, second) or rating (low, high)")
+        if ways and searched and not self.scores and len([*filter(None, (self.words, self.rating, self.grades))]) != 1:
+            raise ValueError(f"{ways[0]} needs either words (first, second), rating (low, high) or grades")
         if not ways and self.rating:
             raise ValueError("a rating is read by regex, json_field or parser; words give a verdict")
+        if self.grades and ways not in (["regex"], ["json_field"]):
+            raise ValueError("grades are read by regex or json_field; add one of them")
+        if self.grades and not min(self.grades.values()) < 0 < max(self.grades.values()):
+            raise ValueError("grades need labels above 0, for the answer shown first, and below 0, for the second")
         if self.tie_margin and self.reads_replies and not self.labels:
             raise ValueError("tie_margin belongs to labels, or to protocol reward")
         if self.occurrence == "last" and not searched:
@@ -127,9 +135,26 @@ class VerdictRule(_Section):
         return self
 
     @property
+    def largest_grade(self) -> float | None:
+        """None without grades."""
+        return max(map(abs, self.grades.values()), default=None)
+
+    @property
     def reads_replies(self) -> bool:
         """Whether it says how a verdict is read, and is not only a margin for ties."""
         return any((self.labels, self.words, self.regex, self.json_field, self.scores, self.parser))
+
+
+class PromptFor(_Section):
+    """A prompt's file, for rows of answers that are of these data sets and have all of these fields."""
+
+    file: str
+    datasets: list[str] = []
+    fields: list[Literal["reference", "earlier"]] = []
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether it is the prompt for a row."""
+        return (not self.datasets or row["dataset"] in self.datasets) and all(map(row.get, self.fields))
 
 
 class JudgeCard(_Section):
@@ -145,6 +170,7 @@ class JudgeCard(_Section):
         trained_on: a file next to the card with a hash of each pair that the judge was trained on, written by
             recipes/train_judge.py: agreement on these pairs is no measurement.
         prompt_with_input: the prompt for rows that have an `input`.
+        prompts: prompts for some rows, of which the first one that fits is used; `prompt` is for all others.
         needs, gpu_gb: what the model takes on this machine, in words, and the memory of its GPUs in GB.
         response_schema: a JSON schema for the reply, enforced by engines that can.
         thinking_end: ends a reasoning judge's thinking, which is not read.
@@ -165,6 +191,7 @@ class JudgeCard(_Section):
     trained_on: str | None = None
     prompt: str | None = None
     prompt_with_input: str | None = None
+    prompts: list[PromptFor] = []
     prompt_form: Literal["text", "chat"] = "chat"
     remove_from_answers: list[str] = []
     decoding: Decoding = Decoding()
@@ -221,7 +248,7 @@ class JudgeCard(_Section):
 
     def _checked_reward(self) -> JudgeCard:
         unused = {
-            "prompt", "prompt_with_input", "prompt_form", "annotator", "remove_from_answers", "decoding",
+            "prompt", "prompt_with_input", "prompts", "prompt_form", "annotator", "remove_from_answers", "decoding",
             "response_schema", "thinking_end",
         }  # fmt: skip
         if given := sorted(unused & self.model_fields_set):
@@ -244,12 +271,14 @@ class JudgeCard(_Section):
 
     def sha256(self) -> str:
         """A hash of everything that affects the verdicts, and nothing else: model, prompts, decoding, verdict rule."""
-        prompts = [] if self.protocol == "reward" else [self.prompt_text(with_input) for with_input in (False, True)]
-        content = self.model_dump(mode="json", exclude={*_ABOUT, "head"})
+        kinds: list[bool | PromptFor] = [] if self.protocol == "reward" else [False, True, *self.prompts]
+        prompts = [self.prompt_text(which) for which in kinds]
+        content = self.model_dump(mode="json", exclude={*_ABOUT, "head", *([] if self.prompts else ["prompts"])})
         if self.head:
             content["head"] = hashlib.sha256(self.head_file().read_bytes()).hexdigest()
-        if self.verdict.scores is None:  # earlier versions did not have this rule; their hashes stay valid
-            del content["verdict"]["scores"]
+        for name in ("scores", "grades"):  # earlier versions did not have these rules; their hashes stay valid
+            if not content["verdict"][name]:
+                del content["verdict"][name]
         return hashlib.sha256(json.dumps([content, prompts], sort_keys=True).encode()).hexdigest()
 
     def head_file(self) -> Path:
@@ -260,15 +289,17 @@ class JudgeCard(_Section):
         """
         return self.file_beside(str(self.head), "file", "the head")
 
-    def prompt_file(self, with_input: bool = False) -> Path:
-        """The prompt's file.
+    def prompt_file(self, which: bool | PromptFor = False) -> Path:
+        """The prompt's file: the one without or with an input, or the one for some rows.
 
         Raises:
             InputError: it does not exist.
         """
         if self.annotator:
             return annotator_prompt(self.annotator)
-        name = self.prompt_with_input if with_input and self.prompt_with_input else self.prompt
+        if isinstance(which, PromptFor):
+            return self.file_beside(which.file, "prompt file", "it")
+        name = self.prompt_with_input if which and self.prompt_with_input else self.prompt
         return self.file_beside(str(name), "prompt file", "it")
 
     def file_beside(self, name: str, kind: str, what: str) -> Path:
@@ -282,13 +313,13 @@ class JudgeCard(_Section):
             raise InputError(f"{path}: no such {kind}; put {what} next to {self._folder / 'judge.yaml'}")
         return path
 
-    def prompt_text(self, with_input: bool = False) -> str:
+    def prompt_text(self, which: bool | PromptFor = False) -> str:
         """The content of the prompt's file.
 
         Raises:
             InputError: it does not exist, or is not UTF-8.
         """
-        path = self.prompt_file(with_input)
+        path = self.prompt_file(which)
         try:
             text = path.read_text(encoding="utf-8")
             return text.strip() if self.annotator else text  # as the alpaca-eval package does

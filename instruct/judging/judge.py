@@ -166,6 +166,11 @@ def _do(run: RunDirectory, judge: Judge, tasks: Sequence[JudgingTask], mode: Jud
         )
     if mode.retry_unparsed and judge.options.samples > 1:
         raise InputError("--retry unparsed: the further samples of --samples ask again already; drop one of the two")
+    if judge.options.stop_when and judge.card.verdict.grades:
+        raise InputError(
+            f"judge {judge.card.name}: its grades count pairs unequally, which no rule to stop early allows for; drop "
+            "--stop-when"
+        )
     check_samples(judge)
     with judge.open() as engine:
         plans = [plan_comparison(judge, task.candidate, task.baseline, engine) for task in tasks]

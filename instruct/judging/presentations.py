@@ -16,7 +16,7 @@ from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import chat_turns
 from instruct.judging.asking import Judge
-from instruct.judging.cards import JudgeCard
+from instruct.judging.cards import JudgeCard, PromptFor
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.store import JudgmentStore
 from instruct.run.replies import completion_key
@@ -28,7 +28,8 @@ class Answers:
 
     A row's `failed`, if it has one, says why the prompt got no answer. Its `id`, if it has one, identifies the pair
     instead of the instruction: sets with human labels show one instruction with several answers. `input` is the
-    instruction's context, for judges that show it separately.
+    instruction's context, for judges that show it separately; `earlier` are the messages before the instruction, and
+    `reference` the right answers of each turn.
     """
 
     name: str
@@ -123,11 +124,13 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
         elif (judge.options.orders or card.order_policy) == "one":
             positions = ["second" if candidate_is_second(ours["instruction"]) else "first"]
         for position in positions:
-            answers = (ours["output"], theirs["output"])
-            shown = answers if position == "first" else answers[::-1]
-            identical = shown[0] == shown[1]
+            in_order = (ours, theirs) if position == "first" else (theirs, ours)
+            shown = (in_order[0]["output"], in_order[1]["output"])
+            earlier = [row.get("earlier", []) for row in in_order]
+            identical = shown[0] == shown[1] and earlier[0] == earlier[1]
+            row = ours | ({"conversations": earlier} if any(earlier) else {})
             asked = not (identical or lacking)
-            prompts, was_trimmed = _prompts(judge, template, ours, shown, engine) if asked else ((), False)
+            prompts, was_trimmed = _prompts(judge, template, row, shown, engine) if asked else ((), False)
             requests = tuple(_request(judge, prompt, engine) for prompt in prompts)
             each = Presentation(requests, pair, identity(ours), ours["dataset"], position, shown, trimmed=was_trimmed)
             if lacking:
@@ -200,8 +203,13 @@ _NAMES = {
     "resp2": "second",
     "output_1": "first",  # AlpacaEval
     "output_2": "second",
+    "question": "instruction",  # FastChat's MT-Bench
+    "answer_a": "first",
+    "answer_b": "second",
 }
-_SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first"}
+_SINGLE_NAMES = {"answer": "first", "prompt": "instruction", "response": "first", "question": "instruction"}
+# MT-Bench's, for a turn by its number from 1: the question, the answers, and their reference.
+_TURNS = r"(?:question|answer|answer_[ab]|ref_answer)_\d+"
 _NEEDED = {"pairwise": ("instruction", "first", "second"), "single": ("instruction", "answer")}
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)\n?<\|im_end\|>", re.DOTALL)
 
@@ -220,8 +228,8 @@ class ChatTemplate:
         context = str(row.get("input") or "")
         instruction = f"{row['instruction']}\n\n{context}" if context else row["instruction"]
         return tuple(
-            [{"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
-            for answer in (first, second)
+            [*earlier, {"role": "user", "content": instruction}, {"role": "assistant", "content": answer}]
+            for earlier, answer in zip(row.get("conversations", ([], [])), (first, second), strict=True)
         )
 
 
@@ -236,10 +244,9 @@ class PromptTemplate:
         self._card = card
         self._names = _NAMES if card.protocol == "pairwise" else _SINGLE_NAMES
         known = ["instruction", "input", *(["first", "second"] if card.protocol == "pairwise" else []), *self._names]
-        self._placeholder = re.compile(r"\{(" + "|".join(known) + r")\}")
-        self._texts = {False: self._read(with_input=False)}
-        if card.prompt_with_input:
-            self._texts[True] = self._read(with_input=True)
+        self._placeholder = re.compile(r"\{(" + "|".join([*known, _TURNS]) + r")\}")
+        self._texts = {which: self._read(which) for which in (False, *([True] if card.prompt_with_input else []))}
+        self._further = [(prompt, self._read(prompt)) for prompt in card.prompts]
 
     def render_all(self, row: dict[str, Any], first: str, second: str) -> tuple[Prompt, ...]:
         """The prompts about two answers, in the order shown: one for the pair, or one for each if they are rated alone.
@@ -249,18 +256,29 @@ class PromptTemplate:
         """
         first, second = self._cleaned(first), self._cleaned(second)
         if self._card.protocol == "single":
-            return tuple(self._rendered(row, {"first": answer}) for answer in (first, second))
+            conversations = row.get("conversations", ([], []))
+            return tuple(
+                self._rendered(row | {"conversations": [earlier]}, {"first": answer})
+                for earlier, answer in zip(conversations, (first, second), strict=True)
+            )
         return (self._rendered(row, {"first": first, "second": second}),)
 
     def _rendered(self, row: dict[str, Any], answers: dict[str, str]) -> Prompt:
         context = str(row.get("input") or "")
         text = self._texts.get(bool(context), self._texts[False])
-        values = {"instruction": row["instruction"], "input": context, **answers}
+        text = next((further for prompt, further in self._further if prompt.fits(row)), text)
+        values = {"instruction": row["instruction"], "input": context, **answers, **_turn_values(row, answers)}
         if context and "{input}" not in text:
             values["instruction"] += "\n\n" + context
 
         def substituted(part: str) -> str:
-            return self._placeholder.sub(lambda match: values[self._names.get(match[1], match[1])], part)
+            try:
+                return self._placeholder.sub(lambda match: values[self._names.get(match[1], match[1])], part)
+            except KeyError as error:
+                raise InputError(
+                    f"judge {self._card.name}: {one_line(row['instruction'], 60)!r} has nothing for the prompt's "
+                    f"{{{error.args[0]}}}; give the card another prompt for such rows, under `prompts`"
+                ) from None
 
         if self._card.prompt_form == "text":
             return substituted(text)
@@ -273,13 +291,13 @@ class PromptTemplate:
         turns = [{"role": role, "content": content} for role, content in _CHATML.findall(text)]
         return turns or [{"role": "user", "content": text.strip()}]
 
-    def _read(self, with_input: bool) -> str:
-        text = self._card.prompt_text(with_input)
+    def _read(self, which: bool | PromptFor) -> str:
+        text = self._card.prompt_text(which)
         found = {self._names.get(name, name) for name in self._placeholder.findall(text)}
-        needed = _NEEDED[self._card.protocol]
+        needed = () if isinstance(which, PromptFor) and "earlier" in which.fields else _NEEDED[self._card.protocol]
         lacking = [name for name in needed if self._names.get(name, name) not in found]
         if lacking:
-            path = self._card.prompt_file(with_input)
+            path = self._card.prompt_file(which)
             wanted = " and ".join("{" + name + "}" for name in needed)
             raise InputError(f"{path}: lacks {', '.join(lacking)}; write {wanted} where they belong")
         return text
@@ -291,6 +309,18 @@ class PromptTemplate:
         for token in self._card.remove_from_answers:
             answer = answer.replace(token, "")
         return answer.strip()
+
+
+def _turn_values(row: dict[str, Any], answers: dict[str, str]) -> dict[str, str]:
+    """The values of the placeholders in _TURNS."""
+    values = {f"ref_answer_{number}": text for number, text in enumerate(row.get("reference") or [], start=1)}
+    sides = ("_a", "_b") if len(answers) == 2 else ("",)
+    conversations = row.get("conversations", ([], []))
+    for side, answer, earlier in zip(sides, answers.values(), conversations, strict=False):
+        turns = [*earlier, {"role": "user", "content": row["instruction"]}, {"role": "assistant", "content": answer}]
+        for number, (asked, told) in enumerate(zip(turns[::2], turns[1::2], strict=True), start=1):
+            values |= {f"question_{number}": asked["content"], f"answer{side}_{number}": told["content"]}
+    return values
 
 
 def trimmed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -110,7 +110,9 @@ def read_verdict(card: JudgeCard, completion: Completion, shown: Sequence[str] =
                 return _by_scores(rule, rule.scores, text, shown, completion.finish_reason == "length")
             if rule.parser == "pandalm":
                 return Reading(pandalm(text))
-            return Reading(_by_autoj(text, shown) if rule.parser == "autoj" else _by_words(rule, text, shown))
+            if rule.parser == "autoj":
+                return Reading(_by_autoj(text, shown))
+            return _by_grades(rule, text, shown) if rule.grades else Reading(_by_words(rule, text, shown))
     except Unreadable as error:
         return Reading("unparsed", reason=str(error))
 
@@ -186,13 +188,13 @@ def log_odds(rule: VerdictRule, completion: Completion) -> float | None:
 
 
 def margins(card: JudgeCard, judgments: Sequence[Judgment], completions: Mapping[str, Completion]) -> Margins:
-    """The log-odds of every readable verdict of a judge that reads labels, for the policy `averaged`.
+    """How far a judge's verdicts go: the log-odds of one that reads labels, for the policy `averaged`; or its grades.
 
     Args:
         completions: by key, those that the verdicts were read from.
     """
     if card.verdict.labels is None:
-        return Margins()
+        return Margins(largest_grade=card.verdict.largest_grade)
     read = [j for j in judgments if j.verdict in PREFERENCES and j.key in completions]
     odds = {(j.instruction, j.position): log_odds(card.verdict, completions[j.key]) for j in read}
     known = {key: value for key, value in odds.items() if value is not None and not math.isnan(value)}
@@ -228,15 +230,29 @@ def _by_autoj(text: str, shown: Sequence[str]) -> Verdict:
 
 
 def _by_words(rule: VerdictRule, text: str, shown: Sequence[str]) -> Verdict:
-    assert rule.words is not None
+    words = rule.words
+    assert words is not None
+    return _known(_stated(rule, text, shown, lambda value: _verdict_of(value, words)), UNKNOWN)
+
+
+def _by_grades(rule: VerdictRule, text: str, shown: Sequence[str]) -> Reading:
+    """The grade of a label, kept as the preference."""
+    grade = rule.grades.get(_stated(rule, text, shown, lambda value: value.strip().upper()))
+    if grade is None:
+        raise Unreadable(UNKNOWN)
+    return Reading(_preferred(grade), 1.5 - grade / (2 * (rule.largest_grade or 1)))
+
+
+def _stated(rule: VerdictRule, text: str, shown: Sequence[str], meaning: Callable[[str], T]) -> T:
+    """What the reply's own statements mean, if they agree."""
     statements = find_statements(rule, text)
     own = own_statements(text, statements, shown)
     if rule.occurrence == "last":
         own = own[-1:]
-    verdict = _only({_verdict_of(statement.value, rule.words) for statement in own})
+    value = _only({meaning(statement.value) for statement in own})
     if len(statements) > MOST_STATEMENTS:
         raise Unreadable(SEVERAL)
-    return _known(verdict, UNKNOWN)
+    return value
 
 
 def _known(verdict: Verdict | None, reason: str = NO_VERDICT) -> Verdict:

@@ -12,7 +12,15 @@ import numpy as np
 from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
 from instruct.analysis.lengths import length_figures, length_warning
-from instruct.analysis.outcomes import ASKED_AGAIN, UNKNOWN_ORDER, PairResult, Policy, leading_policy, results_by_policy
+from instruct.analysis.outcomes import (
+    ASKED_AGAIN,
+    UNKNOWN_ORDER,
+    PairResult,
+    Policy,
+    leading_policy,
+    results_by_policy,
+    weighted_scores,
+)
 from instruct.analysis.results import (
     JudgeNoise,
     LengthFigures,
@@ -67,7 +75,9 @@ class Outcomes:
 
     def scores(self, policy: Policy) -> dict[str, float | None]:
         """Each pair's score by its instruction."""
-        return {pair.instruction: pair.score for pair in self.by_policy[policy]}
+        pairs = self.by_policy[policy]
+        scores = iter(weighted_scores(pairs))
+        return {pair.instruction: None if pair.score is None else next(scores) for pair in pairs}
 
 
 def outcomes_of(judged: Judged) -> Outcomes:

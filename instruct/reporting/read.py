@@ -147,7 +147,7 @@ def _judged(
     step = key.record(manifest)
     card, problem = _card(key.judge, step)
     replies = store.completions(sorted(keys))
-    known = Margins()
+    known = margins(card, (), {}) if card else Margins()
     if card is not None and card.verdict.labels is not None:
         beyond = {part for judgment in judgments for part in judgment.key.split()} - keys
         known = margins(card, judgments, {**replies, **store.completions(sorted(beyond))})

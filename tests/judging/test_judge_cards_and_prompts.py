@@ -168,7 +168,7 @@ SCALE = {"low": 1, "high": 5}
         ({"verdict": {"labels": WORDS, "occurrence": "last"}}, "verdict: occurrence belongs to"),
         ({"verdict": {"regex": "(", "words": WORDS}}, "verdict: regex is not a regular expression"),
         ({"verdict": {"regex": "A|B", "words": WORDS}}, "verdict: regex needs one group, around the verdict; it has 0"),
-        ({"verdict": {"regex": "(A)"}}, "verdict: regex needs either words (first, second) or rating (low, high)"),
+        ({"verdict": {"regex": "(A)"}}, "verdict: regex needs either words (first, second), rating"),
         ({"verdict": {"json_field": "a", "words": WORDS, "rating": SCALE}}, "verdict: json_field needs either words"),
         ({"verdict": {"words": WORDS, "rating": SCALE}}, "verdict: a rating is read by"),
         ({"verdict": {"regex": "(A)", "rating": {"low": 5, "high": 5}}}, "verdict.rating: low must be less than high"),

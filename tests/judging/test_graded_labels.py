@@ -1,0 +1,100 @@
+"""Judges that grade by labels: Arena-Hard's cards, and the leaderboard's score from them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from instruct.analysis.outcomes import results_by_policy
+from instruct.analysis.statistics import tally_pairs
+from instruct.base.replies import Completion
+from instruct.judging.cards import load_judge_card
+from instruct.judging.presentations import PromptTemplate
+from instruct.judging.store import Judgment
+from instruct.judging.verdicts import SEVERAL, UNKNOWN, margins, read_verdict
+from instruct.reporting.comparison import _parts
+
+# lmarena/arena-hard-auto, show_result.py: label_to_score with weight 3.
+BATTLES = {
+    "A>B": [1], "A>>B": [1] * 3, "A=B": [0.5], "A<<B": [0] * 3, "A<B": [0],
+    "B>A": [0], "B>>A": [0] * 3, "B=A": [0.5], "B<<A": [1] * 3, "B<A": [1],
+}  # fmt: skip
+
+
+def judgment(number: int, position: str, label: str | None, dataset: str) -> Judgment:
+    read = read_verdict(load_judge_card("arena_hard"), Completion(f"Mine is [x].\nMy final verdict is: [[{label}]]"))
+    about = {"verdict": read.verdict, "reason": read.reason, "preference": read.preference}
+    return Judgment("arena_hard", "emo", "gpt-4-0314", number, f"prompt {number}", dataset, position, "k", **about)
+
+
+def test_the_score_is_that_of_the_official_script():
+    draw, card = random.Random(0), load_judge_card("arena_hard")
+    judged, official = [], {"hard_prompt": [], "creative_writing": []}
+    for number in range(300):
+        category = draw.choice([*official])
+        # The first game shows the baseline first, and None is a reply without a label.
+        games = [draw.choice([*BATTLES, *["A>>B"] * 3, None]) for _ in range(2)]
+        positions = ("second", "first")
+        judged += [judgment(number, *shown, category) for shown in zip(positions, games, strict=True)]
+        if None not in games:
+            official[category] += [*BATTLES[games[1]], *(1 - score for score in BATTLES[games[0]])]
+    by_policy = results_by_policy(judged, None, margins(card, judged, {}))
+    assert set(by_policy) == {"single", "strict"}
+    counts, every = tally_pairs(by_policy["strict"]), [*official["hard_prompt"], *official["creative_writing"]]
+    assert counts.win_rate == pytest.approx(100 * sum(every) / len(every), abs=1e-9)
+    assert counts.unparsed == sum(pair.score is None for pair in by_policy["strict"]) > 0
+    assert counts.interval[0] < counts.win_rate < counts.interval[1]
+    for part in _parts(by_policy["strict"]):
+        battles = official[part.dataset]
+        assert part.win_rate == pytest.approx(100 * sum(battles) / len(battles), abs=1e-6)
+
+
+def test_a_strong_win_outweighs_a_slight_loss():
+    judged = [judgment(0, "first", "A>>B", "d"), judgment(0, "second", "A>B", "d")]
+    grades = margins(load_judge_card("arena_hard"), judged, {})
+    [pair] = results_by_policy(judged, None, grades)["strict"]
+    assert (pair.outcome, pair.score, pair.weight) == ("win", 0.75, 4)
+    [tie] = results_by_policy([replace(one, preference=4 / 3) for one in judged], None, grades)["strict"]
+    assert (tie.outcome, tie.tie) == ("tie", "contradicted")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "verdict", "reason"),
+    [
+        ("arena_hard", "[[A>>B]]", "first", None),
+        ("arena_hard", "[[B>A]] or [[A>B]]", "unparsed", SEVERAL),
+        ("arena_hard_v2", "[[B>A]] or [[a=b]]", "tie", None),
+        ("arena_hard", "[[A>>>B]]", "unparsed", UNKNOWN),
+    ],
+)
+def test_labels_are_read_as_in_the_official_scripts(name, text, verdict, reason):
+    reading = read_verdict(load_judge_card(name), Completion(text))
+    assert (reading.verdict, reading.reason) == (verdict, reason)
+
+
+def test_rows_have_the_prompt_of_their_data_set_reference_and_turn():
+    row = {"dataset": "creative_writing", "instruction": "Q2", "output": ""}
+    [creative], [hard] = (
+        PromptTemplate(load_judge_card("arena_hard_v2")).render_all(row | {"dataset": name}, "one", "two")
+        for name in ("creative_writing", "hard_prompt")
+    )
+    assert "generating your own answer" in hard[0]["content"] not in creative[0]["content"]
+    assert "generating your own answer" not in creative[0]["content"]
+    assert hard[1]["content"] == (
+        "<|User Prompt|>\nQ2\n\n<|The Start of Assistant A's Answer|>\none\n<|The End of Assistant A's Answer|>\n\n"
+        "<|The Start of Assistant B's Answer|>\ntwo\n<|The End of Assistant B's Answer|>"
+    )
+    earlier = [
+        [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": side}] for side in ("one 1", "two 1")
+    ]
+    second = row | {"conversations": earlier, "earlier": earlier[0], "reference": ["R1", "R2"]}
+    [[system, user]] = PromptTemplate(load_judge_card("mt_bench")).render_all(second, "one 2", "two 2")
+    assert "reference answers" in system["content"]
+    places = [user["content"].index(text) for text in ("Q1", "R1", "Q2", "R2", "one 1", "one 2", "two 1", "two 2")]
+    assert places == sorted(places)
+    alone = PromptTemplate(load_judge_card("mt_bench_single")).render_all(second, "one 2", "two 2")
+    assert ["two 1" in prompt[1]["content"] for prompt in alone] == [False, True]
+    [first_turn] = PromptTemplate(load_judge_card("mt_bench")).render_all(row, "one", "two")
+    assert first_turn[1]["content"].startswith("[User Question]\nQ2\n\n[The Start of Assistant A's Answer]\none")
