@@ -116,22 +116,18 @@ def optimize(
     """
     import torch
 
+    from instruct.objectives.check import descent
+
     generator = torch.Generator().manual_seed(seed)
-    logits = (0.1 * torch.randn(shares.shape, generator=generator, dtype=shares.dtype)).requires_grad_()
-    optimizer = torch.optim.Adam([logits], lr=learning_rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    start = logits = 0.1 * torch.randn(shares.shape, generator=generator, dtype=shares.dtype)
     best: tuple[float, int, torch.Tensor] | None = None
-    for step in range(1, steps + 1):
-        optimizer.zero_grad()
-        expectation.loss(logits, shares).backward()
-        optimizer.step()
-        schedule.step()
+    for step, logits in enumerate(descent(expectation, shares, start, steps, learning_rate), start=1):
         if held_out is not None:
-            logs = torch.log_softmax(logits.detach(), dim=-1)
+            logs = torch.log_softmax(logits, dim=-1)
             ce = -float((held_out * logs).sum())
             if best is None or ce < best[0]:
                 best = ce, step, logs
-    return (best[2], best[1]) if best else (torch.log_softmax(logits.detach(), dim=-1), steps)
+    return (best[2], best[1]) if best else (torch.log_softmax(logits, dim=-1), steps)
 
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:

@@ -1,9 +1,6 @@
 """The training objectives, on tensors alone: no trainer, no tokenizer."""
 
-from instruct.objectives.energy import EnergyTable
-from instruct.objectives.goldfish import goldfish_mask
-from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
-from instruct.objectives.objective import (
+from instruct.objectives.built_in import (
     DEFT,
     DFT,
     EAFT,
@@ -14,10 +11,13 @@ from instruct.objectives.objective import (
     Focal,
     LabelSmoothing,
     MixCE,
-    Objective,
     ProbabilityPower,
     TaiLr,
 )
+from instruct.objectives.energy import EnergyTable
+from instruct.objectives.goldfish import goldfish_mask
+from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
+from instruct.objectives.objective import Objective
 from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, load_cost_table, number_values
 
 __all__ = [

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.energy import EnergyTable
 from instruct.objectives.linear import linear_objective_loss
-from instruct.objectives.objective import MLE, TERMS, Energy, Objective, TokenStatistics
+from instruct.objectives.objective import TERMS, Objective, TokenStatistics
 from instruct.objectives.own import made_up_tokens
 from instruct.objectives.transport import CosineCost
 
@@ -229,17 +230,25 @@ def built_in_truth() -> tuple[Tensor, Tensor]:
     return torch.stack(rows), centers.repeat_interleave(VOCABULARY // 8, dim=0) + 0.5 * noise
 
 
-def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
-    """The log-probabilities at which Adam ends from the logits `start`."""
+def descent(
+    expectation: Expectation, shares: Tensor, start: Tensor, steps: int = STEPS, rate: float = RATE
+) -> Iterator[Tensor]:
+    """The logits after each step of Adam from `start`; the tensor is the same."""
     logits = start.clone().requires_grad_()
-    optimizer = torch.optim.Adam([logits], lr=RATE, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
-    for _ in range(STEPS):
+    optimizer = torch.optim.Adam([logits], lr=rate, betas=(0.9, 0.99))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
         optimizer.zero_grad()
         expectation.loss(logits, shares).backward()
         optimizer.step()
         schedule.step()
-    return torch.log_softmax(logits.detach(), dim=-1)
+        yield logits.detach()
+
+
+def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
+    """The log-probabilities at which Adam ends from the logits `start`."""
+    *_, logits = descent(expectation, shares, start)
+    return torch.log_softmax(logits, dim=-1)
 
 
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from instruct.objectives.built_in import Energy
 from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.objective import FLOAT16_SIZE, Energy, Objective, TokenStatistics
+from instruct.objectives.objective import FLOAT16_SIZE, Objective, TokenStatistics
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.objective import (
+from instruct.objectives.built_in import (
     DEFT,
     DFT,
     EAFT,
@@ -19,10 +19,10 @@ from instruct.objectives.objective import (
     Focal,
     LabelSmoothing,
     MixCE,
-    Objective,
     ProbabilityPower,
     TaiLr,
 )
+from instruct.objectives.objective import Objective
 
 
 def reference_token_loss(

@@ -20,8 +20,8 @@ from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
+from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.goldfish import LARGEST_CONTEXT
-from instruct.objectives.objective import WITH_ARGUMENTS
 from instruct.objectives.own import check_objective, make_own_objective
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES, is_own

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
+from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.check import Expectation as Expected
 from instruct.objectives.check import behavior, built_in_truth, descend, gradient_errors, pull
-from instruct.objectives.objective import WITH_ARGUMENTS
 from instruct.objectives.own import make_own_objective
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"

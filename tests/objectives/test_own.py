@@ -41,9 +41,9 @@ def test_the_documented_example_has_the_gradient_of_its_loss(documented, strengt
 
 
 def test_an_objective_of_a_module_is_imported_by_name():
-    objective = make_own_objective("instruct.objectives.objective:MixCE", {"gamma": 0.5})
+    objective = make_own_objective("instruct.objectives.built_in:MixCE", {"gamma": 0.5})
     assert objective.gamma == 0.5
-    assert source_of("instruct.objectives.objective:MixCE").name == "objective.py"
+    assert source_of("instruct.objectives.built_in:MixCE").name == "built_in.py"
 
 
 WEIGH = "class Mine:\n    needs = ()\n    def weigh(self, token):\n        "
