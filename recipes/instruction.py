@@ -44,6 +44,7 @@ Row = dict[str, str]
 def main() -> None:
     given, overrides = arguments_of(__doc__)
     from instruct.config import load_config
+    from instruct.phases.bench import best_rate, prompt_pairs, split, try_rates
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
 
@@ -53,7 +54,7 @@ def main() -> None:
         raise InputError("no rows; give --data.files FILE")
     name = f"{plain.name}-{plan[:8]}"
     folder = Path("runs") / f"{name}-rows"
-    rows = split(plain.data.files, folder)
+    rows = split(prompt_pairs(plain.data), SIZES, folder)
 
     def with_rows(suffix: str, part: str, systems: Mapping[str, Any], *flags: str) -> ExperimentConfig:
         files = ["--data.files", f"[{folder}/train.jsonl]", "--data.eval_files", f"[{folder}/{part}.jsonl]"]
@@ -68,58 +69,22 @@ def main() -> None:
     chosen = {}
     record: dict[str, Any] = {"plan_sha256": plan, "rates": {}}
     for key, system in plain.trained.items():
-        rates = list(RATES)
-        while True:
-            scores = {}
-            for rate in rates:  # a run of its own each: a rate can be added later
-                one = {**system.model_dump(mode="json"), "seed": 0, "learning_rate": rate}
-                config = with_rows(f"-{key}-{rate:g}", "choose", {key: one})
-                run_experiment(config, last="answer")
-                scores[rate] = chosen_by(RunDirectory(run_folder(config)), key, rows["choose"])
-            best = min(rates, key=lambda rate: scores[rate]["cross_entropy"])
-            if not (further := beyond(best, rates)):
-                break
-            rates.append(further)
-        record["rates"][key] = {f"{rate:g}": scores[rate] for rate in sorted(rates)}
+        known: dict[float, dict[str, float]] = {}
+
+        def score(rate: float, key: str = key, system: Any = system, known: Any = known) -> float:
+            one = {**system.model_dump(mode="json"), "seed": 0, "learning_rate": rate}
+            config = with_rows(f"-{key}-{rate:g}", "choose", {key: one})  # a run of its own: rates can be added later
+            run_experiment(config, last="answer")
+            known[rate] = chosen_by(RunDirectory(run_folder(config)), key, rows["choose"])
+            return float(known[rate]["cross_entropy"])
+
+        best = best_rate(try_rates(RATES, score, LIMITS))
+        record["rates"][key] = {f"{rate:g}": known[rate] for rate in sorted(known)}
         chosen[key] = {**system.model_dump(mode="json"), "seed": None, "learning_rate": best}
     record["chosen"] = {key: system["learning_rate"] for key, system in chosen.items()}
     config = with_rows("", "test", chosen, "--seeds", SEEDS)
     run_experiment(config, last="answer")
     report(RunDirectory(run_folder(config)), sorted(config.trained), rows["test"], record)
-
-
-def split(files: Sequence[str], folder: Path) -> dict[str, list[Row]]:
-    """Three disjoint sets of rows with different prompts, by the order of their hashes; written to `folder`."""
-    from instruct.base.files import write_atomically
-    from instruct.data.rows import load_rows
-
-    by_prompt: dict[str, Row] = {}
-    for row in load_rows(None, files=list(files), template="chat").rows:
-        prompt, output = row["prompt"][0]["content"], row["completion"][0]["content"]
-        by_prompt.setdefault(prompt, {"instruction": prompt, "output": output, "generator": "teacher"})
-    order = sorted(by_prompt, key=lambda prompt: hashlib.sha256(prompt.encode()).hexdigest())
-    if len(order) < sum(SIZES.values()):
-        raise InputError(f"{len(order)} different prompts; {sum(SIZES.values())} are needed")
-    folder.mkdir(parents=True, exist_ok=True)
-    sets, first = {}, 0
-    for part, size in SIZES.items():
-        sets[part] = [by_prompt[prompt] for prompt in order[first : first + size]]
-        first += size
-        pairs = [{"instruction": row["instruction"], "output": row["output"]} for row in sets[part]]
-        write_atomically(folder / f"{part}.jsonl", "".join(json.dumps(pair) + "\n" for pair in pairs))
-        write_atomically(folder / f"{part}_prompts.json", json.dumps(sets[part], indent=1))
-    return sets
-
-
-def beyond(best: float, rates: Sequence[float]) -> float | None:
-    """The rate to try next if the best one is at the edge of those tried."""
-    if best == min(rates):
-        further = best / 3
-    elif best == max(rates):
-        further = best * 3
-    else:
-        return None
-    return float(f"{further:.0e}") if LIMITS[0] <= further <= LIMITS[1] else None
 
 
 def answers_of(run: RunDirectory, system: str) -> dict[str, str]:
@@ -140,31 +105,23 @@ def cut(text: str, words: int) -> str:
     return " ".join(text.split()[:words])
 
 
-def cross_entropy(run: RunDirectory, system: str) -> float:
-    return float(run.manifest()["steps"][f"train/{system}"]["results"]["evaluation"]["kept"]["ce"])
-
-
 def chosen_by(run: RunDirectory, system: str, rows: Sequence[Row]) -> dict[str, float]:
     """What a learning rate is chosen by: cross-entropy leads; ROUGE-L is the other rule."""
+    from instruct.phases.bench import cross_entropy
+
     answers = answers_of(run, system)
     scores = [rouge_l(row, answers[row["instruction"]]) for row in rows]
     return {"cross_entropy": round(cross_entropy(run, system), 4), "rouge_l": round(statistics.fmean(scores), 4)}
 
 
 def compared(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The mean difference of two systems' scores, (seeds, prompts) each, with its interval over seeds and prompts.
+    """The mean difference of two systems' scores, (seeds, prompts) each, with its interval over seeds and prompts."""
+    from instruct.analysis.seeds import score_difference
 
-    The scores' differences lie in -1 to 1; the package's two-way analysis takes 0 to 1.
-    """
-    from instruct.analysis.seeds import seed_spread
-
-    halves = [
-        {str(place): (1 + one - other) / 2 for place, (one, other) in enumerate(zip(*pair, strict=True))}
-        for pair in zip(first, second, strict=True)
-    ]
-    spread = seed_spread([100 * statistics.fmean(half.values()) for half in halves], halves)
-    low, high = (None, None) if spread.interval_both is None else (value / 50 - 1 for value in spread.interval_both)
-    return {"difference": spread.mean / 50 - 1, "low": low, "high": high, "p": spread.p}
+    named = ([dict(zip(map(str, range(len(row))), row, strict=True)) for row in rows] for rows in (first, second))
+    result = score_difference(*named)
+    low, high = result.interval or (None, None)
+    return {"difference": result.value, "low": low, "high": high, "p": result.p}
 
 
 def conclusion(difference: Mapping[str, Any]) -> str:
@@ -181,6 +138,7 @@ def conclusion(difference: Mapping[str, Any]) -> str:
 def report(run: RunDirectory, systems: Sequence[str], rows: Sequence[Row], record: dict[str, Any]) -> None:
     """Write results.json and results.md: each system and seed, then every system against MLE."""
     from instruct.base.files import write_atomically
+    from instruct.phases.bench import cross_entropy
 
     answers = {name: answers_of(run, name) for name in systems}
     by_objective = by_system({name: name for name in systems})

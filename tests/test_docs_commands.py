@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from instruct.command.arguments import recipe_arguments, split_overrides
-from instruct.command.main import make_parser
+from instruct.command.arguments import recipe_arguments
+from instruct.command.main import make_parser, parse_arguments
 from instruct.config import load_config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,11 +42,11 @@ INSTRUCT, RECIPES = commands("instruct"), commands("recipes/alpaca_emo.py")
 @pytest.mark.parametrize(("page", "command"), INSTRUCT)
 def test_commands_are_valid(page, command):
     command = re.split(r" \| | 2>&1", command)[0]
-    rest, overrides = split_overrides(shlex.split(command, comments=True))
-    arguments = make_parser().parse_args(rest)
-    assert arguments.verb == rest[0]
-    if overrides:
-        load_config("demo", overrides)
+    tokens = shlex.split(command, comments=True)
+    arguments = parse_arguments(make_parser(), tokens)
+    assert arguments.verb == tokens[0]
+    if arguments.overrides:
+        load_config("demo", arguments.overrides)
 
 
 @pytest.mark.parametrize(("page", "command"), RECIPES)

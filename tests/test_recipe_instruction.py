@@ -1,51 +1,10 @@
-"""The planned test of instruction tuning: its rows, its choice of a learning rate and its conclusions."""
+"""The planned test of instruction tuning: its differences and its conclusions."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import instruction
 import numpy as np
 import pytest
-
-from instruct.base.errors import InputError
-
-
-def rows_file(tmp_path, count):
-    path = tmp_path / "rows.jsonl"
-    rows = [
-        {"instruction": f"Question {n}?", "input": "in" if n % 3 else "", "output": f"Answer {n}."}
-        for n in range(count)
-    ]
-    rows.append(rows[0])
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-def test_rows_are_split_into_disjoint_sets_whatever_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(instruction, "SIZES", {"train": 20, "choose": 5, "test": 8})
-    file = rows_file(tmp_path, 40)
-    sets = instruction.split([file], tmp_path / "rows")
-    prompts = {part: {row["instruction"] for row in rows} for part, rows in sets.items()}
-    assert {part: len(own) for part, own in prompts.items()} == {"train": 20, "choose": 5, "test": 8}
-    assert len(set.union(*prompts.values())) == 33
-    lines = (tmp_path / "rows" / "train.jsonl").read_text(encoding="utf-8").splitlines()
-    assert {json.loads(line)["instruction"] for line in lines} == prompts["train"]
-    reverse = tmp_path / "reverse.jsonl"
-    reverse.write_text("\n".join(reversed(Path(file).read_text(encoding="utf-8").splitlines())), encoding="utf-8")
-    assert instruction.split([str(reverse)], tmp_path / "other") == sets
-    monkeypatch.setattr(instruction, "SIZES", {"train": 41})
-    with pytest.raises(InputError, match="40 different prompts; 41 are needed"):
-        instruction.split([file], tmp_path / "rows")
-
-
-def test_rates_are_extended_at_the_edge_alone():
-    rates = [1e-4, 3e-4, 1e-3]
-    assert instruction.beyond(3e-4, rates) is None
-    assert instruction.beyond(1e-4, rates) == 3e-5
-    assert instruction.beyond(1e-3, rates) == 3e-3
-    assert instruction.beyond(1e-2, [*rates, 3e-3, 1e-2]) is None
 
 
 def test_differences_have_the_interval_of_a_two_way_analysis():

@@ -47,12 +47,48 @@ def seed_spread(win_rates: Sequence[float], scores: Sequence[Mapping[str, float 
     over_seeds = _interval(mean, deviation / math.sqrt(len(rates)), len(rates) - 1)
     shared = [prompt for prompt in scores[0] if all(each.get(prompt) is not None for each in scores)]
     matrix = np.array([[each[prompt] for prompt in shared] for each in scores], dtype=float)
-    both, prompts, p = _crossed(matrix) if len(shared) > 1 else (None, None, None)
-    return Spread(mean, deviation, over_seeds, len(shared), both, prompts, p)
+    both, prompts, p = _crossed(100 * matrix, 50.0) if len(shared) > 1 else (None, None, None)
+    return Spread(mean, deviation, _percent(over_seeds), len(shared), _percent(both), _percent(prompts), p)
 
 
-def _crossed(scores: np.ndarray) -> tuple[list[float] | None, list[float] | None, float | None]:
-    """The intervals of 100 times the mean of `scores`, (seeds, prompts), over both and over prompts, and its p-value.
+@dataclass(frozen=True)
+class ScoreDifference:
+    """The mean over seeds and prompts of one system's scores minus another's, in the scores' unit.
+
+    `n` prompts have a score in all `seeds` trainings of both. `interval` (95 %) and `p` (of the mean 0) are over seeds
+    and prompts; None with fewer than two of either, or without any variation.
+    """
+
+    value: float | None
+    seeds: int
+    n: int
+    interval: list[float] | None
+    p: float | None
+
+
+def score_difference(
+    first: Sequence[Mapping[str, float | None]], second: Sequence[Mapping[str, float | None]]
+) -> ScoreDifference:
+    """Compare two systems, seed with seed and prompt with prompt, by the two-way analysis of `seed_spread`.
+
+    Args:
+        first, second: of each seed in the same order: score by prompt, None without one.
+
+    Raises:
+        ValueError: different numbers of seeds.
+    """
+    pairs = list(zip(first, second, strict=True))
+    shared = [key for key in pairs[0][0] if all(one.get(key) is not None for pair in pairs for one in pair)]
+    if not shared:
+        return ScoreDifference(None, len(pairs), 0, None, None)
+    both = np.array([[[one[key] for key in shared] for one in pair] for pair in pairs], dtype=float)
+    scores = both[:, 0] - both[:, 1]
+    interval, _, p = _crossed(scores, 0.0) if min(scores.shape) > 1 else (None, None, None)
+    return ScoreDifference(float(scores.mean()), len(pairs), len(shared), interval, p)
+
+
+def _crossed(scores: np.ndarray, null: float) -> tuple[list[float] | None, list[float] | None, float | None]:
+    """The intervals of the mean of `scores`, (seeds, prompts), over both and over prompts, and the p-value of `null`.
 
     None if all are equal.
     """
@@ -66,7 +102,7 @@ def _crossed(scores: np.ndarray) -> tuple[list[float] | None, list[float] | None
     ]
     freedom = [seeds - 1, prompts - 1, (seeds - 1) * (prompts - 1)]
     of_seeds, of_prompts, rest = (square / degrees for square, degrees in zip(squares, freedom, strict=True))
-    over_prompts = _interval(100 * mean, 100 * math.sqrt(of_prompts / (seeds * prompts)), prompts - 1)
+    over_prompts = _interval(mean, math.sqrt(of_prompts / (seeds * prompts)), prompts - 1)
     # The degrees of freedom count the seeds in any case: few seeds may be alike by chance (benchmarks/claims.py).
     total = max(of_seeds + of_prompts - rest, of_seeds, of_prompts)
     parts = [of_seeds**2 / freedom[0], of_prompts**2 / freedom[1], rest**2 / freedom[2]]
@@ -75,8 +111,8 @@ def _crossed(scores: np.ndarray) -> tuple[list[float] | None, list[float] | None
     from scipy.special import stdtr
 
     error, degrees = math.sqrt(total / (seeds * prompts)), total**2 / sum(parts)
-    p = 2 * float(stdtr(degrees, -abs(mean - 0.5) / error))
-    return _interval(100 * mean, 100 * error, degrees), over_prompts, p
+    p = 2 * float(stdtr(degrees, -abs(mean - null) / error))
+    return _interval(mean, error, degrees), over_prompts, p
 
 
 def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
@@ -85,4 +121,8 @@ def _interval(mean: float, error: float, freedom: float) -> list[float] | None:
     from scipy.special import stdtrit  # takes half a second; most reports have no seeds
 
     half = float(stdtrit(freedom, 0.975)) * error
-    return [max(0.0, mean - half), min(100.0, mean + half)]
+    return [mean - half, mean + half]
+
+
+def _percent(interval: list[float] | None) -> list[float] | None:
+    return None if interval is None else [max(0.0, interval[0]), min(100.0, interval[1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from instruct.command.flags import add_phase_flags, config_schema
 
@@ -16,17 +16,17 @@ OVERRIDES = (
 )
 
 
-def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_overrides(argv: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """`argv` without the flags that override the config, and those flags with their values.
 
-    An override has a dot (`--train.max_steps 40`) or is a section's name (`--lora null`). argparse alone would take
-    the value of an unknown flag for a positional argument.
+    An override has a dot (`--train.max_steps 40`) or is a section's name (`--lora null`), unless the verb has a flag of
+    its `own` with that name. argparse alone would take the value of an unknown flag for a positional argument.
     """
     rest, overrides = [], []
     tokens = iter(argv)
     for token in tokens:
         name = token.partition("=")[0]
-        if name.startswith("--") and ("." in name or name[2:] in SECTIONS):
+        if name.startswith("--") and ("." in name or (name[2:] in SECTIONS and name not in own)):
             overrides.append(token)
             if "=" not in token:
                 overrides += itertools.islice(tokens, 1)

@@ -46,6 +46,17 @@ def add_verbs(verb: flags.AddVerb) -> None:
         if function is preview:
             sub.add_argument("--rows", type=int, default=3, metavar="N", help="number of rows to show (default: 3)")
 
+    sub = verb(
+        bench, "compare objectives: choose learning rates, train with several seeds, measure, one table", OVERRIDES
+    )
+    text = "a YAML file, or the name of a packaged config"
+    flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
+    sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
+    sub.add_argument("--data", metavar="FILE", help="the rows: prompts with one answer each")
+    sub.add_argument("--name", help="the run's name: results go to runs/NAME (default: bench)")
+    flags.add_option_flags(sub, "BenchOptions")
+    sub.add_argument("--dry-run", action="store_true", help="check access and memory, print the plan and stop")
+
     sub = verb(check, "what an objective does to a distribution that is known, in a minute on a CPU")
     sub.add_argument("objective", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
     text = "its arguments, of an own objective or by EMOConfig's names: '{\"gamma\": 0.8}'"
@@ -118,6 +129,26 @@ def preview(arguments: argparse.Namespace) -> Result:
         prompts = []
     found = print_preview(config, shown=arguments.rows, prompts=prompts)
     return Result(found, found.step.words())
+
+
+def bench(arguments: argparse.Namespace) -> Result:
+    from instruct.base.cards import validated
+    from instruct.phases.bench import BenchOptions, objectives_as_systems
+    from instruct.phases.bench import bench as bench_objectives
+    from instruct.phases.experiment import run_folder
+
+    arguments.objective = None
+    overrides, own = list(arguments.overrides), flags.options_given(arguments, "BenchOptions")
+    if arguments.data:
+        overrides += ["--data.files", json.dumps([arguments.data])]
+    options = validated(BenchOptions, own, "command line")
+    if options.objectives:
+        overrides += ["--systems", json.dumps(objectives_as_systems(options.objectives))]
+    arguments.name = arguments.name or (None if arguments.config else "bench")
+    found = bench_objectives(config := _config(arguments, overrides), options, arguments.dry_run)
+    if found is None:
+        return Result(None, str(run_folder(config)))
+    return call.shown(found, found.markdown())
 
 
 def check(arguments: argparse.Namespace) -> Result:

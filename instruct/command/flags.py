@@ -48,6 +48,8 @@ def add_option_flags(sub: argparse.ArgumentParser, section: str, *keys: str, **r
         text = _help(field)
         if kind["type"] == "boolean":
             sub.add_argument(flag, dest=key, action="store_const", const=True, help=text)
+        elif kind["type"] == "array":
+            sub.add_argument(flag, dest=key, type=lambda text: text.split(","), metavar="A,B", help=text)
         else:
             metavar = None if choices else _METAVARS.get(kind["type"], "TEXT")
             sub.add_argument(flag, dest=key, type=_TYPES[kind["type"]], choices=choices, metavar=metavar, help=text)

@@ -43,7 +43,9 @@ def parse_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> arg
 
     An unknown flag ends the command, which names the nearest flags.
     """
-    rest, overrides = split_overrides(argv)
+    verbs = next(action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    verb = next((verbs[token] for token in argv if token in verbs), None)
+    rest, overrides = split_overrides(argv, verb._option_string_actions if verb else ())
     arguments, unknown = parser.parse_known_args(rest)
     arguments.overrides = overrides
     if unknown:

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from instruct.base.cards import PACKAGE
 from instruct.config import ExperimentConfig
+from instruct.phases.bench import BenchOptions
 
 SCHEMA_PATH = PACKAGE / "config.schema.json"
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
@@ -174,6 +175,7 @@ def json_schema() -> dict[str, Any]:
         "type": "string",
         "description": "Start from this file and override parts of it.",
     }
+    schema["$defs"]["BenchOptions"] = BenchOptions.model_json_schema()  # no key of a config: flags are made of it
     schema["required"] = []  # a file that extends another need not have a name
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -74,7 +74,8 @@ def load_prefixes(
 
     Args:
         cut: what is None is as the card says.
-        files: .txt, .tokens, .json, .jsonl or .csv, each also compressed (.gz), or .parquet.
+        files: .txt, .tokens, .json, .jsonl or .csv, each also compressed (.gz), or .parquet. A table with the columns
+            `prefix` and `reference` needs no cut.
         documents, encoding: of text files, instead of the card's.
         column: with the texts of a table, instead of the card's (default: `text`).
         limit: the first prefixes only.
@@ -90,8 +91,10 @@ def load_prefixes(
     elif not files:
         raise InputError("continuations: no card and no files; set continuations.card (see `instruct list data`)")
     cut = _merged(card.cut if card and card.cut else Cut(), cut)
+    if cut.prefix is None and files and column is None:
+        return _already_cut(raw_rows(card, files=files, section="continuations"), files, cut, limit)
     if cut.prefix is None:
-        raise InputError("continuations: has no length for prefixes; set continuations.prefix, such as 20 words")
+        raise InputError(f"continuations: {_NO_LENGTH}")
     for length in (cut.prefix, cut.continuation):
         if length and parse_length(length)[1] == "tokens" and tokenizer is None:
             raise InputError(
@@ -118,6 +121,23 @@ def load_prefixes(
     if not prefixes:
         raise InputError(f"{corpus}: no text is left to cut of {_fallen(counts, cut)}; change continuations' filters")
     return PrefixSet(corpus, prefixes, {name: count for name, count in counts.items() if count}, cut)
+
+
+_NO_LENGTH = "has no length for prefixes; set continuations.prefix, such as 20 words"
+
+
+def _already_cut(rows: Iterator[RawRow], files: list[str], cut: Cut, limit: int | None) -> PrefixSet:
+    """The rows of a table with the columns `prefix` and `reference`."""
+    prefixes = []
+    for raw in itertools.islice(rows, limit):
+        texts = [raw.fields.get(name) for name in ("prefix", "reference")]
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(
+                f"{raw.place}: continuations: {_NO_LENGTH}, or give rows with the texts `prefix` and `reference`"
+            )
+        prefixes.append(Prefix(f"{_name(raw.origin)}:{raw.row}", str(texts[0]), str(texts[1]), raw.place))
+    counts = {"read": len(prefixes), "kept": len(prefixes)}
+    return PrefixSet("+".join(map(_name, files)), prefixes, counts, cut)
 
 
 def _merged(base: Cut, over: Cut) -> Cut:

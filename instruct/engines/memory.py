@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from pathlib import Path
 
@@ -42,6 +43,28 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def restart_peak() -> None:
+    """From now on `peak_gib` counts anew, where the machine can."""
+    if _has_gpu():
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM becomes the current size
+
+
+def peak_gib() -> float | None:
+    """The most memory of this process on the first GPU, or without one in the machine's memory; None: not known."""
+    if _has_gpu():
+        import torch
+
+        return round(torch.cuda.max_memory_allocated() / GIB, 3)
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return round(int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 2**20, 3)
+    return None
 
 
 def elsewhere(options: EngineOptions) -> str:

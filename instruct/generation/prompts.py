@@ -59,7 +59,8 @@ def prefixes_text(prefixes: PrefixSet, options: ContinuationOptions) -> str:
         if reason not in ("read", "kept", "windows") and count
     ]
     return (
-        f"{prefixes.name}: {len(prefixes.prefixes):,} prefixes of {prefixes.cut.prefix} from {read}"
+        f"{prefixes.name}: {len(prefixes.prefixes):,} prefixes"
+        + (f" of {prefixes.cut.prefix} from {read}" if prefixes.cut.prefix else "")
         + (f" ({', '.join(left_out)} left out)" if left_out else "")
         + f", {each} {'continuation' if each == 1 else 'continuations'} of {tokens} each"
     )

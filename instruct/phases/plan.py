@@ -310,7 +310,8 @@ def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Ite
 def _reading_texts(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Phase:
     options, assumed = config.text_metrics, sizes()["assumed"]
     held_out = sizes()["data"].get(options.held_out.card) if options.held_out and options.held_out.card else None
-    tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * assumed["prefixes"]
+    continued = (config.continuations and config.continuations.limit) or assumed["prefixes"]
+    tokens = held_out["tokens"] * held_out.get("rows", 1) if held_out else 200 * continued
     readers = {config.model.name: shape}
     if options.reference_model:
         readers[options.reference_model.name] = known_shape(options.reference_model.name) or shape

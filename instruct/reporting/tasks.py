@@ -98,7 +98,7 @@ def _differences(answers: AnswerColumns) -> list[TaskDifference]:
     """Every two systems in every task; of several metrics of lm-eval's the task's first."""
     differences = []
     for part, systems in answers.items():
-        metric, scored = _scored(part, systems)
+        metric, scored = scored_rows(part, systems)
         task = part.partition("/")[2]
         differences += [
             _difference(task, metric, (second, scored[second]), (first, scored[first]))
@@ -123,7 +123,7 @@ def _forgetting(rows: Sequence[Measurement], answers: AnswerColumns) -> Forgetti
         columns = answers.get(part, {})
         if not {base, *trained} <= columns.keys():
             continue
-        scores = _scored(part, {name: columns[name] for name in (base, *trained)})[1]
+        scores = scored_rows(part, {name: columns[name] for name in (base, *trained)})[1]
         common = [row for row in scores[base] if all(row in own for own in scores.values())]
         values = np.array([[scores[name][row] for name in (base, *trained)] for row in common])
         if values.size and values.min() >= 0 and values.max() <= 1:
@@ -155,7 +155,9 @@ def _forgetting(rows: Sequence[Measurement], answers: AnswerColumns) -> Forgetti
     )
 
 
-def _scored(part: str, systems: Mapping[str, Mapping[str, Sequence[Any]]]) -> tuple[str, dict[str, dict[Any, float]]]:
+def scored_rows(
+    part: str, systems: Mapping[str, Mapping[str, Sequence[Any]]]
+) -> tuple[str, dict[str, dict[Any, float]]]:
     """A task's metric, and what each row of each system has of it."""
     if part.startswith("tasks/"):
         return "accuracy", {name: _row_scores(columns, "accuracy") for name, columns in systems.items()}

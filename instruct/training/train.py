@@ -14,7 +14,7 @@ from instruct.base.files import changed_file, replace_folder, sha256_of, write_a
 from instruct.base.models import model_path
 from instruct.base.options import recorded_inputs, same_inputs
 from instruct.data.encoded import EncodedRows
-from instruct.engines.memory import free_memory
+from instruct.engines.memory import free_memory, peak_gib, restart_peak
 from instruct.run.directory import RunDirectory
 from instruct.training import packing
 from instruct.training.memory import uses_fsdp
@@ -272,6 +272,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
         return dict(run.manifest()["steps"][step]["results"])
     ran_with = {**recorded_inputs(step, inputs), "data": config.data.model_dump(mode="json"), "train": train}
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
+    restart_peak()
     with recorded as results:
         trainer = _trained(config, name, run, data, arguments, checkpoint)
         making = final.with_name(f".{name}.making")
@@ -371,6 +372,7 @@ def _finished(
         "steps": state.global_step,
         "epochs": None if data.stream else round(state.epoch or 0.0, 4),
         "processes": trainer.args.world_size,
+        "peak_gib": peak_gib(),
         "first": history[0] if history else None,
         "last": history[-1] if history else None,
         **({"evaluation": evaluation} if evaluation else {}),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from instruct.analysis.seeds import seed_spread
+from instruct.analysis.seeds import score_difference, seed_spread
 
 
 def as_scores(matrix: np.ndarray) -> list[dict[str, float | None]]:
@@ -105,3 +105,21 @@ def test_intervals_stay_within_0_and_100():
     assert found.interval_seeds[1] == 100
     assert found.interval_both[1] == 100
     assert found.interval_seeds[0] >= 0
+
+
+def test_a_difference_of_scores_has_the_two_way_interval_in_their_unit():
+    generator = np.random.default_rng(1)
+    rates = generator.uniform(0.2, 0.8, (4, 30))
+    columns = [{str(place): float(score) for place, score in enumerate(row)} for row in rates]
+    halves = [dict.fromkeys(column, 0.5) for column in columns]
+    spread = seed_spread([100 * float(row.mean()) for row in rates], columns)
+    found = score_difference(columns, halves)
+    assert (found.seeds, found.n, found.value) == (4, 30, pytest.approx(spread.mean / 100 - 0.5))
+    assert found.interval == pytest.approx([end / 100 - 0.5 for end in spread.interval_both])
+    assert found.p == pytest.approx(spread.p)
+    large = score_difference(
+        [{key: 7 * score for key, score in column.items()} for column in columns], [dict.fromkeys(columns[0], 9.0)] * 4
+    )
+    assert large.interval[0] < large.value < large.interval[1] < 0  # in nats, say, which no percentage limits
+    assert score_difference(columns[:1], halves[:1]).interval is None
+    assert score_difference([{"a": None}], [{"a": 1.0}]).value is None

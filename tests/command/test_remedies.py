@@ -29,9 +29,11 @@ VERBS = {
     "judging/interchange": {"export", "import", "report"},
     "measuring": {"evaluate"},
     "phases": CONFIG,
+    "phases/bench.py": {"bench"},
     "phases/preflight.py": {"judge"} | CONFIG,  # of a config's judges, see instruct/phases/remedies.py
     "phases/upload.py": {"push", "run"},
     "reporting": {"report", "judge"},
+    "reporting/bench.py": {"bench"},
     "reporting/compare_runs.py": {"compare"},
     "run": CONFIG,
     "training": CONFIG,
@@ -189,7 +191,7 @@ def test_a_data_set_that_is_out_of_reach_names_the_key_for_files(section, monkey
 def test_the_name_of_a_run_is_for_a_file_that_starts_one(instruct, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "--name: is for the run that a YAML file starts" in instruct("evaluate", "runs/x", "--name", "y")[2]
-    assert "unrecognized arguments: --dry-run (a flag of run)" in instruct("generate", "--dry-run")[2]
+    assert "unrecognized arguments: --dry-run (a flag of run, bench)" in instruct("generate", "--dry-run")[2]
     (tmp_path / "base.yaml").write_text("name: base\nsystems: {base: {objective: none}}\n")
     stderr = instruct("generate", "base.yaml", "--name", "mine", "--answers.files", "none.jsonl")[2]
     assert "none.jsonl: no such file" in stderr

@@ -218,3 +218,14 @@ def test_of_a_long_line_no_more_is_looked_at_than_is_cut(tmp_path: Path, monkeyp
     assert f"{found.prefixes[0].text}{found.prefixes[0].reference}" == " ".join(line.split(" ")[:100])
     windows = cut_file(tmp_path / "a.txt", line, prefix="20 words", continuation="80 words", windows=True)
     assert len(windows.prefixes) == 300
+
+
+def test_rows_with_prefix_and_reference_are_taken_as_they_are(tmp_path):
+    rows = [{"prefix": "Q: a\nA:", "reference": " b"}, {"prefix": "Q: c\nA:", "reference": " d"}]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    found = cut_file(tmp_path / "cut.jsonl", content)
+    assert [(prefix.text, prefix.reference) for prefix in found.prefixes] == [tuple(row.values()) for row in rows]
+    assert found.prefixes[0].id == "cut.jsonl:1"
+    assert len(cut_file(tmp_path / "cut.jsonl", content, limit=1).prefixes) == 1
+    with pytest.raises(InputError, match="row 1: continuations: has no length for prefixes"):
+        cut_file(tmp_path / "texts.jsonl", '{"text": "a b"}\n')

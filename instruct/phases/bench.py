@@ -1,0 +1,315 @@
+"""`instruct bench`: objectives side by side, from a model and data to one table. What is done is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from instruct.base.errors import InputError, InstructError, Problems, counted
+from instruct.base.files import write_atomically
+from instruct.base.models import model_path
+from instruct.base.options import Options
+from instruct.base.output import say
+from instruct.config import ExperimentConfig, make_config
+from instruct.data.evaluation import eval_prompt
+from instruct.data.options import DataOptions, template_of
+from instruct.data.rows import load_rows
+from instruct.engines.local import load_tokenizer
+from instruct.phases.experiment import run_experiment, run_folder, run_phases
+from instruct.phases.machines import this_machine
+from instruct.phases.plan import plan, time_words
+from instruct.run.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from instruct.reporting.bench import BenchReport
+
+RATES = [1e-4, 3e-4, 1e-3]
+LIMITS = (1e-6, 1e-1)  # rates are not extended beyond
+CHOOSING_SEED = 0
+PARTS = ("train", "choose", "test")
+Pair = dict[str, str]
+
+
+class BenchOptions(Options):
+    """What `instruct bench` adds to a config."""
+
+    objectives: list[str] = []
+    """Objectives to compare, mle among them: names, or FILE.py:NAME (default: the config's systems)."""
+    seeds: int = Field(default=3, ge=1)
+    """Train each objective with so many seeds, 1 and up; fewer than three support no claim."""
+    rates: list[float] = Field(default=RATES, min_length=1)
+    """Learning rates to choose from; more are tried while one at the edge is best, and a single one is just taken."""
+    choosing: int | None = Field(default=None, ge=1)
+    """So many rows choose the learning rates and are never scored (default: a tenth, at most 300)."""
+    testing: int | None = Field(default=None, ge=2)
+    """So many rows are scored (default: a fifth, at most 500)."""
+    tasks: list[str] = []
+    """Tasks to ask each system and the untrained base, as in `instruct evaluate --tasks`."""
+    judge: str | None = None
+    """A judge that compares the answers with those of mle (default: none)."""
+
+
+def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> BenchReport | None:
+    """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
+
+    Rows are split into three sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
+    NAME-OBJECTIVE-RATE); that of the lowest cross-entropy on the second set is taken, by the same rule for all. Then
+    each is trained with the seeds 1, 2, ... (runs/NAME), answers the third set's prompts greedily and continues them
+    by samples, beside MLE at the temperature that gives it the objective's entropy.
+
+    Args:
+        config: the model, the data, the training; its systems are the objectives.
+        dry_run: print what would be done, and how long it takes, and stop. Only the rows' files are written.
+
+    Raises:
+        InputError: the config sets what the bench sets itself, or there are too few rows.
+    """
+    from instruct.reporting.bench import bench_report, write_bench
+
+    _check(config)
+    folder = Path("runs") / f"{config.name}-rows"
+    sizes = _write_rows(config, options, folder)
+    first = dict.fromkeys(config.trained, options.rates[0])
+    chooses = len(options.rates) > 1
+    final = _final(config, options, folder, sizes["test"], first)
+    _print_plan(final, _candidate(config, folder, "mle", options.rates[0]), options, len(first), sizes)
+    if dry_run:
+        run_experiment(final, dry_run=True)
+        return None
+    scores = {key: _tried_rates(config, folder, key, options.rates) for key in first} if chooses else {}
+    chosen = {key: best_rate(tried) for key, tried in scores.items()} if chooses else first
+    final = _final(config, options, folder, sizes["test"], chosen)
+    report, failure = run_phases(final, False, "train", "report", False)
+    run = RunDirectory(run_folder(final))
+    table = bench_report(run, report, scores, sizes)
+    write_bench(run, table)
+    if failure:
+        raise failure
+    return table
+
+
+def _print_plan(
+    final: ExperimentConfig, candidate: ExperimentConfig, options: BenchOptions, objectives: int, sizes: dict[str, int]
+) -> None:
+    """What will be trained, and how long all takes. `candidate`: one of the trainings that choose a rate."""
+    rates = ", ".join(f"{rate:g}" for rate in options.rates)
+    trainings = objectives * len(options.rates) if len(options.rates) > 1 else 0
+    say(f"rows      {', '.join(f'{sizes[part]:,} to {part}' for part in PARTS)}")
+    if trainings:
+        edge = "more where one at the edge is best"
+        say(f"rates     {counted(trainings, 'training')} with seed {CHOOSING_SEED} choose from {rates}; {edge}")
+    else:
+        say(f"rates     {rates} for every objective, not chosen: give --rates A,B,C to choose")
+    say(f"table     {counted(len(final.trained), 'training')}: {', '.join(final.trained)}")
+    here = this_machine()
+    hours = trainings * sum(phase.hours or 0 for phase in plan(candidate, here))
+    whole = hours + sum(phase.hours or 0 for phase in plan(final, here))
+    say(f"estimate  {time_words(whole)} in all, {time_words(hours)} of it for rates; arithmetic, not measured")
+
+
+def objectives_as_systems(objectives: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The systems that `--objectives` names; one of a file is called like its class.
+
+    Raises:
+        InputError: two have one name.
+    """
+    names = [objective.rpartition(":")[2] for objective in objectives]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise InputError(f"--objectives: {twice[0]} is given twice; remove one, or name systems in a config")
+    return {name: {"objective": objective} for name, objective in zip(names, objectives, strict=True)}
+
+
+def _check(config: ExperimentConfig) -> None:
+    """Refuse what the bench sets itself, and data that it cannot split."""
+    problems = Problems()
+    say_so = problems.found.append
+    trained = config.trained
+    if "mle" not in trained or trained["mle"].objective != "mle" or len(trained) < 2:
+        say_so("bench: compares objectives with mle; give --objectives mle,OTHER")
+    if any(system.seed is not None for system in trained.values()) or "seed" in config.train:
+        say_so("bench: sets the seeds itself; remove those of the config, and give their number as --seeds N")
+    if "learning_rate" in config.train or any(system.learning_rate for system in trained.values()):
+        say_so("bench: chooses each objective's learning rate; remove learning_rate, and give --rates A,B,C")
+    if config.comparisons or config.continuations or config.data.evaluates:
+        say_so("bench: sets comparisons, continuations and the rows to evaluate on itself; remove them from the config")
+    if config.answers is None:
+        say_so("bench: compares answers; remove answers: null from the config")
+    if config.data.mixture or config.data.streaming or not (config.data.files or config.data.card):
+        say_so("bench: splits the rows of one data set; give --data FILE")
+    problems.refuse()
+
+
+def _write_rows(config: ExperimentConfig, options: BenchOptions, folder: Path) -> dict[str, int]:
+    """Split the rows into files of `folder`, those of the test also as prompts and as prefixes of samples."""
+    pairs = prompt_pairs(config.data)
+    sizes = {
+        "choose": options.choosing or min(300, len(pairs) // 10),
+        "test": options.testing or min(500, len(pairs) // 5),
+    }
+    sizes = {"train": len(pairs) - sum(sizes.values()), **sizes}
+    if min(sizes.values()) < 1 or sizes["test"] < 2:
+        raise InputError(
+            f"bench: {counted(len(pairs), 'different prompt')} with one answer each give {sizes['train']} rows to "
+            f"train, {sizes['choose']} to choose and {sizes['test']} to test; give more, or lower --choosing and "
+            "--testing"
+        )
+    sets = split(pairs, sizes, folder)
+    tokenizer = load_tokenizer(f"model {config.model.name}", model_path(config.model.name), config.model.revision)
+    rendering = config.data.rendering(RunDirectory(run_folder(config)).day)
+    rendering.prepare(tokenizer)
+    begin = tokenizer.bos_token if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id] else None
+    lines = []
+    for pair in sets["test"]:
+        prompt = eval_prompt(pair["instruction"], template_of(config.data))
+        text = prompt if isinstance(prompt, str) else rendering.render(tokenizer, prompt, prompt=True)
+        # The tokenizer writes its beginning-of-sequence token itself.
+        lines.append({"prefix": text.removeprefix(begin or ""), "reference": pair["output"]})
+    write_atomically(folder / "test_prefixes.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    return {part: len(sets[part]) for part in PARTS}
+
+
+def prompt_pairs(data: DataOptions) -> list[Pair]:
+    """The first row of each prompt that is one message with one answer: `instruction` and `output`.
+
+    Raises:
+        InputError: plain texts, or chats of several turns alone.
+    """
+    rows = load_rows(**{**data.reading(), "template": "chat"}, limit=data.limit)
+    pairs: dict[str, Pair] = {}
+    others = 0
+    for row in rows.rows:
+        if len(row.get("prompt", ())) != 1 or "completion" not in row:
+            others += 1
+            continue
+        prompt, output = row["prompt"][0]["content"], row["completion"][0]["content"]
+        pairs.setdefault(prompt, {"instruction": prompt, "output": output})
+    if others:
+        say(f"note      {counted(others, 'row')} left out: not one prompt with one answer (texts, several turns, a "
+            "system turn)")  # fmt: skip
+    return list(pairs.values())
+
+
+def split(pairs: Sequence[Pair], sizes: Mapping[str, int], folder: Path) -> dict[str, list[Pair]]:
+    """Disjoint sets of pairs with different prompts, by the order of their hashes, whatever their own order is.
+
+    Each is written to `folder` as PART.jsonl to train on, and as PART_prompts.json to answer.
+
+    Raises:
+        InputError: there are too few pairs.
+    """
+    order = sorted(pairs, key=lambda pair: hashlib.sha256(pair["instruction"].encode()).hexdigest())
+    if len(order) < sum(sizes.values()):
+        raise InputError(f"{len(order)} different prompts; {sum(sizes.values())} are needed")
+    folder.mkdir(parents=True, exist_ok=True)
+    sets, first = {}, 0
+    for part, size in sizes.items():
+        sets[part] = [{**pair, "generator": "teacher"} for pair in order[first : first + size]]
+        first += size
+        own = [{"instruction": pair["instruction"], "output": pair["output"]} for pair in sets[part]]
+        write_atomically(folder / f"{part}.jsonl", "".join(json.dumps(pair) + "\n" for pair in own))
+        write_atomically(folder / f"{part}_prompts.json", json.dumps(sets[part], indent=1))
+    return sets
+
+
+def _candidate(config: ExperimentConfig, folder: Path, key: str, rate: float) -> ExperimentConfig:
+    """The training of one objective with one rate, evaluated on the rows that choose."""
+    system = {**config.trained[key].model_dump(mode="json"), "seed": CHOOSING_SEED, "learning_rate": rate}
+    content = _with_rows(config, folder) | {
+        "name": f"{config.name}-{key}-{rate:g}",
+        "systems": {key: system},
+        "answers": None,
+        "evaluation": None,
+        "judges": [],
+    }
+    return make_config(content, [], "bench")
+
+
+def _with_rows(config: ExperimentConfig, folder: Path) -> dict[str, Any]:
+    files = {"files": [f"{folder}/train.jsonl"], "eval_files": [f"{folder}/choose.jsonl"]}
+    own = {"card": None, "limit": None, "template": template_of(config.data), "eval_samples": 0}
+    return {**config.model_dump(mode="json"), "data": {**config.data.model_dump(mode="json"), **own, **files}}
+
+
+def _final(
+    config: ExperimentConfig, options: BenchOptions, folder: Path, tested: int, rates: Mapping[str, float]
+) -> ExperimentConfig:
+    """The experiment of the table; `tested`: the rows that are scored, which the plan counts."""
+    content = _with_rows(config, folder)
+    answers = config.answers.model_dump(mode="json") if config.answers else {}
+    generation = answers["generation"]
+    sampling = {"max_new_tokens": generation["max_new_tokens"], "min_new_tokens": 0}
+    sampling |= {name: generation[name] for name in ("engine", "batch_size", "gpu_memory_utilization")}
+    systems = {
+        key: {**system.model_dump(mode="json"), "learning_rate": rates[key]} for key, system in config.trained.items()
+    }
+    evaluation = dict(content["evaluation"] or {})
+    evaluation["texts"] = evaluation.get("texts") or {"metrics": ["perplexity", "entropy", "rouge", "diversity"]}
+    if options.tasks:
+        evaluation["tasks"] = {**(evaluation.get("tasks") or {}), "forgetting": options.tasks}
+        systems["base"] = {"objective": "none"}
+    content |= {
+        "systems": systems,
+        "seeds": list(range(1, options.seeds + 1)),
+        "answers": answers | {"files": [f"{folder}/test_prompts.json"], "limit": None},
+        "continuations": {"files": [f"{folder}/test_prefixes.jsonl"], "limit": tested, "generation": sampling},
+        "evaluation": evaluation,
+        "judges": [*content["judges"], *([{"card": options.judge}] if options.judge else [])],
+        "comparisons": [(key, "mle") for key in config.trained if key != "mle"],
+    }
+    return make_config(content, [], "bench")
+
+
+def _tried_rates(config: ExperimentConfig, folder: Path, key: str, rates: Sequence[float]) -> dict[float, float]:
+    """Cross-entropy on the rows that choose, by rate; infinite where training failed."""
+
+    def score(rate: float) -> float:
+        candidate = _candidate(config, folder, key, rate)
+        try:
+            run_experiment(candidate, last="train")
+        except InputError:
+            raise
+        except InstructError as error:  # it diverged
+            say(f"note      {key} with {rate:g}: {error}")
+            return math.inf
+        return cross_entropy(RunDirectory(run_folder(candidate)), key)
+
+    return try_rates(rates, score)
+
+
+def try_rates(
+    rates: Sequence[float], score: Callable[[float], float], limits: tuple[float, float] = LIMITS
+) -> dict[float, float]:
+    """The score of each rate, and of those beyond the edge while one there has the lowest."""
+    scores = {rate: score(rate) for rate in rates}
+    while further := beyond(best_rate(scores), list(scores), limits):
+        scores[further] = score(further)
+    return dict(sorted(scores.items()))
+
+
+def best_rate(scores: Mapping[float, float]) -> float:
+    """The rate with the lowest score; of equal ones the first."""
+    return min(scores, key=lambda rate: (math.isnan(scores[rate]), scores[rate]))
+
+
+def beyond(best: float, rates: Sequence[float], limits: tuple[float, float] = LIMITS) -> float | None:
+    """The rate to try next if the best one is at the edge of those tried."""
+    if best == min(rates):
+        further = best / 3
+    elif best == max(rates):
+        further = best * 3
+    else:
+        return None
+    further = float(f"{further:.0e}")
+    return further if limits[0] <= further <= limits[1] else None
+
+
+def cross_entropy(run: RunDirectory, system: str) -> float:
+    """Of the rows that a system was evaluated on while it was trained, in nats per token."""
+    return float(run.manifest()["steps"][f"train/{system}"]["results"]["evaluation"]["kept"]["ce"])

@@ -1,0 +1,343 @@
+"""The table of `instruct bench`: each objective's figures over seeds, and its paired differences from MLE."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from instruct.analysis.claims import LEAST_SEEDS, finding_of
+from instruct.analysis.holm import holm
+from instruct.analysis.results import Interval, Record
+from instruct.analysis.seeds import score_difference
+from instruct.base.files import write_atomically
+from instruct.base.output import say
+from instruct.data.evaluation import identity
+from instruct.measuring.controls import control_name
+from instruct.measuring.texts.rouge import rouge
+from instruct.reporting.model import ReportData
+from instruct.reporting.read import RunContents, read_run
+from instruct.reporting.render.markdown import escape_markdown, section
+from instruct.reporting.tables import Column, columns_table
+from instruct.reporting.tasks import scored_rows
+from instruct.run.directory import RunDirectory
+from instruct.training.options import without_seed
+
+# Score by prompt.
+Scores = Mapping[str, float | None]
+GREEDY, SAMPLED, ENTROPY = "ROUGE-L", "ROUGE-L of samples", "cross-entropy"
+_OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
+
+
+class BenchSystem(Record):
+    """An objective, or MLE at the temperature that gives it an objective's entropy.
+
+    `figures`: mean over `trainings`, `deviations` between them. `minutes` and `gib` are of one training, the means of
+    what was measured; `rates` the cross-entropy that chose `learning_rate`, by rate.
+    """
+
+    name: str
+    trainings: int
+    learning_rate: float | None
+    rates: dict[str, float]
+    figures: dict[str, float]
+    deviations: dict[str, float]
+    minutes: float | None
+    gib: float | None
+
+
+class BenchDifference(Record):
+    """The first system's figure minus the second's, over `trainings` with the same seeds and `n` prompts or rows.
+
+    `interval` and `p` cover other seeds and other prompts; `p_holm` is corrected for all tests of the table.
+    `finding`: better, worse, no difference, or too few seeds.
+    """
+
+    measure: str
+    first: str
+    second: str
+    trainings: int
+    n: int
+    difference: float | None
+    interval: Interval | None
+    p: float | None
+    p_holm: float | None
+    finding: str
+
+
+class BenchReport(Record):
+    """What `instruct bench` found. `rows`: those of each part; `notes`: what was not measured, and why."""
+
+    rows: dict[str, int]
+    systems: list[BenchSystem]
+    differences: list[BenchDifference]
+    notes: list[str]
+
+    def markdown(self) -> str:
+        """The table, as bench.md has it."""
+        names = list(dict.fromkeys(name for system in self.systems for name in system.figures))
+        columns = [
+            Column("system", "name", text=True),
+            Column("learning rate", lambda row: None if row.learning_rate is None else f"{row.learning_rate:g}"),
+            Column("trainings"),
+            *(Column(name, _cell(name)) for name in names),
+            Column("minutes", lambda row: None if row.minutes is None else f"{row.minutes:.1f}"),
+            Column("GiB", lambda row: None if row.gib is None else f"{row.gib:.1f}"),
+        ]
+        tests = [
+            Column("difference", lambda row: f"{row.first} − {row.second}", text=True),
+            Column("of", "measure", text=True),
+            Column("seeds", "trainings"),
+            Column("n"),
+            Column("mean", lambda row: _signed(row.difference)),
+            Column("95 % CI", lambda row: row.interval and " to ".join(map(_signed, row.interval))),
+            Column("p (Holm)", lambda row: None if row.p_holm is None else f"{row.p_holm:.3g}"),
+            Column("finding"),
+        ]
+        tables = [columns_table("Systems", self.systems, columns), columns_table("Beside MLE", self.differences, tests)]
+        parts = ", ".join(f"{count:,} rows to {part}" for part, count in self.rows.items())
+        lines = ["# Objectives side by side", "", f"{parts}, with different prompts.", ""]
+        lines += [line for table in tables for line in section(table, 2)]
+        return "\n".join([*lines, *(f"- {escape_markdown(note)}" for note in self.notes)]) + "\n"
+
+
+def _cell(name: str) -> Callable[[BenchSystem], str | None]:
+    def cell(row: BenchSystem) -> str | None:
+        if name not in row.figures:
+            return None
+        spread = f" ± {row.deviations[name]:.4f}" if name in row.deviations else ""
+        return f"{row.figures[name]:.4f}{spread}"
+
+    return cell
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4f}"
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured of each training: `names` by objective and seed, `scores` by measure and system."""
+
+    contents: RunContents
+    names: Mapping[str, Mapping[int, str]]
+    scores: Mapping[str, Mapping[str, Scores]]
+
+    def of(self, measure: str, names: Sequence[str]) -> list[Scores]:
+        """The scores of some systems; [] if one has none."""
+        known = self.scores[measure]
+        return [known[name] for name in names] if all(name in known for name in names) else []
+
+
+def bench_report(
+    run: RunDirectory,
+    report: ReportData | None,
+    rates: Mapping[str, Mapping[float, float]],
+    rows: Mapping[str, int],
+) -> BenchReport:
+    """The table of a finished run.
+
+    Args:
+        report: the run's, with what judges found.
+        rates: by objective, the cross-entropy that chose among learning rates.
+        rows: how many rows trained, chose and tested.
+
+    Raises:
+        InputError: the run's files cannot be read.
+    """
+    contents = read_run(run.folder)
+    names: dict[str, dict[int, str]] = {}
+    for name, system in contents.config["systems"].items():
+        if system.get("seed") is not None:
+            names.setdefault(without_seed(name, system["seed"]), {})[system["seed"]] = name
+    measured = _Measured(contents, names, _scores(contents))
+    systems = [_system(measured, key, list(own.values()), rates.get(key, {})) for key, own in names.items()]
+    others = {_at_entropy(key): [control_name(name) for name in own.values()] for key, own in names.items()}
+    others |= {name: [name] for name, system in contents.config["systems"].items() if system["objective"] == "none"}
+    systems += [system for label, own in others.items() if (system := _system(measured, label, own, {})).figures]
+    differences = _differences(measured) + _verdicts(report)
+    corrected = holm([difference.p for difference in differences])
+    for difference, p in zip(differences, corrected, strict=True):
+        difference.p_holm, difference.finding = p, _finding(difference, p)
+    return BenchReport(
+        rows=dict(rows), systems=systems, differences=differences, notes=_notes(measured, report, rates, rows)
+    )
+
+
+def _at_entropy(key: str) -> str:
+    return f"MLE at the entropy of {key}"
+
+
+def write_bench(run: RunDirectory, table: BenchReport) -> None:
+    """Write bench.json and bench.md beside the run's report, and print the table."""
+    write_atomically(run.folder / "bench.json", table.model_dump_json(indent=1) + "\n")
+    write_atomically(run.folder / "bench.md", table.markdown())
+    say(f"bench     {run.folder / 'bench.md'}")
+
+
+def _scores(contents: RunContents) -> dict[str, Mapping[str, Scores]]:
+    values = contents.values
+    likelihoods: dict[str, Scores] = {
+        name: {str(key): nats / count for key, nats, count in _rows(columns, "nats", "tokens") if count}
+        for name, columns in values.get("perplexity", {}).items()
+    }
+    sampled: dict[str, Scores] = {
+        name: dict(_rows(columns, "rougeL")) for name, columns in values.get("rouge", {}).items()
+    }
+    found: dict[str, Mapping[str, Scores]] = {ENTROPY: likelihoods, GREEDY: _answers(contents), SAMPLED: sampled}
+    for part, systems in values.items():
+        if part.startswith(("tasks/", "lm_eval/")):
+            metric, scored = scored_rows(part, systems)
+            found[f"{part.partition('/')[2]} ({metric})"] = scored
+    return {measure: systems for measure, systems in found.items() if systems}
+
+
+def _rows(columns: Mapping[str, Any], *names: str) -> Iterator[Any]:
+    return zip(*(columns[name] for name in ("id", *names)), strict=True)
+
+
+def _answers(contents: RunContents) -> dict[str, Scores]:
+    """ROUGE-L F1 of each greedy answer; None of one that failed."""
+    known = {name: answers.rows for name, answers in contents.answers.items()}
+    references = {identity(row): row["output"] for row in known.pop("baseline", [])}
+    return {
+        name: {
+            identity(row): None if row.get("failed") else rouge(references[identity(row)], row["output"])["rougeL"]
+            for row in rows
+            if identity(row) in references
+        }
+        for name, rows in known.items()
+    }
+
+
+def _system(measured: _Measured, label: str, names: Sequence[str], rates: Mapping[float, float]) -> BenchSystem:
+    contents = measured.contents
+    figures: dict[str, list[float]] = {}
+    for measure in measured.scores:
+        for scores in measured.of(measure, names):
+            figures.setdefault(measure, []).append(statistics.fmean(one for one in scores.values() if one is not None))
+    for metric, shown in _OTHER_FIGURES.items():
+        known = [contents.metrics.value(name, metric) for name in names]
+        if all(value is not None for value in known):
+            figures[shown] = [value for value in known if value is not None]
+    finished = contents.manifest["steps"].get("answers", {}).get("results", {})
+    for name in names:
+        if name in finished and name in contents.answers:
+            answers = [row["output"] for row in contents.answers[name].rows]
+            figures.setdefault("words", []).append(statistics.fmean(len(answer.split()) for answer in answers))
+            figures.setdefault("without end", []).append(finished[name]["truncated"] / len(answers))
+    records = [contents.manifest["steps"].get(f"train/{name}", {}) for name in names]
+    minutes = [record["minutes"] for record in records if record.get("minutes") is not None]
+    peaks = [peak for record in records if (peak := (record.get("results") or {}).get("peak_gib")) is not None]
+    chosen = {contents.config["systems"].get(name, {}).get("learning_rate") for name in names}
+    return BenchSystem(
+        name=label,
+        trainings=len(names),
+        learning_rate=chosen.pop() if len(chosen) == 1 else None,
+        rates={f"{rate:g}": score for rate, score in rates.items()},
+        figures={measure: statistics.fmean(values) for measure, values in figures.items()},
+        deviations={measure: statistics.stdev(values) for measure, values in figures.items() if len(values) > 1},
+        minutes=statistics.fmean(minutes) if minutes else None,
+        gib=statistics.fmean(peaks) if peaks else None,
+    )
+
+
+def _differences(measured: _Measured) -> list[BenchDifference]:
+    """Every objective against MLE by every measure, and by samples against MLE at its entropy."""
+    mle, found = measured.names["mle"], []
+    for key, own in measured.names.items():
+        if key == "mle":
+            continue
+        for measure in measured.scores:
+            pairs = [(key, list(own.values()), "mle", [mle[seed] for seed in own])]
+            if measure == SAMPLED:
+                controls = [control_name(name) for name in own.values()]
+                pairs.append((key, list(own.values()), _at_entropy(key), controls))
+            for first, ours, second, theirs in pairs:
+                scores = measured.of(measure, ours), measured.of(measure, theirs)
+                if not all(scores):
+                    continue
+                result = score_difference(*scores)
+                found.append(
+                    BenchDifference(
+                        measure=measure,
+                        first=first,
+                        second=second,
+                        trainings=result.seeds,
+                        n=result.n,
+                        difference=result.value,
+                        interval=result.interval,
+                        p=result.p,
+                        p_holm=None,
+                        finding="",
+                    )
+                )
+    return found
+
+
+def _verdicts(report: ReportData | None) -> list[BenchDifference]:
+    """What judges found, over seeds and prompts: the win rate's distance from one half."""
+    return [
+        BenchDifference(
+            measure=f"win rate − ½ ({spread.judge})",
+            first=spread.candidate,
+            second=spread.baseline,
+            trainings=len(spread.seeds),
+            n=spread.n,
+            difference=spread.mean / 100 - 0.5,
+            interval=spread.interval_both and [end / 100 - 0.5 for end in spread.interval_both],
+            p=spread.p,
+            p_holm=None,
+            finding="",
+        )
+        for spread in (report.seeds if report else [])
+    ]
+
+
+_FINDINGS = {"candidate": "better", "baseline": "worse", "no difference": "no difference shown"}
+
+
+def _finding(difference: BenchDifference, p: float | None) -> str:
+    """By the rule of every claim: LEAST_SEEDS trainings, and a corrected p of at most 5 %."""
+    value = difference.difference or 0.0
+    gain = -value if difference.measure == ENTROPY else value
+    found = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
+    return _FINDINGS.get(found, f"fewer than {LEAST_SEEDS} seeds")
+
+
+def _notes(
+    measured: _Measured, report: ReportData | None, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
+) -> list[str]:
+    contents = measured.contents
+    chosen = "learning rates: one was given for all, and none was chosen; another may suit each objective"
+    if rates:
+        chosen = (
+            f"learning rates: that of the lowest cross-entropy on {rows['choose']:,} other rows, with a seed that is "
+            "not in the table; cross-entropy is MLE's own loss, so this rule may favor it"
+        )
+    notes = [
+        "cross-entropy: of the test answers without their end token, nats per token, the mean over answers; "
+        "ROUGE-L: F1 without stemming of greedy answers, and of samples at temperature 1; ± is between trainings",
+        chosen,
+        "intervals and p: two-way, over seeds and prompts (docs/statistics.md); Holm's correction is over all tests",
+    ]
+    for key, scores in rates.items():
+        best = min(scores, key=lambda rate: scores[rate])
+        if len(scores) > 1 and best in (min(scores), max(scores)):
+            notes.append(
+                f"the learning rate of {key}, {best:g}, is the last that was tried; a better one may be beyond"
+            )
+        notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
+    if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
+        notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
+    if not (report and report.judges):
+        notes.append("no judge compared the answers (--judge)")
+    if failed := sum(bool(row.get("failed")) for answers in contents.answers.values() for row in answers.rows):
+        notes.append(f"{failed:,} answers failed; their prompts are left out of ROUGE-L's differences")
+    for row in contents.metrics.measurements:
+        if row.metric == "matched_temperature" and row.value is None:
+            notes.append(f"{row.system} has no control at its entropy: {row.details.reason}")
+    peaks = "GiB: the largest GPU memory of a training, or of the process without a GPU"
+    return [*notes, f"minutes and {peaks}"]

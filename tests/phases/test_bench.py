@@ -1,0 +1,154 @@
+"""`instruct bench`: its rows, its choice of a learning rate, its plan, and its table."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instruct.base.errors import InputError
+from instruct.config import make_config
+from instruct.phases import bench as benches
+from instruct.phases.bench import BenchOptions, bench, best_rate, beyond, objectives_as_systems, prompt_pairs, split
+
+ROOT = Path(__file__).parents[2]
+
+
+def rows_file(folder: Path, count: int) -> str:
+    rows = [
+        {"instruction": f"Question {n}?", "input": "in" if n % 3 else "", "output": f"Answer {n}."}
+        for n in range(count)
+    ]
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, rows[0]]), encoding="utf-8")
+    return str(path)
+
+
+def config_of(files: str, **more):
+    content = {"name": "b", "data": {"files": [files]}, "systems": objectives_as_systems(["mle", "dft"])}
+    return make_config(content | more, [], "test")
+
+
+def test_rows_are_split_into_disjoint_sets_whatever_their_order(tmp_path):
+    sizes = {"train": 20, "choose": 5, "test": 8}
+    file = rows_file(tmp_path, 40)
+    sets = split(prompt_pairs(config_of(file).data), sizes, tmp_path / "rows")
+    prompts = {part: {row["instruction"] for row in rows} for part, rows in sets.items()}
+    assert {part: len(own) for part, own in prompts.items()} == sizes
+    assert len(set.union(*prompts.values())) == 33
+    lines = (tmp_path / "rows" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {json.loads(line)["instruction"] for line in lines} == prompts["train"]
+    reverse = tmp_path / "reverse.jsonl"
+    reverse.write_text("\n".join(reversed(Path(file).read_text(encoding="utf-8").splitlines())), encoding="utf-8")
+    assert split(prompt_pairs(config_of(str(reverse)).data), sizes, tmp_path / "other") == sets
+    with pytest.raises(InputError, match="40 different prompts; 41 are needed"):
+        split(prompt_pairs(config_of(file).data), {"train": 41}, tmp_path / "rows")
+
+
+def test_rows_of_several_turns_are_left_out_and_counted(tmp_path, printed):
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    rows = [{"messages": [*chat[start:], {"role": "assistant", "content": "Hello"}]} for start in (0, 1)]
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert prompt_pairs(config_of(str(path)).data) == [{"instruction": "Hi", "output": "Hello"}]
+    assert "1 row left out" in printed.readouterr().out
+
+
+def test_rates_are_extended_at_the_edge_alone():
+    rates = [1e-4, 3e-4, 1e-3]
+    assert [beyond(best, rates) for best in (3e-4, 1e-4, 1e-3)] == [None, 3e-5, 3e-3]
+    assert beyond(1e-2, [*rates, 3e-3, 1e-2], (1e-5, 1e-2)) is None
+    tried = benches.try_rates(rates, lambda rate: abs(math.log(rate / 2e-5)))
+    assert list(tried) == [1e-5, 3e-5, 1e-4, 3e-4, 1e-3]
+    assert best_rate(tried) == 3e-5
+    assert best_rate({1e-4: math.nan, 3e-4: math.inf, 1e-3: 2.0}) == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"systems": {"dft": {"objective": "dft"}}}, "compares objectives with mle; give --objectives mle,OTHER"),
+        ({"seeds": [1, 2]}, "sets the seeds itself; remove those of the config, and give their number as --seeds N"),
+        ({"train": {"learning_rate": 1e-4}}, "chooses each objective's learning rate"),
+        ({"comparisons": [["dft", "mle"]]}, "sets comparisons, continuations and the rows to evaluate on itself"),
+        ({"answers": None}, "compares answers; remove answers: null"),
+        ({"data": {"card": None}}, "splits the rows of one data set; give --data FILE"),
+    ],
+)
+def test_what_the_bench_sets_itself_is_refused(tmp_path, more, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        bench(config_of(rows_file(tmp_path, 4), **more), BenchOptions(), dry_run=True)
+
+
+def test_objectives_are_named_like_their_class():
+    assert objectives_as_systems(["mle", "my.py:Mine"]) == {
+        "mle": {"objective": "mle"},
+        "Mine": {"objective": "my.py:Mine"},
+    }
+    with pytest.raises(InputError, match="Mine is given twice"):
+        objectives_as_systems(["a.py:Mine", "b.py:Mine"])
+
+
+def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = config_of(rows_file(tmp_path, 60), judges=[{"card": "smollm2_score"}])
+    folder, rates = Path("rows"), {"mle": 1e-4, "dft": 3e-4}
+    candidate = benches._candidate(config, folder, "dft", 3e-4)
+    final = benches._final(config, BenchOptions(tasks=["sst2"]), folder, 12, rates)
+    assert candidate.data.eval_files == ["rows/choose.jsonl"]
+    assert (candidate.trained["dft"].seed, candidate.answers, candidate.judges) == (0, None, [])
+    seeds = {name: (system.seed, system.learning_rate) for name, system in final.trained.items()}
+    assert seeds == {f"{key}-seed{seed}": (seed, rate) for key, rate in rates.items() for seed in (1, 2, 3)}
+    assert final.answers.files == ["rows/test_prompts.json"]
+    assert final.continuations.files == ["rows/test_prefixes.jsonl"]
+    assert final.comparisons == [(f"dft-seed{seed}", f"mle-seed{seed}") for seed in (1, 2, 3)]
+    assert final.evaluation.tasks.forgetting == ["sst2"]
+    assert "base" in final.systems
+
+
+@pytest.mark.slow
+def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_path, smollm2):
+    """-log p - 0.1 H(q), as docs/objectives.md says how to write it, beside MLE; every command is of the docs."""
+    page = (ROOT / "docs" / "objectives.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", page, re.DOTALL)
+    (tmp_path / "my_loss.py").write_text(code)
+    rows = [{"instruction": f"What is {n} plus {n + 1}?", "output": f"It is {2 * n + 1}."} for n in range(24)]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def instruct(*arguments: str) -> str:
+        command = [sys.executable, "-m", "instruct", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "not calibrated: flatter" in instruct("check", "my_loss.py:EntropyBonus")
+    flags = ["--objectives", "mle,my_loss.py:EntropyBonus", "--seeds", "3", "--rates", "1e-3", "--testing", "4"]
+    flags += ["--train.max_steps", "10", "--train.per_device_train_batch_size", "2", "--train.max_length", "64"]
+    flags += ["--train.gradient_accumulation_steps", "1", "--answers.generation.max_new_tokens", "8"]
+    call = ["bench", "--model", smollm2, "--data", "d.jsonl", *flags]
+    plan = instruct(*call, "--dry-run")
+    assert "6 trainings: mle-seed1" in plan
+    assert not (tmp_path / "runs" / "bench").exists()
+    table = instruct(*call, "-q")
+    content = json.loads((tmp_path / "runs" / "bench" / "bench.json").read_text())
+    assert content["rows"] == {"train": 18, "choose": 2, "test": 4}
+    systems = {system["name"]: system for system in content["systems"]}
+    assert set(systems) == {"mle", "EntropyBonus", "MLE at the entropy of EntropyBonus"}
+    assert systems["mle"]["trainings"] == 3
+    assert systems["mle"]["gib"] > 0.2
+    measures = [(each["measure"], each["second"]) for each in content["differences"]]
+    assert measures == [
+        ("cross-entropy", "mle"),
+        ("ROUGE-L", "mle"),
+        ("ROUGE-L of samples", "mle"),
+        ("ROUGE-L of samples", "MLE at the entropy of EntropyBonus"),
+    ]
+    assert all((each["trainings"], each["n"]) == (3, 4) for each in content["differences"])
+    assert "no judge compared the answers" in table
+    assert (tmp_path / "runs" / "bench" / "report" / "report.html").is_file()
+    assert instruct(*call, "-q") == table  # nothing is done again
