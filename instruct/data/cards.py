@@ -93,8 +93,9 @@ class DatasetCard(BaseModel):
         documents: of plain text files, whether each `line` (the default) or each `file` is a document.
         encoding: of plain text files that are not UTF-8.
         rows: the expected number of rows.
-        baseline: of an evaluation set, the file with the answers to compare with; by default, the source's own `output`
-            values.
+        baseline: of an evaluation set, the file with the answers to compare with, or one for each data set in it; by
+            default, the source's own `output` values.
+        reference: of an evaluation set, the file with the right answers, which judges may be shown.
         cut: of a corpus to continue, how its texts are cut.
     """
 
@@ -110,7 +111,8 @@ class DatasetCard(BaseModel):
     documents: Documents | None = None
     encoding: str | None = None
     rows: int | None = Field(default=None, ge=1)
-    baseline: Source | None = None
+    baseline: Source | dict[str, Source] | None = None
+    reference: Source | None = None
     cut: Cut | None = None
     licence: str
     citation: str | None = None
@@ -120,8 +122,8 @@ class DatasetCard(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
-        if self.purpose != "eval" and self.baseline is not None:
-            raise ValueError("baseline is for evaluation cards; remove it")
+        if self.purpose != "eval" and (self.baseline or self.reference):
+            raise ValueError(f"{'baseline' if self.baseline else 'reference'} is for evaluation cards; remove it")
         if self.purpose == "continue" and self.format != "text":
             raise ValueError("a corpus to continue needs format: text")
         if (self.purpose == "continue") != (self.cut is not None):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from instruct.base.errors import InputError, one_line
-from instruct.data.cards import DatasetCard, Template, check_purpose, load_dataset_card
+from instruct.data.benchmarks import as_prompt, id_of, model_of, turns_of
+from instruct.data.cards import DatasetCard, Source, Template, check_purpose, load_dataset_card
 from instruct.data.formats import Prompt, alpaca_prompt, text_field
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
@@ -20,17 +22,44 @@ from instruct.data.texts import is_text_file, read_texts
 
 @dataclass(frozen=True)
 class EvalPrompt:
-    """A prompt and the subset of the evaluation set that it belongs to."""
+    """A prompt and the subset of the evaluation set that it belongs to.
+
+    `later` are the questions of further turns, which follow the answer to the one before, and `reference` the right
+    answer to each turn, for judges. `id` identifies the question in a benchmark's files. `earlier` are the messages
+    before the instruction.
+    """
 
     instruction: str
     dataset: str
+    later: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
+    id: str | None = None
+    earlier: tuple[dict[str, str], ...] = ()
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything that a reply or a verdict depends on, for JSON."""
+        return [self.dataset, self.instruction, *filter(None, [self.later, self.reference, self.earlier])]
+
+    def answered(self, answers: Sequence[str], generator: str) -> list[dict[str, Any]]:
+        """Rows of answers in model_outputs format: one for each turn that is answered, with the turns before it."""
+        rows: list[dict[str, Any]] = []
+        earlier: list[dict[str, str]] = []
+        for number, (asked, answer) in enumerate(zip([self.instruction, *self.later], answers, strict=False), start=1):
+            row = {"dataset": self.dataset, "instruction": asked, "output": answer, "generator": generator}
+            turn = {"id": f"{self.id or self.instruction}, turn {number}"} if self.later else {}
+            beside = {"earlier": [*earlier], "reference": list(self.reference[:number])}
+            rows.append(row | turn | {name: value for name, value in beside.items() if value})
+            earlier += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+        return rows
 
 
 @dataclass(frozen=True)
 class EvalSet:
     """Prompts to answer and, if the set has them, the baseline's answers in the same order.
 
-    `baseline` is in model_outputs format: `[{"dataset", "instruction", "output", "generator"}]`.
+    `baseline` is in model_outputs format: `[{"dataset", "instruction", "output", "generator"}]`; of several sets, it
+    answers the prompts of those that have answers.
     """
 
     name: str
@@ -41,8 +70,45 @@ class EvalSet:
     @property
     def sha256(self) -> str:
         """Of the prompts and their subsets; independent of the file that they came from."""
-        prompts = [[prompt.instruction, prompt.dataset] for prompt in self.prompts]
+        prompts = [[prompt.instruction, prompt.dataset, *prompt.identity[2:]] for prompt in self.prompts]
         return hashlib.sha256(json.dumps(prompts, ensure_ascii=False).encode()).hexdigest()
+
+
+def named_sets(names: str, limit: int | None) -> list[tuple[str, int | None]]:
+    """The evaluation sets that are named, with commas between them, and each one's limit, as in `mt_bench[:10]`."""
+    parts = [re.fullmatch(r"(.+?)(?:\[:(\d+)\])?", name.strip()) for name in names.split(",")]
+    if None in parts:
+        raise InputError(f"eval_set {names!r}: has a name missing; write names with a comma between them")
+    return [(part[1], int(part[2]) if part[2] else limit) for part in parts if part]
+
+
+def load_eval_sets(names: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
+    """The evaluation sets of `named_sets` as one.
+
+    The subsets of several are called SET/SUBSET, so that judges can be asked about one of the sets.
+
+    Raises:
+        InputError: as load_eval_set, or two sets have the same instruction.
+    """
+    sets = [load_eval_set(name, files, number) for name, number in named_sets(names, limit)]
+    if len(sets) == 1:
+        return sets[0]
+    prompts = [replace(prompt, dataset=_within(each, prompt.dataset)) for each in sets for prompt in each.prompts]
+    twice = [text for text, times in Counter(prompt.instruction for prompt in prompts).items() if times > 1]
+    if twice:
+        raise InputError(f"eval_set {names}: {one_line(twice[0], 60)!r} is in two of the sets; answer them in two runs")
+    baseline = [row | {"dataset": _within(each, row["dataset"])} for each in sets for row in each.baseline or []]
+    generators = dict.fromkeys(each.baseline_name for each in sets if each.baseline_name)
+    return EvalSet("+".join(each.name for each in sets), prompts, baseline or None, "+".join(generators) or None)
+
+
+def of_sets(rows: Iterable[dict[str, Any]], names: Container[str]) -> list[dict[str, Any]]:
+    """The rows of answers to these evaluation sets, of several that were answered together."""
+    return [row for row in rows if row["dataset"].partition("/")[0] in names]
+
+
+def _within(of: EvalSet, dataset: str) -> str:
+    return dataset if dataset == of.name else f"{of.name}/{dataset}"
 
 
 def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | None = None) -> EvalSet:
@@ -50,7 +116,7 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
 
     The baseline's answers are those of the card's `baseline` file, or else the `output` values of the prompts' rows.
     `files` replace both the prompts and the answers, and the set is called like them; a .txt file has a prompt on each
-    line.
+    line. The questions of Arena-Hard, MT-Bench and IFEval are read as they are published.
 
     Raises:
         InputError: an unknown card, a card of training data, an unreadable file, a row without an instruction, a
@@ -64,16 +130,34 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     else:
         raw = list(read_source(card.source, card.folder, section="answers"))
         name = card.name
+    raw = [as_prompt(row) for row in raw]
     _check_instructions(raw)
-    prompts = [EvalPrompt(row.fields["instruction"], _part(row, name)) for row in raw]
+    references = _by_id(card.reference, card) if card.reference and not files else None
+    prompts = [_prompt(row, name, references) for row in raw][:limit]
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
     elif any(row.fields.get("output") is not None for row in raw):
-        answers = [_answer(row, name) for row in raw]
+        answers = [_answer(row, name) for row in raw][:limit]
     else:
-        return EvalSet(name, prompts[:limit], None, None)
+        return EvalSet(name, prompts, None, None)
     generators = dict.fromkeys(answer["generator"] for answer in answers)
-    return EvalSet(name, prompts[:limit], answers[:limit], "+".join(generators))
+    return EvalSet(name, prompts, answers, "+".join(generators))
+
+
+def _prompt(row: RawRow, name: str, references: Mapping[str, RawRow] | None) -> EvalPrompt:
+    """A row's prompt; references are those of the card's file, or else the row's own."""
+    id = id_of(row)
+    reference = row.fields.get("reference") or () if references is None else ()
+    if references and id is not None and id in references:
+        reference = turns_of(references[id])
+    later = row.fields.get("later") or ()
+    return EvalPrompt(row.fields["instruction"], _part(row, name), tuple(later), tuple(reference), id)
+
+
+def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
+    """The rows of a file of answers, by the id of the question or else by the instruction."""
+    rows = list(read_source(source, card.folder, section="answers"))
+    return {id_of(row) or _instruction(row): row for row in rows}
 
 
 def _read_prompts(path: Path) -> Iterable[RawRow]:
@@ -202,23 +286,36 @@ def _id(row: RawRow) -> str | None:
     return text
 
 
-def eval_prompt(instruction: str, template: Template) -> Prompt:
-    """The prompt for an instruction, rendered as in training: Alpaca's text without input, or one user message."""
-    return alpaca_prompt(instruction) if template == "alpaca" else [{"role": "user", "content": instruction}]
+def eval_prompt(instruction: str, template: Template, earlier: Sequence[dict[str, str]] = ()) -> Prompt:
+    """The prompt for an instruction, rendered as in training: Alpaca's text without input, or one user message.
+
+    `earlier` messages come before it; in Alpaca's text, which has no turns, each question is an instruction of its own.
+    """
+    if template == "chat":
+        return [*earlier, {"role": "user", "content": instruction}]
+    turns = [asked["content"] for asked in earlier[::2]] + [instruction]
+    told = [answer["content"] + "\n\n" for answer in earlier[1::2]] + [""]
+    return "".join(alpaca_prompt(asked) + answer for asked, answer in zip(turns, told, strict=True))
 
 
 def _baseline_of(card: DatasetCard, prompts: Iterable[EvalPrompt]) -> list[dict[str, Any]]:
+    """The card's answers to the prompts, from the file for a prompt's data set."""
     assert card.baseline is not None
-    raw = list(read_source(card.baseline, card.folder, section="answers"))
-    _check_instructions(raw)
-    answers = {row.fields["instruction"]: _answer(row, card.name) for row in raw}
+    sources = card.baseline if isinstance(card.baseline, dict) else {"": card.baseline}
+    answers = {part: _by_id(source, card) for part, source in sources.items()}
+    rows: list[dict[str, Any]] = []
     for prompt in prompts:
-        if prompt.instruction not in answers:
+        found = answers.get(prompt.dataset, answers.get("", {}))
+        row = found.get(prompt.id or prompt.instruction)
+        if row is None:
+            origin = next((each.origin for each in found.values()), "baseline")
             raise InputError(
-                f"{raw[0].origin}: has no answer to {one_line(prompt.instruction, 60)!r} of {card.name}; "
+                f"{origin}: has no answer to {one_line(prompt.instruction, 60)!r} of {card.name}; "
                 "use a baseline that answers every prompt"
             )
-    return [answers[prompt.instruction] for prompt in prompts]
+        generator = text_field(row, "generator", optional=True) or model_of(row) or card.name
+        rows += prompt.answered(turns_of(row), generator)
+    return rows
 
 
 def _check_instructions(raw: Iterable[RawRow]) -> None:
@@ -252,4 +349,5 @@ def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str
         "output": text_field(row, "output"),
         "generator": text_field(row, "generator", optional=True) or generator or dataset,
         **({"failed": failed} if failed and isinstance(failed, str) else {}),
+        **{name: row.fields[name] for name in ("earlier", "reference") if isinstance(row.fields.get(name), list)},
     }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instruct.asking.kept import KeptReplies
 from instruct.base.errors import InputError, one_line
 from instruct.base.models import ModelOptions
-from instruct.base.replies import Failure
+from instruct.base.replies import Failure, Reply
 from instruct.data.cards import Template
 from instruct.data.templates import DEFAULT, Rendering
 from instruct.engines.cluster_options import ClusterOptions
@@ -41,7 +42,8 @@ def generate_answers(
     the same bytes; repeating a finished one starts no engine. If the model, adapter, prompts, template or decoding
     changed, that system starts over. A prompt that the engine does not answer has an empty answer with the reason in
     `failed`, and is counted; so has one that is cut off while the model thinks. What it thought before its answer is
-    kept beside it, as `reasoning`.
+    kept beside it, as `reasoning`. Later turns are asked after all answers to the turn before, which each system sees
+    its own of; replies to them are kept in `folder/turn_2` and so on. A turn after one that failed has failed.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -52,8 +54,45 @@ def generate_answers(
         raise InputError("no evaluation prompts to answer; give a set that has some")
     asked = [System(name, source, config.temperature) for name, source in systems.items()]
     work = answer_work(prompts, template, config, rendering)
-    systems_replies = finished_replies(model, asked, work, config, folder, cluster)
-    return {name: _write(kept, work, prompts, folder) for name, kept in systems_replies.items()}
+    turns = [finished_replies(model, asked, work, config, folder, cluster)]
+    most = 1 + max(len(prompt.later) for prompt in prompts)
+    if most == 1:  # nothing needs all replies at a time
+        return {name: _write([kept], [], prompts, folder / f"{name}.json") for name, kept in turns[0].items()}
+    replies = {name: [[*written(kept, work.to_the_letter)]] for name, kept in turns[0].items()}
+    for number in range(2, most + 1):
+        later = {name: _next_turn(prompts, told) for name, told in replies.items()}
+        places = {name: [place for place, prompt in enumerate(of) if prompt] for name, of in later.items()}
+        every = [prompt for of in later.values() for prompt in of if prompt]
+        work = answer_work(every, template, config, rendering)
+        seeds = [prompt_seed(config.seed, number * len(prompts) + place) for of in places.values() for place in of]
+        work, shares = replace(work, seeds=seeds), {name: len(of) for name, of in places.items()}
+        turns.append(finished_replies(model, asked, work, config, folder / f"turn_{number}", cluster, shares))
+        for name, kept in turns[-1].items():
+            told: list[Reply] = [NOT_ASKED] * len(prompts)
+            for place, reply in zip(places[name], written(kept, work.to_the_letter), strict=True):
+                told[place] = reply
+            replies[name].append(told)
+    return {
+        name: _write([turn[name] for turn in turns], told, prompts, folder / f"{name}.json")
+        for name, told in replies.items()
+    }
+
+
+NOT_ASKED = Failure("no answer to the turn before", permanent=True)
+
+
+def _next_turn(prompts: Sequence[EvalPrompt], told: Sequence[Sequence[Reply]]) -> list[EvalPrompt | None]:
+    """What a system is asked next about each prompt, after these replies of each turn; None: nothing."""
+    number = len(told)
+    asked: list[EvalPrompt | None] = []
+    for prompt, replies in zip(prompts, zip(*told, strict=True), strict=True):
+        texts = [reply.text for reply in replies if not isinstance(reply, Failure)]
+        if len(prompt.later) < number or len(texts) < number:
+            asked.append(None)
+            continue
+        earlier = prompt.answered([*texts, ""], "")[-1]["earlier"]
+        asked.append(replace(prompt, instruction=prompt.later[number - 1], later=(), earlier=tuple(earlier)))
+    return asked
 
 
 def answer_work(
@@ -71,8 +110,8 @@ def answer_work(
         ],
         seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
         token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template, rendering)[0] for prompt in prompts),
-        server_prompts=lambda: [eval_prompt(prompt.instruction, template) for prompt in prompts],
-        identities=[[prompt.dataset, prompt.instruction] for prompt in prompts],
+        server_prompts=lambda: [eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
+        identities=[[prompt.dataset, prompt.instruction, *filter(None, [prompt.earlier])] for prompt in prompts],
         identity=[template, *filter(None, [rendering.identity()])],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
         | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),
@@ -95,22 +134,32 @@ def sent_token_ids(
     from instruct.data.evaluation import eval_prompt
     from instruct.data.tokens import prompt_token_ids
 
-    return [prompt_token_ids(tokenizer, eval_prompt(prompt.instruction, template), rendering) for prompt in prompts]
+    asked = [eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts]
+    return [prompt_token_ids(tokenizer, prompt, rendering) for prompt in asked]
 
 
-def _write(kept: KeptReplies, work: Work, prompts: Sequence[EvalPrompt], folder: Path) -> ReplyStats:
-    """Write a finished system's answers, unless the file already holds them."""
+def _write(
+    turns: Sequence[KeptReplies], replies: Sequence[Sequence[Reply]], prompts: Sequence[EvalPrompt], path: Path
+) -> ReplyStats:
+    """Write a finished system's answers, to each turn of each prompt, unless the file already holds them.
+
+    Args:
+        replies: of each turn; empty if there is one turn.
+    """
+    name = turns[0].system
 
     def rows() -> Iterator[dict[str, Any]]:
-        for prompt, reply in zip(prompts, written(kept, work.to_the_letter), strict=True):
-            row = {"dataset": prompt.dataset, "instruction": prompt.instruction, "output": "", "generator": kept.system}
-            if isinstance(reply, Failure):
-                yield {**row, "failed": reply.reason}
-                continue
-            beside = {"reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
-            yield {**row, "output": reply.text, **{name: value for name, value in beside.items() if value}}
+        every: Sequence[Iterable[Reply]] = replies or [written(turns[0], to_the_letter=False)]
+        for prompt, told in zip(prompts, zip(*every, strict=True), strict=True):
+            texts = ["" if isinstance(reply, Failure) else reply.text for reply in told]
+            for row, reply in zip(prompt.answered(texts, name), told, strict=False):
+                if isinstance(reply, Failure):
+                    yield {**row, "failed": reply.reason}
+                    continue
+                beside = {"reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
+                yield {**row, **{name: value for name, value in beside.items() if value}}
 
-    write_rows(folder / f"{kept.system}.json", rows, indent=2)
-    stats = reply_stats(kept)
-    warn_of_failures(kept.system, stats, work.parts[1])
+    write_rows(path, rows, indent=2)
+    stats = reply_stats(*turns)
+    warn_of_failures(name, stats, "answer")
     return stats

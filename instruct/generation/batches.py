@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ class _Planned:
     model: str  # that the engine is started on
     adapter: str | None
     kept: KeptReplies
+    start: int = 0  # of its share of the prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def finished_replies(
     config: EngineConfig,
     folder: Path,
     cluster: ClusterOptions | None = None,
+    shares: Mapping[str, int] | None = None,
 ) -> dict[str, KeptReplies]:
     """The complete replies of each system, in `folder/NAME.replies.sqlite`, with what was missing asked now.
 
@@ -63,6 +65,9 @@ def finished_replies(
     that gets no reply is a Failure among the replies. If the model, adapter, prompts or
     decoding changed, that system starts over, and its `folder/NAME.json` is removed. With `cluster`, its machines work
     on several batches at a time, and each is on disk when it arrives; a call may be continued there or here.
+
+    Args:
+        shares: how many of the prompts each system is asked, in their order; None: all of them.
 
     Raises:
         InputError: a model, adapter, name or prompt that cannot be used.
@@ -77,6 +82,7 @@ def finished_replies(
         model = model.model_copy(update={"name": name, "revision": revision})
     folder.mkdir(parents=True, exist_ok=True)
     planned: list[_Planned] = []
+    end = 0
     for system in systems:
         if not _NAME.fullmatch(system.name):
             raise InputError(
@@ -90,9 +96,11 @@ def finished_replies(
             weights = model_identity(base, check_model(base))
         if config.engine == "server" and source is not None:  # the server knows it by the system's name
             base, adapter = model.name, system.name
-        print_of = fingerprint([identity, weights], model, work, config, system.temperature)
-        kept = KeptReplies(folder, system.name, print_of, work.identities, config.batch_size)
-        planned.append(_Planned(system, base, adapter, kept))
+        start, end = (end, end + shares[system.name]) if shares is not None else (0, len(work.identities))
+        own = replace(work, identities=work.identities[start:end])
+        print_of = fingerprint([identity, weights], model, own, config, system.temperature)
+        kept = KeptReplies(folder, system.name, print_of, own.identities, config.batch_size)
+        planned.append(_Planned(system, base, adapter, kept, start))
     for base in dict.fromkeys(each.model for each in planned):
         served = [each for each in planned if each.model == base]
         if not all(_finished(each.kept, config) for each in served):
@@ -171,12 +179,12 @@ def _requests(
     return [
         Request(
             key=planned.kept.request_key(place),
-            prompt=tuple(prompt) if isinstance(prompt := asked[place].prompt, array) else prompt,
+            prompt=tuple(prompt) if isinstance(prompt := asked[planned.start + place].prompt, array) else prompt,
             adapter=planned.adapter,
-            max_tokens=asked[place].limit,
+            max_tokens=asked[planned.start + place].limit,
             min_tokens=work.min_tokens,
             temperature=planned.system.temperature,
-            seed=work.seeds[place] if seeded else None,
+            seed=work.seeds[planned.start + place] if seeded else None,
         )
         for place in places
     ]

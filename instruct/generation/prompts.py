@@ -6,7 +6,7 @@ from typing import Any
 
 from instruct.base.models import ModelOptions, model_path
 from instruct.data.cards import load_dataset_card
-from instruct.data.evaluation import EvalSet, load_eval_set
+from instruct.data.evaluation import EvalSet, load_eval_sets
 from instruct.data.prefixes import PrefixSet, load_prefixes
 from instruct.engines.local import load_tokenizer
 from instruct.generation.continuations import lengths
@@ -19,7 +19,7 @@ def evaluation_set(answers: AnswerOptions) -> EvalSet:
     Raises:
         InputError: no such set, or prompts that cannot be read.
     """
-    return load_eval_set(answers.eval_set, files=answers.files, limit=answers.limit)
+    return load_eval_sets(answers.eval_set, files=answers.files, limit=answers.limit)
 
 
 def config_prefixes(model: ModelOptions, options: ContinuationOptions) -> PrefixSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -71,11 +72,11 @@ def written(kept: KeptReplies, to_the_letter: bool) -> Iterator[Reply]:
         )
 
 
-def reply_stats(kept: KeptReplies) -> ReplyStats:
-    """The sums over a finished system's replies, in one pass."""
+def reply_stats(*turns: KeptReplies) -> ReplyStats:
+    """The sums over a finished system's replies to each turn, in one pass."""
     replies = empty = truncated = counted = tokens = thought = again = 0
     failed: Counter[str] = Counter()
-    for reply in written(kept, to_the_letter=True):
+    for reply in (reply for kept in turns for reply in written(kept, to_the_letter=True)):
         if isinstance(reply, Failure):
             failed[reply.reason] += 1
             again += not reply.permanent
@@ -96,9 +97,9 @@ def reply_stats(kept: KeptReplies) -> ReplyStats:
         empty,
         truncated,
         tokens / replies if known else None,
-        kept.engine,
-        kept.minutes,
-        kept.workers,
+        turns[0].engine,
+        math.fsum(kept.minutes for kept in turns),
+        turns[0].workers,
         thought / replies if known and thought else None,
     )
 

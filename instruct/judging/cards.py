@@ -154,7 +154,8 @@ class PromptFor(_Section):
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether it is the prompt for a row."""
-        return (not self.datasets or row["dataset"] in self.datasets) and all(map(row.get, self.fields))
+        dataset = row["dataset"].rpartition("/")[2]  # of several sets, it is called SET/SUBSET
+        return (not self.datasets or dataset in self.datasets) and all(map(row.get, self.fields))
 
 
 class JudgeCard(_Section):

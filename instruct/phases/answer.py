@@ -42,7 +42,7 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
     with contextlib.ExitStack() as locks:
         for name in config.systems:
             locks.enter_context(only_process(run, outputs_of(name)))
-        folders = (run.outputs, run.continuations) if retry_failed else ()
+        folders = (run.outputs, *run.outputs.glob("turn_*"), run.continuations) if retry_failed else ()
         again = [forgive(folder, name) for folder in folders for name in config.systems]
         if config.answers:
             with generation_flags("answers", config.answers.generation):

@@ -16,6 +16,7 @@ from instruct.base.errors import InputError, counted
 from instruct.base.output import say
 from instruct.config import ExperimentConfig
 from instruct.data.cards import DatasetCard, load_dataset_card
+from instruct.data.evaluation import named_sets
 from instruct.data.rows import raw_rows
 from instruct.engines.memory import GIB
 from instruct.engines.prompt_size import likely_tokens
@@ -274,9 +275,9 @@ def _prompts(config: ExperimentConfig) -> int:
         from instruct.generation.prompts import evaluation_set
 
         return len(evaluation_set(answers).prompts)
-    card = load_dataset_card(answers.eval_set)
-    number = card.rows or sum(1 for _ in raw_rows(card))
-    return min(number, answers.limit or number)
+    sets = [(load_dataset_card(name), limit) for name, limit in named_sets(answers.eval_set, answers.limit)]
+    rows = [(card.rows or sum(1 for _ in raw_rows(card)), limit) for card, limit in sets]
+    return sum(min(number, limit or number) for number, limit in rows)
 
 
 def _evaluating(config: ExperimentConfig, shape: ModelShape, on: Machine) -> Iterator[Phase]:

@@ -14,7 +14,7 @@ from instruct.analysis.results import Paired
 from instruct.analysis.style import style_counts
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
-from instruct.data.evaluation import identity
+from instruct.data.evaluation import identity, of_sets
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
@@ -119,7 +119,9 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
         for side in sides
         if side
     ]
-    prompts = {identity(row) for row in ours.rows} if ours else None
+    sets = judged.step.get("config", {}).get("eval_sets")
+    asked = of_sets(ours.rows, sets) if ours and sets else ours.rows if ours else []
+    prompts = {identity(row) for row in asked}
     length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
         outcomes,

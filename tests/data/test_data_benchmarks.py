@@ -1,0 +1,108 @@
+"""Chat benchmarks as evaluation sets: Arena-Hard, MT-Bench and IFEval, as they are published."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from instruct.base.errors import InputError
+from instruct.data.evaluation import eval_prompt, load_answers, load_eval_set, load_eval_sets, of_sets
+
+
+@pytest.fixture
+def card(tmp_path, monkeypatch):
+    """A copy of a card in ./data, that reads local files."""
+    monkeypatch.chdir(tmp_path)
+
+    def copy(name: str, source: Path, **more) -> None:
+        content = yaml.safe_load((Path(__file__).parents[2] / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
+        content |= {"source": {"files": [str(source)]}} | more
+        Path("data").mkdir(exist_ok=True)
+        Path("data", f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    return copy
+
+
+def files(path: Path) -> dict[str, list[str]]:
+    return {"files": [str(path)]}
+
+
+def test_arena_hard_is_read_with_its_baseline(shared_data, card):
+    folder = shared_data / "arena_hard"
+    card("arena_hard", folder / "v0.1.question.jsonl", baseline=files(folder / "v0.1.gpt-4-0314.jsonl"))
+    found = load_eval_set("arena_hard")
+    assert (len(found.prompts), found.baseline_name) == (500, "gpt-4-0314")
+    assert {prompt.dataset for prompt in found.prompts} == {"arena-hard-v0.1"}
+    published = {
+        row["uid"]: row["messages"][-1]["content"]["answer"]
+        for row in map(json.loads, (folder / "v0.1.gpt-4-0314.jsonl").open(encoding="utf-8"))
+    }
+    answers = [published[prompt.id] for prompt in found.prompts]
+    assert [row["output"] for row in found.baseline] == answers
+    assert [*found.baseline[0]] == ["dataset", "instruction", "output", "generator"]
+
+
+def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):
+    def answer(uid: str, model: str) -> dict:
+        return {
+            "uid": uid,
+            "model": model,
+            "messages": [{"role": "assistant", "content": {"answer": f"{model} {uid}"}}],
+        }
+
+    questions = [{"uid": uid, "category": name, "prompt": f"Q{uid}"} for uid, name in (("1", "hard"), ("2", "poems"))]
+    for name, rows in {"q": questions, "o3": [answer("1", "o3")], "gemini": [answer("2", "gemini")]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    of = {"hard": files(tmp_path / "o3.jsonl"), "poems": files(tmp_path / "gemini.jsonl")}
+    card("arena_hard_v2", tmp_path / "q.jsonl", baseline=of)
+    assert [row["output"] for row in load_eval_set("arena_hard_v2").baseline] == ["o3 1", "gemini 2"]
+    card("arena_hard_v2", tmp_path / "q.jsonl", baseline={"hard": of["hard"], "poems": of["hard"]})
+    with pytest.raises(InputError, match=r"o3\.jsonl: has no answer to 'Q2' of arena_hard_v2"):
+        load_eval_set("arena_hard_v2")
+
+
+def test_mt_bench_has_two_turns_and_references(shared_data, card):
+    folder = shared_data / "mt_bench"
+    card("mt_bench", folder / "question.jsonl", reference=files(folder / "reference_gpt-4.jsonl"))
+    found = load_eval_set("mt_bench")
+    referenced = [prompt for prompt in found.prompts if prompt.reference]
+    assert Counter(prompt.dataset for prompt in referenced) == {"math": 10, "reasoning": 10, "coding": 10}
+    assert {len(prompt.later) for prompt in found.prompts} == {1}
+    assert {len(prompt.reference) for prompt in referenced} == {2}
+    math = next(prompt for prompt in found.prompts if prompt.reference)
+    first, second = math.answered(["one", "two"], "m")
+    assert (first["id"], second["id"]) == (f"{math.id}, turn 1", f"{math.id}, turn 2")
+    assert (first["reference"], second["reference"]) == ([math.reference[0]], [*math.reference])
+    assert [message["content"] for message in second["earlier"]] == [math.instruction, "one"]
+    assert "earlier" not in first
+    assert second["instruction"] == math.later[0]
+    Path("answers.json").write_text(json.dumps([first, second]))
+    assert [row.get("earlier") for row in load_answers("answers.json")] == [None, second["earlier"]]
+
+
+def test_several_sets_are_answered_as_one(shared_data, card):
+    folder = shared_data
+    card("mt_bench", folder / "mt_bench" / "question.jsonl")
+    card("ifeval", folder / "ifeval" / "input_data.jsonl")
+    found = load_eval_sets("starter_eval, mt_bench[:10],ifeval[:3]", limit=5)
+    assert Counter(prompt.dataset.partition("/")[0] for prompt in found.prompts) == {
+        "starter_eval": 5,
+        "mt_bench": 10,
+        "ifeval": 3,
+    }
+    assert found.name == "starter_eval+mt_bench+ifeval"
+    assert len(found.baseline) == len(of_sets(found.baseline, ["starter_eval"])) == 5
+    with pytest.raises(InputError, match="is in two of the sets"):
+        load_eval_sets("starter_eval,starter_eval")
+    with pytest.raises(InputError, match="has a name missing"):
+        load_eval_sets("starter_eval,")
+
+
+def test_a_later_turn_is_asked_after_the_conversation():
+    earlier = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
+    assert eval_prompt("Q2", "chat", earlier) == [*earlier, {"role": "user", "content": "Q2"}]
+    assert eval_prompt("Q2", "alpaca", earlier) == f"{eval_prompt('Q1', 'alpaca')}A1\n\n{eval_prompt('Q2', 'alpaca')}"
