@@ -72,6 +72,9 @@ def reply_text(prompt: str, decided: str) -> str:
         return "<think>1 or 2?</think>\n" + json.dumps({"golden_verdict": decided})
     if "[[rating]]" in prompt:
         return f"It answers. Rating: [[{hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % 10 + 1}]]"
+    if "[[A>>B]]" in prompt or "[[C]]" in prompt:  # Arena-Hard's and MT-Bench's
+        labels = ("A>>B", "A>B", "A=B", "B>A", "B>>A") if "[[A>>B]]" in prompt else ("A", "B", "C")
+        return f"So: [[{labels[hashlib.sha256(prompt.encode(errors='replace')).digest()[1] % len(labels)]}]]"
     return f"{decided}\n### Reason: so\n### Reference: none"
 
 
@@ -105,7 +108,8 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     """The body of a reply with status 200."""
     chat = "messages" in body
     prompt = prompt_of(body)
-    text: str | None = reply_text(prompt, verdict(prompt))
+    system = body["messages"][0]["content"] if chat and len(body["messages"]) == 2 else ""  # may say how to decide
+    text: str | None = reply_text(f"{system}\n{prompt}", verdict(prompt))
     assert text is not None
     first, second = (reply_text(prompt, decided) for decided in ("1", "2"))
     text = {
