@@ -104,6 +104,8 @@ def comparison_tasks(run: RunDirectory, judge: Judge, comparisons: Iterable[tupl
             "judge": judge.options,
             "card": judge.card.sha256(),
         }
+        if judge.options.eval_sets is not None:
+            inputs["eval_sets"] = judge.options.eval_sets
         comparison = ComparisonKey(judge.card.name, candidate.name, baseline.name)
         step = comparison.step("judge", manifest)
         manifest["steps"].setdefault(step, {"comparison": comparison._asdict()})

@@ -34,7 +34,7 @@ class JudgeOptions(Options):
     """The spending limit for the whole run, in US dollars; a judge that costs money requires it."""
     comparisons: Annotated[list[tuple[str, str]] | None, Affects()] = None  # each is a step of its own
     """Pairs of candidate and baseline (default: the experiment's)."""
-    eval_sets: list[str] | None = None
+    eval_sets: Annotated[list[str] | None, Affects()] = None  # a step's input only where it is set
     """Judge the answers to these evaluation sets only, of several that were answered (default: all)."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
     """The type of the weights of a model on this machine (default: the engine's choice)."""

@@ -109,7 +109,7 @@ def reply(body: dict[str, Any], fault: str) -> dict[str, Any]:
     chat = "messages" in body
     prompt = prompt_of(body)
     system = body["messages"][0]["content"] if chat and len(body["messages"]) == 2 else ""  # may say how to decide
-    text: str | None = reply_text(f"{system}\n{prompt}", verdict(prompt))
+    text: str | None = reply_text("\n".join(filter(None, [system, prompt])), verdict(prompt))
     assert text is not None
     first, second = (reply_text(prompt, decided) for decided in ("1", "2"))
     text = {
