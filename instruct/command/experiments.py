@@ -75,6 +75,12 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "ask tasks in the model's chat template"
     sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
+    text = "measure files of texts against these human ones, instead of a run: a text a row, paired by id or order"
+    sub.add_argument("--texts", metavar="FILE", help=text)
+    text = "with --texts: a system's texts; repeat it for several"
+    sub.add_argument("--candidate", metavar="FILE", action="append", help=text)
+    text = "with --texts: the run directory for the figures and the report (default: runs/texts)"
+    sub.add_argument("--output", metavar="DIR", help=text)
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
 
@@ -196,6 +202,9 @@ def generate(arguments: argparse.Namespace) -> Result:
 def evaluate(arguments: argparse.Namespace) -> Result:
     from instruct.phases.evaluate import evaluate_run, metrics_text
 
+    if arguments.texts:
+        return _evaluate_texts(arguments)
+    call.refuse_without("--texts", arguments, "candidate", "output")
     overrides: list[str] = []
     if arguments.tasks:
         overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
@@ -206,6 +215,18 @@ def evaluate(arguments: argparse.Namespace) -> Result:
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)
     found = evaluate_run(config, run)
     return call.shown(found, metrics_text(found, run))
+
+
+def _evaluate_texts(arguments: argparse.Namespace) -> Result:
+    from instruct.config import make_config
+    from instruct.phases.report import print_report
+    from instruct.phases.texts import evaluate_texts
+
+    if arguments.run or arguments.tasks or not arguments.candidate:
+        raise InputError("--texts: requires --candidate FILE, and takes neither RUN nor --tasks")
+    options = make_config({"name": "texts"}, arguments.overrides, "command line").text_metrics
+    run = evaluate_texts(arguments.texts, arguments.candidate, arguments.output or "runs/texts", options)
+    return call.reported(print_report(run.folder))
 
 
 def _files(found: dict[str, Path]) -> Result:

@@ -23,6 +23,7 @@ from instruct.base.models import EMBEDDED_MODEL, ModelOptions
 from instruct.engines.forward import ForwardModel, open_model
 from instruct.generation.continuations import Continuation, read_continuations
 from instruct.measuring.texts.diversity import diversity, repeated_fraction, tokens
+from instruct.measuring.texts.entropy import Entropies, entropies
 from instruct.measuring.texts.held_out import HeldOut, windows
 from instruct.measuring.texts.mauve import LEAST_TEXTS, Mauve, mauve
 from instruct.measuring.texts.options import TextMetricOptions
@@ -96,6 +97,24 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
                 shutil.rmtree(features, ignore_errors=True)
         finally:
             measurer.close()
+
+
+def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
+    """Measure how sure the reference model is of the next token in each system's texts: for texts whose writers are not
+    at hand, whose own entropy `evaluate/entropy` is otherwise of.
+
+    Raises:
+        InputError: continuations that cannot be read.
+    """
+    assert options.reference_model
+    measurer = EntropyOf(options.reference_model, options.max_length)
+    try:
+        for system in continued_systems(run):
+            path = run.continuations / f"{system}.json"
+            inputs = {"continuations": sha256_of(path), **measurer.inputs()}
+            measure(run, "entropy", system, inputs, partial(_measured, measurer, path))
+    finally:
+        measurer.close()
 
 
 def _measured(measurer: Measurer, path: Path) -> PartResult:
@@ -190,6 +209,24 @@ class OraclePerplexityOf(_ModelMeasurer):
 
     def read(self, texts: HeldOut) -> Likelihoods:
         return likelihoods(self.model, texts, windows(self.model, texts, self.max_length))
+
+
+class EntropyOf(_ModelMeasurer):
+    """The mean entropy of a reference model's next-token distributions on texts, in nats."""
+
+    def __init__(self, reference: ModelOptions, max_length: int) -> None:
+        super().__init__(reference, max_length, "reference")
+
+    def measure(self, rows: Sequence[Continuation]) -> PartResult:
+        values: Entropies = self.read(_continued(rows, [row.continuation for row in rows]))
+        human: Entropies = self.read_human(_continued(rows, human_texts(rows)))
+        known = human.means[0] if human.tokens.sum() else None
+        figure = {"entropy": values.means[0] if values.tokens.sum() else None}
+        found = numbers(figure, len(rows), temperature=1.0, tokens=int(values.tokens.sum()), human=known)
+        return PartResult(found, {"nats": values.nats[0].tolist(), "tokens": values.tokens.tolist()})
+
+    def read(self, texts: HeldOut) -> Entropies:
+        return entropies(self.model, texts, windows(self.model, texts, self.max_length), [1.0])
 
 
 def _continued(rows: Sequence[Continuation], texts: list[str]) -> HeldOut:

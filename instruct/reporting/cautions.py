@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from instruct.analysis.claims import LEAST_DECIDED
+from instruct.analysis.task_results import TaskReport
 from instruct.base.errors import counted
 from instruct.data.encoded import MOST_CUT
 from instruct.judging.comparison import FILES
@@ -14,6 +15,8 @@ from instruct.reporting.text import contradicted, span, unread
 
 # Below this percentage of pairs with the same verdict in both orders, the report warns.
 LEAST_CONSISTENCY = 80.0
+# Above this percentage of a task's test rows among its demonstrations, too.
+MOST_IN_TRAINING = 5.0
 
 
 def judge_warnings(judge: JudgeReport) -> list[ReportWarning]:
@@ -53,6 +56,17 @@ def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
     parts = " and ".join(f"{out:,} of {counted(every, 'prompt')} of {name}" for name, out, every in counts)
     others = f" of {len(left_out)} files" if len(left_out) > 2 else ""
     return [f"compared on the common prompts{others}: {parts} left out"]
+
+
+def task_warnings(tasks: TaskReport) -> list[ReportWarning]:
+    """The tasks whose test rows a model has seen among the demonstrations."""
+    seen = {
+        f"{figure.task}: {figure.in_training:,} of {counted(figure.rows, 'test row')} stand word for word among the "
+        "demonstrations' rows, so its accuracy is not of unseen text"
+        for figure in tasks.figures
+        if 100 * figure.in_training > MOST_IN_TRAINING * figure.rows
+    }
+    return [claim_warning(text) for text in sorted(seen)]
 
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:

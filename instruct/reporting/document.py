@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from instruct.base.errors import one_line
 from instruct.reporting import text as sentences
-from instruct.reporting.cautions import judge_warnings
+from instruct.reporting.cautions import judge_warnings, task_warnings
 from instruct.reporting.comparison_tables import comparison_tables, panel_tables, policy_table
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import Figure, JudgeReport, ReportData, ReportWarning, claim_warning
@@ -116,6 +116,8 @@ def _together(report: ReportData) -> Iterator[Block]:
         yield Brief(differences)
     for text in report.texts.warnings if report.texts else ():
         yield Caution(claim_warning(text))
+    for warning in task_warnings(report.tasks) if report.tasks else ():
+        yield Caution(warning)
     for table in (*text_tables(report)[:1], *task_tables(report.tasks)[:1]):
         yield Brief(table)
     if report.tasks and report.tasks.forgetting:

@@ -72,7 +72,11 @@ def text_report(
         systems=[_system(group) for group in shown],
         tests=_tests(shown, config),
         human=_human(metrics),
-        warnings=[*_warnings(shown, config), *_measured_differently(metrics, steps)],
+        warnings=[
+            *steps.get("texts", {}).get("results", {}).get("warnings", []),
+            *_warnings(shown, config),
+            *_measured_differently(metrics, steps),
+        ],
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from instruct.config import make_config
+from instruct.phases.report import written_report
+from instruct.reporting.document import document
 from instruct.reporting.report import Report
 from instruct.reporting.task_tables import task_tables
 from instruct.run.directory import RunDirectory
@@ -109,3 +111,8 @@ def _built(run: RunDirectory) -> dict:
     from instruct.reporting.report import build_report
 
     return build_report(Path(run.folder)).model_dump()
+
+
+def test_test_rows_among_the_demonstrations_are_warned_about(evaluated):
+    claims = document(written_report(evaluated.folder)).claims_changed()
+    assert "trec: 3 of 20 test rows stand word for word among the demonstrations' rows" in claims[-1]
