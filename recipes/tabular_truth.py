@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from instruct.objectives import Objective
-    from instruct.objectives.check import Expectation
+    from instruct.objectives.expectation import Expectation
 
 SMOOTHING = 0.01  # added to every count: the reverse cross-entropy needs a truth that is nowhere 0
 FIGURES = ("forward_cross_entropy", "reverse_cross_entropy", "jensen_shannon", "total_variation", "entropy")
@@ -116,7 +116,7 @@ def optimize(
     """
     import torch
 
-    from instruct.objectives.check import descent
+    from instruct.objectives.expectation import descent
 
     generator = torch.Generator().manual_seed(seed)
     start = logits = 0.1 * torch.randn(shares.shape, generator=generator, dtype=shares.dtype)
@@ -169,7 +169,7 @@ def drawn(table: Table, count: int, seed: int) -> torch.Tensor:
 def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Optimize what is not in results.json yet."""
     from instruct.base.files import write_atomically
-    from instruct.objectives.check import Expectation
+    from instruct.objectives.expectation import Expectation
 
     table = read_table(given)
     settings = {name: getattr(given, name) for name in ("words", "leave_out", "model", "samples", "held_out", "steps")}

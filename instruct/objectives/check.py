@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,18 +16,16 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import MLE, Energy
-from instruct.objectives.energy import EnergyTable
+from instruct.objectives.expectation import Expectation, descend
 from instruct.objectives.linear import linear_objective_loss
-from instruct.objectives.objective import TERMS, Objective, TokenStatistics
+from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.own import made_up_tokens
-from instruct.objectives.transport import CosineCost
 
 Kind = Literal["proper", "calibrated", "not calibrated", "no interior optimum"]
 
 # The truth that is built in: contexts that are nearly uniform to nearly certain, over a small vocabulary.
 VOCABULARY, WIDTH = 40, 16
 EXPONENTS = (0.3, 0.7, 1.0, 1.5, 2.5, 4.0)
-STEPS, RATE = 3000, 0.3
 # Ends of descents that differ by less are one end; a residual below the second imitates a temperature. In nats.
 SAME, IMITATES = 1e-6, 1e-4
 # A distribution with all but this much on one token is a vertex.
@@ -35,50 +33,6 @@ VERTEX = 1e-3
 # A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
 VANISHES = 0.01
-
-
-class Expectation:
-    """An objective's loss, in expectation over the next token instead of over samples.
-
-    The weights are the objective's own; the terms of all (context, token) are a few products of tables, through which
-    autograd goes with the weights held constant.
-
-    Args:
-        vectors: (vocabulary, width), the tokens' embeddings, for costs and energies.
-    """
-
-    def __init__(self, objective: Objective, vectors: Tensor) -> None:
-        self.objective = objective
-        self.embeddings = self.costs = None
-        if isinstance(objective, Energy):
-            self.embeddings = EnergyTable(vectors, objective.dim).embeddings
-        elif "cost" in objective.needs:
-            cost = CosineCost(vectors)
-            self.costs = cost.rows(torch.arange(cost.vocabulary)).fill_diagonal_(0)
-
-    def loss(self, logits: Tensor, shares: Tensor) -> Tensor:
-        """The loss summed over all (context, token), with their `shares`; both (contexts, vocabulary)."""
-        logs = torch.log_softmax(logits, dim=-1)
-        q = logs.exp()
-        optional: dict[str, Callable[[], Tensor]] = {
-            "cost": lambda: self._cost(q),
-            "error_norm": lambda: (q.square().sum(dim=-1, keepdim=True) - 2 * q + 1).clamp(min=0).sqrt(),
-            "entropy": lambda: -(q * logs).sum(dim=-1, keepdim=True).expand_as(q),
-            "squares": lambda: q.square().sum(dim=-1, keepdim=True).expand_as(q),
-            "uniform": lambda: -logs.mean(dim=-1, keepdim=True).expand_as(q),
-        }
-        terms = {"ce": -logs, **{name: optional[name]() for name in self.objective.needs}}
-        found = {name: term.detach() for name, term in terms.items()}
-        weights = self.objective.weigh(TokenStatistics(q_target=q.detach(), **found)).terms
-        return torch.stack([(shares * weight * terms[TERMS[name]]).sum() for name, weight in weights.items()]).sum()
-
-    def _cost(self, q: Tensor) -> Tensor:
-        """The expected cost, or the energy, of every token as the label."""
-        if self.embeddings is None:
-            assert self.costs is not None
-            return q @ self.costs
-        distances = torch.cdist(q @ self.embeddings, self.embeddings, compute_mode="donot_use_mm_for_euclid_dist")
-        return distances.square() / 2
 
 
 @dataclass(frozen=True)
@@ -181,7 +135,7 @@ def _class(behavior: Behavior) -> str:
     if behavior.kind == "proper":
         return "proper: the truth is the optimum of a loss"
     if behavior.kind == "calibrated":
-        return "calibrated: training ends at the truth from every start, but no loss has it as its optimum"
+        return "calibrated: training ends at the truth from every start; no loss is known to have it as its optimum"
     if behavior.kind == "no interior optimum":
         return "no interior optimum: training ends with all probability on one token, or where the start leads it"
     if behavior.imitates:
@@ -228,27 +182,6 @@ def built_in_truth() -> tuple[Tensor, Tensor]:
     centers = torch.randn(8, WIDTH, generator=generator, dtype=torch.float64)
     noise = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=torch.float64)
     return torch.stack(rows), centers.repeat_interleave(VOCABULARY // 8, dim=0) + 0.5 * noise
-
-
-def descent(
-    expectation: Expectation, shares: Tensor, start: Tensor, steps: int = STEPS, rate: float = RATE
-) -> Iterator[Tensor]:
-    """The logits after each step of Adam from `start`; the tensor is the same."""
-    logits = start.clone().requires_grad_()
-    optimizer = torch.optim.Adam([logits], lr=rate, betas=(0.9, 0.99))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        expectation.loss(logits, shares).backward()
-        optimizer.step()
-        schedule.step()
-        yield logits.detach()
-
-
-def descend(expectation: Expectation, shares: Tensor, start: Tensor) -> Tensor:
-    """The log-probabilities at which Adam ends from the logits `start`."""
-    *_, logits = descent(expectation, shares, start)
-    return torch.log_softmax(logits, dim=-1)
 
 
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
@@ -347,6 +280,8 @@ def _force(expectation: Expectation, logits: Tensor, truth: Tensor) -> float:
 
 def _is_proper(objective: Objective) -> bool:
     """Whether the weights are the same for all tokens, and only cross-entropy and energy have one."""
+    if isinstance(objective, LogitLoss):
+        return False
     terms = objective.weigh(made_up_tokens(objective)).terms
     scores = {"a", "b"} if isinstance(objective, Energy) else {"a"}
     return terms.keys() <= scores and all(bool((weight == weight[0]).all()) for weight in terms.values())

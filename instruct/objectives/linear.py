@@ -17,7 +17,8 @@ from torch import Tensor
 
 from instruct.objectives.built_in import Energy
 from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.objective import FLOAT16_SIZE, Objective, TokenStatistics
+from instruct.objectives.logit_losses import LogitWeigher
+from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
 from instruct.objectives.transport import CosineCost, TransportCost
@@ -222,7 +223,7 @@ class _LinearObjective(torch.autograd.Function):
                     torch.mm(product, head.weight, out=grad_states[chunk])
         if grad_weight is not None and weigher.unit is not None:
             grad_weight /= FLOAT16_SIZE
-        columns = _columns(objective, weigher.statistics, weigher.correct)
+        columns = _columns(objective, weigher)
         sums = columns.sum(dim=1, dtype=torch.float64)
         ctx.save_for_backward(plan.order, grad_states, weigher.unit, grad_weight, grad_bias)
         ctx.tokens, ctx.dtypes = len(hidden), (weight.dtype, None if bias is None else bias.dtype)
@@ -271,6 +272,8 @@ def _weigher(
     wants_grad: bool,
 ) -> TorchWeigher | TritonWeigher:
     """Arguments as in TorchWeigher."""
+    if isinstance(objective, LogitLoss):
+        return LogitWeigher(head, objective, products, tokens, wants_grad)
     if isinstance(cost, EnergyTable):
         return EnergyWeigher(head, objective, products, tokens, cost, wants_grad)
     if _uses_triton(products):
@@ -318,9 +321,13 @@ def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
         total += torch.mm(left.T, right)
 
 
-def _columns(objective: Objective, found: TokenStatistics, correct: Tensor) -> Tensor:
+def _columns(objective: Objective, weigher: TorchWeigher | TritonWeigher) -> Tensor:
     """(statistics, tokens): the values to sum, in the order of ObjectiveStatistics."""
-    weighting = objective.weigh(found)
+    found = weigher.statistics
+    if isinstance(weigher, LogitWeigher):
+        weighting = Weighting(a=found.ce, value=weigher.values)
+    else:
+        weighting = objective.weigh(found)
     zero = torch.zeros_like(found.ce)
     return torch.stack(
         [
@@ -332,6 +339,6 @@ def _columns(objective: Objective, found: TokenStatistics, correct: Tensor) -> T
             zero if found.entropy is None else found.entropy,
             zero if weighting.ratio is None else weighting.ratio,
             zero if weighting.clamped is None else weighting.clamped.to(zero.dtype),
-            correct.to(zero.dtype),
+            weigher.correct.to(zero.dtype),
         ]
     )

@@ -88,6 +88,29 @@ class Weighting:
         return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
+class LogitLoss:
+    """The slower door, for a loss that no token statistic describes: subclass it and define `losses`.
+
+    Its gradient is autograd's, a block of tokens at a time. It needs several buffers of the block's logits, runs
+    without Triton, and rounds the gradient of a confident token where the weights of statistics do not.
+    """
+
+    needs: Collection[str] = ()
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each token, (tokens,), of its own row alone.
+
+        Args:
+            logits: (tokens, vocabulary), float32, or float64 for float64 operands; detach what is not to be trained.
+            labels: (tokens,) int64.
+        """
+        raise NotImplementedError
+
+    def weigh(self, token: TokenStatistics) -> Weighting:
+        """It has no weights."""
+        raise NotImplementedError
+
+
 class Objective(Protocol):
     """A token-level objective. `needs` names the statistics that have to be computed, of OPTIONAL."""
 

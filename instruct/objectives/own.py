@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from instruct.base.errors import InputError, one_line
-from instruct.objectives.objective import OPTIONAL, TERMS, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import OPTIONAL, TERMS, LogitLoss, Objective, TokenStatistics, Weighting
 
 _PROBED = 64  # tokens
 
@@ -73,6 +73,8 @@ def check_objective(objective: Any, name: str) -> None:
             changes without changing a weight. Statistics are detached, so that such a part of the value would never be
             trained.
     """
+    if isinstance(objective, LogitLoss):
+        return _check_logit_loss(objective, name)
     missing = [part for part in ("needs", "weigh") if not hasattr(objective, part)]
     if missing:
         raise InputError(f"objective {name}: has no {missing[0]}; see docs/objectives.md, Write your own")
@@ -90,6 +92,27 @@ def check_objective(objective: Any, name: str) -> None:
         if part in weighting.terms and term in OPTIONAL and term not in objective.needs:
             raise InputError(f"objective {name}: weigh returns {part}, the weight of {term}; add {term} to `needs`")
     _refuse_untrained_parts(objective, name, token, weighting)
+
+
+def _check_logit_loss(objective: LogitLoss, name: str) -> None:
+    """Call `losses` with made-up logits: one finite number per token, with a gradient, of the token's row alone."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
+    labels = torch.randint(0, 97, (_PROBED,), generator=generator)
+    try:
+        losses, apart = objective.losses(logits, labels), objective.losses(logits[:1], labels[:1])
+    except Exception as error:  # whatever the user's code raises
+        text = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"objective {name}: losses fails on made-up logits: {text}") from error
+    if not isinstance(losses, torch.Tensor) or losses.shape != (_PROBED,):
+        shape = tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
+        raise InputError(f"objective {name}: losses returns shape {shape}; return one number per token")
+    if not losses.isfinite().all():
+        raise InputError(f"objective {name}: losses returns numbers that are not finite for some tokens")
+    if not losses.requires_grad:
+        raise InputError(f"objective {name}: losses has no gradient with respect to the logits; detach weights alone")
+    if not torch.allclose(losses[:1], apart, rtol=1e-3, atol=1e-5):
+        raise InputError(f"objective {name}: a token's loss changes with the other tokens; use its own row alone")
 
 
 def _refuse_untrained_parts(objective: Any, name: str, token: TokenStatistics, weighting: Weighting) -> None:

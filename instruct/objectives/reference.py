@@ -8,21 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from instruct.objectives.built_in import (
-    DEFT,
-    DFT,
-    EAFT,
-    EMO,
-    MLE,
-    Energy,
-    ErrorNormTruncation,
-    Focal,
-    LabelSmoothing,
-    MixCE,
-    ProbabilityPower,
-    TaiLr,
-)
+from instruct.objectives.built_in import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, TaiLr
 from instruct.objectives.objective import Objective
+from instruct.objectives.with_arguments import DEFT, EAFT, GEM, Focal, LabelSmoothing, ProbabilityPower, TopEAFT
 
 
 def reference_token_loss(
@@ -85,6 +73,15 @@ def reference_token_loss(
     if isinstance(objective, EAFT):
         entropy = -(log_q.exp() * log_q).sum(dim=-1).detach()
         return (entropy / 3) ** objective.alpha * ce
+    if isinstance(objective, TopEAFT):
+        likeliest = logits.detach().sort(dim=-1, descending=True).values[:, : objective.k]
+        top = torch.softmax(likeliest, dim=-1)
+        return (torch.special.entr(top).sum(dim=-1) / 3) ** objective.alpha * ce
+    if isinstance(objective, GEM):
+        c = torch.softmax(logits.detach() / objective.beta, dim=-1)
+        if objective.h == "logsigmoid":
+            c = c / (1 + torch.exp(0.01 * (logits.detach().gather(1, labels[:, None]) - logits.detach())))
+        return -(c * (-ce[:, None] - log_q)).sum(dim=-1)
     if isinstance(objective, LabelSmoothing):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)
     if not isinstance(objective, EMO | Energy):

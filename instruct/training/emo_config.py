@@ -20,9 +20,9 @@ from instruct.base.machine import check_gpu_is_usable
 from instruct.data.bad_rows import ON_BAD_ROW
 from instruct.data.chats import TRAIN_ON
 from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, Objective, TaiLr
-from instruct.objectives.built_in import WITH_ARGUMENTS
 from instruct.objectives.goldfish import LARGEST_CONTEXT
 from instruct.objectives.own import check_objective, make_own_objective
+from instruct.objectives.with_arguments import WITH_ARGUMENTS
 from instruct.training.checks import check_parallelism
 from instruct.training.objective_names import OBJECTIVES, is_own
 
@@ -60,11 +60,13 @@ class EMOConfig(SFTConfig):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
             `goldfish_k` left out of training; evaluation leaves none out), `"ent"` (error-norm truncation), `"focal"`,
-            `"power"` (-p^k), `"deft"`, `"eaft"` or `"label_smoothing"`. See [`~instruct.objectives`]. Or your own:
-            `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
+            `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"` or
+            `"gem"`. See [`~instruct.objectives`]. Or your own: `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an
+            object (docs/objectives.md, "Write your own").
         objective_args (`dict`, *optional*):
             The arguments that `"focal"` (`gamma`), `"power"` (`k`, `threshold`, `keep`), `"eaft"` (`alpha`),
-            `"label_smoothing"` (`epsilon`) or an objective of your own is made with.
+            `"eaft_top"` (`alpha`, `k`), `"label_smoothing"` (`epsilon`), `"gem"` (`beta`, `h`) or an objective of your
+            own is made with.
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -114,7 +116,7 @@ class EMOConfig(SFTConfig):
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     objective_args: dict[str, Any] | None = field(
-        default=None, metadata={"help": "arguments of focal, power, eaft, label_smoothing or an own objective"}
+        default=None, metadata={"help": "arguments of focal, power, eaft, eaft_top, label_smoothing, gem or your own"}
     )
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})

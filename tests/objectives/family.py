@@ -10,6 +10,7 @@ from instruct.objectives import (
     DFT,
     EAFT,
     EMO,
+    GEM,
     MLE,
     Energy,
     ErrorNormTruncation,
@@ -19,6 +20,7 @@ from instruct.objectives import (
     Objective,
     ProbabilityPower,
     TaiLr,
+    TopEAFT,
 )
 from instruct.objectives.objective import OPTIONAL, TERMS, TokenStatistics, Weighting
 
@@ -42,6 +44,8 @@ FAMILY: list[Objective] = [
     EAFT(0.7),
     LabelSmoothing(0.2),
 ]
+# Functions of a chunk's logits: they have no weights.
+LOGIT_LOSSES: list[Objective] = [TopEAFT(0.7), TopEAFT(k=5), GEM(), GEM(0.5, "logsigmoid")]
 
 
 class EveryTerm:

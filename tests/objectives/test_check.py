@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.built_in import WITH_ARGUMENTS
-from instruct.objectives.check import Expectation as Expected
-from instruct.objectives.check import behavior, built_in_truth, descend, gradient_errors, pull
+from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull
+from instruct.objectives.expectation import Expectation as Expected
+from instruct.objectives.expectation import descend
 from instruct.objectives.own import make_own_objective
+from instruct.objectives.with_arguments import WITH_ARGUMENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"
 POWER, FOCAL, DEFT = WITH_ARGUMENTS["power"], WITH_ARGUMENTS["focal"], WITH_ARGUMENTS["deft"]
 EAFT, SMOOTHING = WITH_ARGUMENTS["eaft"], WITH_ARGUMENTS["label_smoothing"]
+TOP_EAFT, GEM = WITH_ARGUMENTS["eaft_top"], WITH_ARGUMENTS["gem"]
 
 
 def ends_at(objective) -> torch.Tensor:
@@ -37,6 +39,7 @@ def test_proper_scores_end_at_the_truth(objective):
 @pytest.mark.slow
 def test_weights_of_the_model_alone_end_at_the_truth_without_a_loss_of_their_own():
     assert behavior(EAFT()).kind == "calibrated"
+    assert behavior(TOP_EAFT()).kind == "calibrated"
 
 
 @pytest.mark.slow
@@ -46,6 +49,14 @@ def test_powers_below_1_end_at_the_temperature_1_minus_k(k):
     assert found.kind == "not calibrated"
     assert found.imitates == pytest.approx(1 - k, abs=1e-4)
     assert found.matched_temperature == pytest.approx([1 - k] * 6, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_gem_ends_at_the_temperature_1_over_beta():
+    found = behavior(GEM(0.7))
+    assert found.kind == "not calibrated"
+    assert found.imitates == pytest.approx(1 / 0.7, abs=1e-4)
+    assert max(found.residual) < 1e-8
 
 
 @pytest.mark.slow
@@ -95,7 +106,7 @@ def test_the_pull_on_a_label_is_that_of_its_gradient():
     assert at_half == pytest.approx(0.5**2 + 2 * 0.5 * 0.5 * math.log(2))
 
 
-@pytest.mark.parametrize("objective", [MLE(), EMO(), Energy(), POWER(0.5)], ids=str)
+@pytest.mark.parametrize("objective", [MLE(), EMO(), Energy(), POWER(0.5), TOP_EAFT(), GEM()], ids=str)
 def test_the_kernels_gradient_is_that_of_the_expectation(objective):
     found = gradient_errors(objective)
     assert found.float32 < 2e-6

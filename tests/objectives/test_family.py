@@ -7,20 +7,24 @@ from collections.abc import Collection, Iterator
 
 import pytest
 import torch
-from family import FAMILY, EveryTerm, every_term_dense
+from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense
 from torch import Tensor
 
 from instruct.objectives import (
     DFT,
+    EAFT,
     EMO,
+    GEM,
     MLE,
     CosineCost,
     Energy,
     EnergyTable,
     ErrorNormTruncation,
+    LogitLoss,
     MixCE,
     Objective,
     TaiLr,
+    TopEAFT,
     linear_objective_loss,
 )
 from instruct.objectives.objective import TERMS, TokenStatistics, Weighting
@@ -65,7 +69,7 @@ def assert_equals_the_reference(
         assert relative_error(found, wanted) <= tolerance
 
 
-@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, 1e-5)], ids=str)
 @pytest.mark.parametrize(
     ("with_bias", "logit_scale", "softcap"),
@@ -148,7 +152,7 @@ def test_odd_vocabulary_sizes_equal_the_reference(objective, vocabulary):
     assert_equals_the_reference(hidden, weight, labels, objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
 @pytest.mark.parametrize(
     "labels",
     [[5], [0], [VOCABULARY - 1], [5] * 9, [0] * 4 + [VOCABULARY - 1] * 4, [VOCABULARY - 1, 3, 0, 3, VOCABULARY - 1]],
@@ -159,7 +163,7 @@ def test_few_tokens_and_labels_at_the_ends_of_the_vocabulary_equal_the_reference
     assert_equals_the_reference(hidden, weight, torch.tensor(labels), objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
 def test_a_batch_without_response_tokens_is_zero_and_connected(objective):
     _, weight, _ = example()
     hidden = torch.zeros(0, HIDDEN, dtype=torch.float64, requires_grad=True)
@@ -171,7 +175,7 @@ def test_a_batch_without_response_tokens_is_zero_and_connected(objective):
     assert all(total == 0 for total in vars(statistics).values())
 
 
-@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
 def test_zero_rows_in_the_head_equal_the_reference(objective):
     """Vocabulary padding, as a distractor and as the target itself."""
     hidden, weight, labels = example()
@@ -181,7 +185,7 @@ def test_zero_rows_in_the_head_equal_the_reference(objective):
     assert_equals_the_reference(hidden, padded.requires_grad_(), labels, objective, EXACT)
 
 
-@pytest.mark.parametrize("objective", FAMILY, ids=str)
+@pytest.mark.parametrize("objective", [*FAMILY, *LOGIT_LOSSES], ids=str)
 def test_a_confident_and_a_hopeless_token_stay_finite(objective):
     """q_y rounds to 1, and to 0, in float32: the weights must not become 0 / 0, nor the values infinite."""
     weight = torch.tensor([[60.0, 0.0], [0.0, 1.0], [0.0, -1.0]], requires_grad=True)
@@ -258,3 +262,52 @@ def test_error_norm_truncation_drops_confident_errors_and_keeps_uncertain_tokens
 def test_an_invalid_option_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class Squares(LogitLoss):
+    """A smooth function of a row without any detached part: the sum of (q_j - [j = y])^2."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        wrong = logits.softmax(dim=-1) - torch.nn.functional.one_hot(labels, logits.shape[-1])
+        return wrong.square().sum(dim=-1)
+
+
+def test_a_function_of_logits_has_the_gradient_of_finite_differences():
+    hidden, weight, labels = example(tokens=5, vocabulary=7)
+    bias = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
+    shape = {"logit_scale": 0.8, "softcap": 6.0}
+    assert torch.autograd.gradcheck(
+        lambda *point: linear_objective_loss(*point[:2], labels, Squares(), bias=point[2], **shape)[0],
+        (hidden, weight, bias),
+    )
+
+
+def test_blocks_of_a_function_of_logits_are_as_one(monkeypatch):
+    hidden, weight, labels = example()
+    whole = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM())[0], hidden)[0]
+    monkeypatch.setattr("instruct.objectives.logit_losses.BLOCK_NUMBERS", 3 * VOCABULARY)
+    parts = torch.autograd.grad(linear_objective_loss(hidden, weight, labels, GEM(), chunk_rows=8)[0], hidden)[0]
+    torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("h", ["linear", "logsigmoid"])
+def test_gem_is_that_of_the_authors_code(h):
+    """By the gradient of their formula: c - sum(c) e_y; at beta 1 and `linear` that of cross-entropy."""
+    hidden, weight, labels = example()
+    logits = (hidden @ weight.T).detach()
+    c = (logits / 0.7).softmax(dim=-1)
+    if h == "logsigmoid":
+        c = c * torch.sigmoid(0.01 * (logits - logits.gather(1, labels[:, None])))
+    wanted = c - c.sum(dim=-1, keepdim=True) * torch.nn.functional.one_hot(labels, VOCABULARY)
+    loss, _ = linear_objective_loss(hidden, weight.detach(), labels, GEM(0.7, h))
+    (found,) = torch.autograd.grad(loss * len(labels), hidden)
+    assert relative_error(found, wanted @ weight.detach()) < 1e-12
+    one, mle = (linear_objective_loss(hidden, weight.detach(), labels, each)[0] for each in (GEM(1.0), MLE()))
+    gradients = [torch.autograd.grad(loss, hidden)[0] for loss in (one, mle)]
+    assert relative_error(*gradients) < 1e-12
+
+
+def test_the_entropy_of_the_likeliest_tokens_is_exact_where_there_are_no_others():
+    hidden, weight, labels = example(vocabulary=20)
+    top, exact = (linear_objective_loss(hidden, weight, labels, each)[0] for each in (TopEAFT(0.7), EAFT(0.7)))
+    assert relative_error(top.detach(), exact.detach()) < 1e-12

@@ -87,3 +87,38 @@ def test_code_that_cannot_be_trained_with_is_refused(tmp_path, code, message):
 def test_a_missing_file_is_refused():
     with pytest.raises(InputError, match=r"absent\.py: no such file; give the path of a Python file"):
         make_own_objective("absent.py:Mine")
+
+
+LOGITS = (
+    "from instruct.objectives import LogitLoss\nclass Mine(LogitLoss):\n    def losses(self, logits, labels):\n        "
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("return logits.mean()", "losses returns shape (); return one number per token"),
+        ("return logits.detach().mean(-1)", "losses has no gradient with respect to the logits; detach weights alone"),
+        ("return logits.log().mean(-1)", "losses returns numbers that are not finite for some tokens"),
+        ("return (logits / logits.mean()).mean(-1)", "a token's loss changes with the other tokens; use its own row"),
+        ("return logit", "losses fails on made-up logits: NameError: name 'logit' is not defined"),
+    ],
+)
+def test_a_function_of_logits_that_cannot_be_trained_is_refused(tmp_path, code, message):
+    (tmp_path / "mine.py").write_text(LOGITS + code)
+    with pytest.raises(InputError, match=re.escape(message)):
+        make_own_objective(f"{tmp_path / 'mine.py'}:Mine")
+
+
+def test_the_documented_function_of_logits_has_the_gradient_of_its_loss(tmp_path):
+    (code,) = re.findall(
+        r"```python\n((?:(?!```).)*class Sharpened.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
+    (tmp_path / "mine.py").write_text(code)
+    torch.manual_seed(0)
+    hidden = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
+    head, labels = torch.randn(11, 8, dtype=torch.float64), torch.randint(0, 11, (7,))
+    objective = make_own_objective(f"{tmp_path / 'mine.py'}:Sharpened", {"temperature": 0.5})
+    (found,) = torch.autograd.grad(linear_objective_loss(hidden, head, labels, objective)[0], hidden)
+    dense = torch.nn.functional.cross_entropy(hidden @ head.T / 0.5, labels)
+    torch.testing.assert_close(found, torch.autograd.grad(dense, hidden)[0])
