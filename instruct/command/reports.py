@@ -64,13 +64,17 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(export_verdicts, "export a judge's verdicts as AlpacaEval's annotations.json or as JSON lines")
     flags.run_argument(sub, "verdicts")
     sub.add_argument("--judge", required=True, metavar="J", help="the judge's name in the report")
-    sub.add_argument("--format", choices=["annotations", "jsonl"], default="annotations", help="default: annotations")
+    ways = ["annotations", "jsonl", "leaderboard"]
+    text = "default: annotations; leaderboard: as Arena-Hard or MT-Bench write their judgments"
+    sub.add_argument("--format", choices=ways, default="annotations", help=text)
     sub.add_argument("--output", required=True, metavar="FILE", help="the file to write")
     sub.add_argument("--candidate", metavar="A", help="selects the comparison, if the judge made several")
     sub.add_argument("--baseline", metavar="B", help="selects the comparison, if the judge made several")
 
     sub = verb(import_verdicts, "import verdicts made elsewhere into a run directory")
-    sub.add_argument("file", metavar="FILE", help="AlpacaEval's annotations.json, or JSON lines from `export`")
+    sub.add_argument(
+        "file", metavar="FILE", help="AlpacaEval's annotations.json, judgments of Arena-Hard or MT-Bench, or JSON lines"
+    )
     sub.add_argument("--output", required=True, metavar="RUN", help="the run directory, created if missing")
     flags.add_answer_file_flags(sub)
     for flag, field in [("judge", "annotator"), ("candidate", "generator_2"), ("baseline", "generator_1")]:
@@ -161,7 +165,8 @@ def export_verdicts(arguments: argparse.Namespace) -> Result:
             count = export_jsonl(store, arguments.output, arguments.judge)
     else:
         pair = {"candidate": arguments.candidate, "baseline": arguments.baseline}
-        count = export_from_run(run, arguments.judge, arguments.output, **pair)
+        leaderboard = arguments.format == "leaderboard"
+        count = export_from_run(run, arguments.judge, arguments.output, leaderboard=leaderboard, **pair)
     return call.shown({"file": arguments.output, "verdicts": count}, f"{arguments.output}: {counted(count, 'verdict')}")
 
 

@@ -59,7 +59,12 @@ def model_of(row: RawRow) -> str | None:
     return next((text_field(row, name) for name in ("model", "model_id") if row.fields.get(name)), None)
 
 
-def _text(row: RawRow, value: Any) -> str:
-    for name in ("content", "answer"):  # Arena-Hard wraps an answer in both
+def unwrapped(value: Any) -> Any:
+    """The text that a message or an answer of Arena-Hard holds, which may be wrapped in both."""
+    for name in ("content", "answer"):
         value = value[name] if isinstance(value, Mapping) and name in value else value
-    return text_field(replace(row, fields={"turn": value}), "turn")
+    return value
+
+
+def _text(row: RawRow, value: Any) -> str:
+    return text_field(replace(row, fields={"turn": unwrapped(value)}), "turn")

@@ -47,9 +47,9 @@ class EvalPrompt:
         earlier: list[dict[str, str]] = []
         for number, (asked, answer) in enumerate(zip([self.instruction, *self.later], answers, strict=False), start=1):
             row = {"dataset": self.dataset, "instruction": asked, "output": answer, "generator": generator}
-            turn = {"id": f"{self.id or self.instruction}, turn {number}"} if self.later else {}
+            turn = {"id": f"{self.id or self.instruction}, turn {number}"} if self.later else {"id": self.id}
             beside = {"earlier": [*earlier], "reference": list(self.reference[:number])}
-            rows.append(row | turn | {name: value for name, value in beside.items() if value})
+            rows.append(row | {name: value for name, value in (turn | beside).items() if value})
             earlier += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
         return rows
 

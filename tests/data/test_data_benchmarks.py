@@ -43,7 +43,7 @@ def test_arena_hard_is_read_with_its_baseline(shared_data, card):
     }
     answers = [published[prompt.id] for prompt in found.prompts]
     assert [row["output"] for row in found.baseline] == answers
-    assert [*found.baseline[0]] == ["dataset", "instruction", "output", "generator"]
+    assert [*found.baseline[0]] == ["dataset", "instruction", "output", "generator", "id"]
 
 
 def test_each_category_of_arena_hard_v2_has_its_own_baseline(tmp_path, card):

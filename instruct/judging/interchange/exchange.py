@@ -21,6 +21,7 @@ from instruct.judging.comparison import ComparisonKey, judged_comparisons, syste
 from instruct.judging.interchange.annotation_files import RAW_FIELDS, Annotation, AnnotationFile, read_annotations
 from instruct.judging.interchange.contents import Contents, check_same
 from instruct.judging.interchange.json_lines import contents_of_lines, read_lines
+from instruct.judging.interchange.leaderboards import export_leaderboard, is_leaderboard, read_leaderboard
 from instruct.judging.presentations import Answers
 from instruct.judging.store import Judgment, JudgmentStore, open_store
 from instruct.judging.verdicts import read_verdict
@@ -76,7 +77,7 @@ def _are_lines(path: Path) -> bool:
 
 
 def read_contents(path: Path, **given: Any) -> Contents:
-    """What JSON lines or an annotations.json of AlpacaEval hold.
+    """What JSON lines, an annotations.json of AlpacaEval or the judgments of Arena-Hard and MT-Bench hold.
 
     The latter does not say in which order a pair was shown. Where the judge's raw reply does, that order is kept. All
     other verdicts get the package's seed rule and the reason UNKNOWN_ORDER, and no figure about positions counts them.
@@ -90,6 +91,8 @@ def read_contents(path: Path, **given: Any) -> Contents:
     Raises:
         InputError: an invalid file.
     """
+    if _are_lines(path) and is_leaderboard(next(iter(read_file(path)))):
+        return read_leaderboard(list(read_file(path)), given.get("baseline"))
     if not _are_lines(path):
         return _contents(read_annotations(path, **given))
     if any(value not in (None, AnswerForm()) for value in given.values()):
@@ -98,11 +101,18 @@ def read_contents(path: Path, **given: Any) -> Contents:
 
 
 def export_from_run(
-    run: RunDirectory, judge: str, path: str | Path, *, candidate: str | None = None, baseline: str | None = None
+    run: RunDirectory,
+    judge: str,
+    path: str | Path,
+    *,
+    candidate: str | None = None,
+    baseline: str | None = None,
+    leaderboard: bool = False,
 ) -> int:
     """Write a run's verdicts on one comparison as an annotations.json; returns the number of rows.
 
     Args:
+        leaderboard: as Arena-Hard or MT-Bench write them instead.
         candidate, baseline: the comparison, if the judge made several; a system of the run, or a file of answers.
 
     Raises:
@@ -122,8 +132,18 @@ def export_from_run(
                 f"{run.store}: has {len(found) or 'no'} such comparisons by {one_line(judge, 60)!r}; name one with "
                 f"--judge, --candidate and --baseline (judge, candidate, baseline: {known or 'none'})"
             )
+        if leaderboard:
+            return export_leaderboard(store, path, found[0], _ids_in(run, found[0].candidate))
         ours, theirs = (Answers(name, answers_in(run, name)) for name in found[0][1:])
         return export_annotations(store, judge, ours, theirs, path)
+
+
+def _ids_in(run: RunDirectory, name: str) -> dict[str, str]:
+    """The ids that a benchmark's questions have in a system's answers, by what identifies the row here."""
+    path = run.outputs / f"{name}.json"
+    raw = list(read_file(path)) if path.is_file() else []
+    rows = zip(raw, load_answers(path) if raw else [], strict=True)
+    return {identity(row): str(own.fields["id"]) for own, row in rows if own.fields.get("id")}
 
 
 def answers_in(run: RunDirectory, name: str) -> list[dict[str, Any]]:

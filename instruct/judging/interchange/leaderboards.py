@@ -1,0 +1,168 @@
+"""Verdicts in the files of Arena-Hard (lmarena/arena-hard-auto) and of MT-Bench (FastChat), in and out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from instruct.base.errors import InputError, one_line
+from instruct.base.files import write_atomically
+from instruct.base.replies import Completion
+from instruct.data.benchmarks import id_of, unwrapped
+from instruct.data.formats import check_storable, text_field
+from instruct.data.sources import RawRow
+from instruct.judging.cards import JudgeCard, load_judge_card
+from instruct.judging.comparison import ComparisonKey
+from instruct.judging.interchange.contents import Contents
+from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.verdicts import read_verdict
+from instruct.run.replies import completion_key
+
+_V2 = ("hard_prompt", "creative_writing")
+# MT-Bench's winners in the order shown, as its prompts' labels.
+_WINNERS = {"tie": "C", "model_1": "A", "model_2": "B"}
+_SWAPPED = {"tie": "C", "model_1": "B", "model_2": "A"}
+
+
+def is_leaderboard(row: RawRow) -> bool:
+    """Whether a row is of Arena-Hard's judgments or of MT-Bench's pairwise ones."""
+    return "games" in row.fields or "g1_winner" in row.fields
+
+
+def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Contents:
+    """The verdicts of both games, which are the two orders of a pair; a game without a score is unparsed.
+
+    Args:
+        baseline: of Arena-Hard v0.1, whose files do not name it.
+
+    Raises:
+        InputError: a row without its names or games, or with a label that the judge's card does not know.
+    """
+    judgments: list[Judgment] = []
+    replies: dict[str, dict[str, Completion]] = {}
+    for pair, row in enumerate(rows):
+        check_storable(row, "row", row.fields)
+        arena = "games" in row.fields
+        card, names = _card(row), ("model", "baseline") if arena else ("model_1", "model_2")
+        if arena and "baseline" not in row.fields and not baseline:
+            raise InputError(f"{row.place}: baseline: is missing; name it with --baseline, such as gpt-4-0314")
+        candidate, other = (
+            baseline if name not in row.fields and baseline else text_field(row, name) for name in names
+        )
+        identity = id_of(row) or text_field(row, "question_id")
+        identity += f", turn {row.fields['turn']}" if "turn" in row.fields else ""
+        dataset = text_field(row, "category", optional=True) or "unknown"
+        for position, label, text in _arena_games(row) if arena else _mt_bench_games(row):
+            reading = read_verdict(card, Completion(f"[[{label}]]" if label else ""))
+            if label and reading.verdict == "unparsed":
+                raise InputError(f"{row.place}: {one_line(label, 40)!r} is no label of {card.name}; correct it")
+            completion = Completion(text)
+            key = completion_key({"imported": completion.record(), "row": row.fields, "position": position})
+            replies.setdefault(card.name, {})[key] = completion
+            about = (card.name, candidate, other, pair, identity, dataset, position, key)
+            judgments.append(Judgment(*about, reading.verdict, reading.reason, reading.preference))
+    return Contents(judgments, replies)
+
+
+def _card(row: RawRow) -> JudgeCard:
+    judge = row.fields.get("judge")
+    model = judge[0] if isinstance(judge, list) and judge else judge
+    name = (
+        "mt_bench"
+        if "games" not in row.fields
+        else "arena_hard_v2"
+        if row.fields.get("category") in _V2
+        else "arena_hard"
+    )
+    return load_judge_card(name, model if isinstance(model, str) and model else None)
+
+
+def _arena_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
+    """The candidate's position, the label and the reply of each game; the first one shows the baseline first."""
+    games = row.fields["games"]
+    if not isinstance(games, list) or len(games) != 2:
+        raise InputError(f"{row.place}: games: must be two, one for each order")
+    for position, game in zip(("second", "first"), games, strict=True):
+        known = game if isinstance(game, Mapping) else {}
+        yield position, known.get("score"), str(unwrapped(known.get("judgment")) or "")
+
+
+def _mt_bench_games(row: RawRow) -> Iterator[tuple[str, str | None, str]]:
+    for game, position, labels in (("g1", "first", _WINNERS), ("g2", "second", _SWAPPED)):
+        winner = row.fields.get(f"{game}_winner")
+        if winner not in (*labels, "error"):
+            raise InputError(f"{row.place}: {game}_winner: must be model_1, model_2, tie or error")
+        yield position, labels.get(winner), str(row.fields.get(f"{game}_judgment") or "")
+
+
+def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: ComparisonKey, ids: Mapping[str, str]) -> int:
+    """Write a comparison of a card of Arena-Hard or MT-Bench as these write their judgments; the number of rows.
+
+    Args:
+        ids: the benchmark's id of each pair, by what identifies it.
+
+    Raises:
+        InputError: another judge, or pairs that were not shown in both orders.
+    """
+    base, _, _ = wanted.judge.partition("@")
+    if base not in ("arena_hard", "arena_hard_v2", "mt_bench", "mt_bench_single"):
+        raise InputError(f"--format leaderboard: {one_line(base, 60)} is no judge of Arena-Hard or MT-Bench")
+    card = load_judge_card(base, wanted.judge.partition("@")[2] or None)
+    pairs: dict[str, dict[str, Judgment]] = {}
+    for judgment in store.judgments(wanted):
+        pairs.setdefault(judgment.instruction, {})[judgment.position] = judgment
+    texts = {
+        key: reply.text
+        for key, reply in store.completions(
+            k for each in pairs.values() for j in each.values() for k in j.key.split()
+        ).items()
+    }
+    rows: list[dict[str, Any]] = []
+    for identity, orders in pairs.items():
+        if base != "mt_bench_single" and len(orders) < 2:
+            raise InputError(f"--format leaderboard: {one_line(identity, 60)!r} was shown in one order only")
+        rows += _rows(card, wanted, ids.get(identity, identity), orders, texts)
+    write_atomically(Path(path), "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return len(rows)
+
+
+def _rows(
+    card: JudgeCard, names: ComparisonKey, id: str, orders: Mapping[str, Judgment], texts: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    turn = re.fullmatch(r"(.*), turn (\d+)", id)
+    asked: dict[str, Any] = {"question_id": int(turn[1]) if turn and turn[1].isdigit() else turn[1] if turn else id}
+    asked |= {"turn": int(turn[2]) if turn else 1, "judge": [card.model, card.name]}
+    if card.protocol == "single":
+        (judgment,) = orders.values()
+        replies = judgment.key.split() or ["", ""]
+        for model, score, key in zip(names[1:], judgment.ratings or (-1, -1), replies, strict=True):
+            yield asked | {"model": model, "score": score, "judgment": texts.get(key, "")}
+    elif card.verdict.grades:
+        games = [
+            {"score": _label(card, orders[position]), "judgment": {"answer": texts.get(orders[position].key, "")}}
+            for position in ("second", "first")
+        ]
+        category = orders["first"].dataset.rpartition("/")[2]
+        about = {"uid": id, "category": category, "judge": card.model, "model": names.candidate}
+        yield about | {"baseline": names.baseline, "games": games}
+    else:
+        won = {f"g{n}_winner": _winner(orders[position]) for n, position in ((1, "first"), (2, "second"))}
+        told = {f"g{n}_judgment": texts.get(orders[position].key, "") for n, position in ((1, "first"), (2, "second"))}
+        yield asked | {"model_1": names.candidate, "model_2": names.baseline} | won | told
+
+
+def _label(card: JudgeCard, judgment: Judgment) -> str | None:
+    if judgment.verdict in ("unparsed", "failed"):
+        return None
+    preference = 1.5 if judgment.preference is None else judgment.preference
+    grade = round((1.5 - preference) * 2 * (card.verdict.largest_grade or 1), 6)
+    return next(label for label, known in card.verdict.grades.items() if known == grade)
+
+
+def _winner(judgment: Judgment) -> str:
+    if judgment.verdict in ("unparsed", "failed"):
+        return "error"
+    return "tie" if judgment.verdict == "tie" else "model_1" if judgment.verdict == judgment.position else "model_2"
