@@ -107,13 +107,13 @@ def test_the_demo_with_arena_hard_and_mt_bench_ends_in_one_report(fake_server, t
         assert made["policies"][made["leading"]]["win_rate"] == pytest.approx(rate, abs=1e-6)
         own = {"candidate": made["candidate"], "baseline": made["baseline"], "leaderboard": True}
         assert export_from_run(run, "arena_hard", "arena.jsonl", **own) == 20
-        rows = [json.loads(line) for line in Path("arena.jsonl").open(encoding="utf-8")]
+        rows = [json.loads(line) for line in Path("arena.jsonl").read_text(encoding="utf-8").splitlines()]
         games = [[BATTLES[game["score"]] for game in row["games"]] for row in rows]
         scores = [s for baseline_first, other in games for s in [*other, *(1 - s for s in baseline_first)]]
         assert 100 * sum(scores) / len(scores) == pytest.approx(rate, abs=1e-6)
         assert [row["uid"] for row in rows] == [str(number) for number in range(20)]
     assert export_from_run(run, "mt_bench_single", "single.jsonl", leaderboard=True) == 40
-    rows = [json.loads(line) for line in Path("single.jsonl").open(encoding="utf-8")]
+    rows = [json.loads(line) for line in Path("single.jsonl").read_text(encoding="utf-8").splitlines()]
     rated = [[row["score"] for row in rows if row["model"] == name and row["score"] > 0] for name in ("emo", "mle")]
     assert [sum(scores) / len(scores) for scores in rated] == pytest.approx(means, abs=1e-6)
     assert {(row["question_id"], row["turn"]) for row in rows} == {(n, turn) for n in range(10) for turn in (1, 2)}
