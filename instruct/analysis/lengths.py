@@ -123,7 +123,7 @@ def _range(part: LengthBin) -> str:
 
 
 def fractional_logit(
-    scores: NDArray[np.float64], x: NDArray[np.float64]
+    scores: NDArray[np.float64], x: NDArray[np.float64], weights: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The coefficients of a fractional logistic regression and their robust (HC0) covariance.
 
@@ -132,21 +132,23 @@ def fractional_logit(
     Args:
         scores: shape (pairs,), 0 to 1.
         x: shape (pairs, terms), the intercept first.
+        weights: shape (pairs,), how often each pair counts; None: once.
     """
     beta = np.zeros(x.shape[1])
+    weights = np.ones(len(scores)) if weights is None else weights
     for _ in range(_MOST_STEPS):
         mean = logistic(x @ beta)
-        information = x.T @ (x * (mean * (1 - mean))[:, None])
+        information = x.T @ (x * (weights * mean * (1 - mean))[:, None])
         try:
             inverse = np.linalg.inv(information)
         except np.linalg.LinAlgError:
             return None
-        step = inverse @ (x.T @ (scores - mean))
+        step = inverse @ (x.T @ (weights * (scores - mean)))
         beta = beta + step
         if not np.isfinite(beta).all():
             return None
         if np.abs(step).max() < 1e-10:
-            residuals = x * (scores - mean)[:, None]
+            residuals = x * (weights * (scores - mean))[:, None]
             covariance = inverse @ (residuals.T @ residuals) @ inverse
             return beta, covariance
     return None

@@ -47,7 +47,9 @@ def style_features(candidate: NDArray[np.float64], baseline: NDArray[np.float64]
     return np.hstack([length, (ours - theirs) / (ours + theirs + 1)])
 
 
-def style_control(scores: NDArray[np.float64], features: NDArray[np.float64]) -> StyleControl:
+def style_control(
+    scores: NDArray[np.float64], features: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> StyleControl:
     """Arena-Hard's model of one candidate's verdicts: logit E[score] = a + b z, z the standardized features.
 
     Where the official script prints medians of 100 bootstrap fits, this gives the fit itself and its intervals. A
@@ -58,7 +60,9 @@ def style_control(scores: NDArray[np.float64], features: NDArray[np.float64]) ->
         scores: shape (pairs,), 0 to 1, 1 the candidate is better; one row per prompt, which averages its orders, as the
             covariance takes rows for independent.
         features: shape (pairs, 4), of style_features.
+        weights: shape (pairs,), how many battles each pair is, by a judge whose grades say so; None: one.
     """
+    weights = np.ones(len(scores)) if weights is None else weights
     apart = (features != 0).sum(axis=0)
     unfit = None
     for least in (1, LEAST_PAIRS_APART):
@@ -67,8 +71,9 @@ def style_control(scores: NDArray[np.float64], features: NDArray[np.float64]) ->
         unfit = _unfit(kept, terms)
         if unfit:
             break
-        mean, spread = kept.mean(axis=0), kept.std(axis=0, ddof=1)
-        fit = fractional_logit(scores, np.column_stack([np.ones(len(scores)), (kept - mean) / spread]))
+        mean = np.average(kept, axis=0, weights=weights)
+        spread = np.sqrt(weights @ (kept - mean) ** 2 / (weights.sum() - 1))
+        fit = fractional_logit(scores, np.column_stack([np.ones(len(scores)), (kept - mean) / spread]), weights)
         if fit is not None:
             without = [term for term in STYLE_TERMS if term not in terms]
             left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []

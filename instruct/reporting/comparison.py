@@ -278,14 +278,15 @@ def _length_and_style(
     pairs: Iterable[PairResult], candidate: Styles, baseline: Styles
 ) -> tuple[LengthFigures | None, StyleControl | None]:
     rows = [
-        (pair.score, candidate[pair.instruction], baseline[pair.instruction])
+        (pair.score, pair.weight, candidate[pair.instruction], baseline[pair.instruction])
         for pair in pairs
         if pair.score is not None and pair.instruction in candidate and pair.instruction in baseline
     ]
     if not rows:
         return None, None
-    scores, ours, theirs = map(np.array, zip(*rows, strict=True))
-    return length_figures(scores, ours[:, 0], theirs[:, 0]), style_control(scores, style_features(ours, theirs))
+    scores, weights, ours, theirs = map(np.array, zip(*rows, strict=True))
+    style = style_control(scores, style_features(ours, theirs), weights)
+    return length_figures(scores, ours[:, 0], theirs[:, 0]), style
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:

@@ -122,3 +122,17 @@ def test_few_pairs_on_one_side_of_equal_style_are_an_extrapolation():
 
 def test_markdown_in_code_blocks_is_not_counted():
     assert style_counts("# A\n- b\n1. c\n**d** __e__\n```\n# f\n- g\n```")[1:] == (1, 2, 2)
+
+
+def test_graded_pairs_count_as_the_battles_that_arena_hard_makes_of_them():
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(120, 4))
+    labels = ([1] * 3, [1], [0.5], [0], [0] * 3)
+    battles = [[*labels[one], *labels[other]] for one, other in rng.integers(5, size=(120, 2))]
+    counts = np.array([len(each) for each in battles])
+    official = style_control(np.concatenate(battles), np.repeat(features, counts, axis=0))
+    found = style_control(np.array([np.mean(each) for each in battles]), features, counts.astype(float))
+    assert [term.coefficient for term in found.terms] == pytest.approx([term.coefficient for term in official.terms])
+    assert (found.win_rate, found.score) == (official.win_rate, official.score)
+    # The battles of a pair are not independent: its interval is wider than that of as many pairs.
+    assert np.diff(found.score_interval) > np.diff(official.score_interval)
