@@ -15,6 +15,7 @@ from instruct.training.objective_names import OBJECTIVES
 
 if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
+    from instruct.reporting.figures.canvas import Drawing
     from instruct.run.directory import RunDirectory
 
 
@@ -61,6 +62,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("objective", help=f"{', '.join(OBJECTIVES)}, or FILE.py:NAME of your own")
     text = "its arguments, of an own objective or by EMOConfig's names: '{\"gamma\": 0.8}'"
     sub.add_argument("--args", metavar="JSON", help=text)
+    sub.add_argument("--out", metavar="FOLDER", help="also write a page with a figure, check.html, into this folder")
 
     sub = verb(generate, "answer prompts or continue prefixes with every system of a run", OVERRIDES)
     _run_or_file(sub)
@@ -160,7 +162,9 @@ def bench(arguments: argparse.Namespace) -> Result:
 def check(arguments: argparse.Namespace) -> Result:
     from dataclasses import asdict
 
+    from instruct.objectives.check import AT, pull_curves
     from instruct.objectives.check import check as check_objective
+    from instruct.reporting.figures.objective import pull_figure
     from instruct.training.emo_config import objective_of
 
     try:
@@ -171,7 +175,25 @@ def check(arguments: argparse.Namespace) -> Result:
         raise InputError(f"--args: {arguments.args!r} is not a JSON object; write it as '{{\"gamma\": 0.8}}'")
     objective = objective_of(arguments.objective, given)
     found = check_objective(objective)
-    return call.shown(asdict(found), "\n".join([f"{arguments.objective}: {objective}", *found.words()]))
+    words = "\n".join([f"{arguments.objective}: {objective}", *found.words()])
+    if arguments.out:
+        figure = pull_figure(arguments.objective, AT, pull_curves(objective))
+        _write_check(Path(arguments.out), arguments.objective, words, figure)
+    return call.shown(asdict(found), words)
+
+
+def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
+    """The page of a check, with its figure in it and beside it."""
+    from instruct.base.files import write_atomically
+    from instruct.reporting.render.html import image, render
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.save(folder)
+    page = render(
+        "check.html.jinja", "report.css", name=name, words=words, figure=image(figure.svg()), title=figure.title
+    )
+    write_atomically(folder / "check.html", page)
+    say(f"page      {folder / 'check.html'}")
 
 
 def train(arguments: argparse.Namespace) -> Result:

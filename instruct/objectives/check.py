@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ from instruct.objectives.expectation import Expectation, descend
 from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.own import made_up_tokens
+from instruct.objectives.transport import CosineCost
 
 Kind = Literal["proper", "calibrated", "not calibrated", "no interior optimum"]
 
@@ -33,6 +34,8 @@ VERTEX = 1e-3
 # A label's pull at these probabilities. It vanishes below the share of cross-entropy's.
 PROBABILITIES = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99)
 VANISHES = 0.01
+# The label's probability where its pull is followed over the other tokens' entropy and cost.
+AT = 0.1
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,10 @@ def check(objective: Objective) -> Checked:
     torch.set_num_threads(1)  # the tables are small: threads would wait for each other
     try:
         noise = behavior(MLE()).noise
-        return Checked(tuple(objective.needs), behavior(objective), pull(objective), gradient_errors(objective), noise)
+        needs = (
+            ("each row of logits again, by autograd",) if isinstance(objective, LogitLoss) else tuple(objective.needs)
+        )
+        return Checked(needs, behavior(objective), pull(objective), gradient_errors(objective), noise)
     finally:
         torch.set_num_threads(threads)
 
@@ -223,21 +229,49 @@ def behavior(objective: Objective) -> Behavior:
     )
 
 
-def pull(objective: Objective) -> Pull:
+def pull(objective: Objective, probabilities: Sequence[float] = PROBABILITIES) -> Pull:
     """The gradient to the label's logit, relative to that of cross-entropy."""
+    p = torch.tensor(probabilities, dtype=torch.float64)
+    spread = torch.ones(len(p), VOCABULARY - 1, dtype=torch.float64)
+    conflict = torch.full_like(spread, 1e-12)
+    conflict[:, -1] = 1
+    return Pull(list(probabilities), *(_relative_pull(objective, p, rest) for rest in (spread, conflict)))
+
+
+def _relative_pull(objective: Objective, p: Tensor, rest: Tensor) -> list[float]:
+    """By row, for a label of probability `p`, (rows,); `rest`: (rows, others), what the other tokens share."""
     _, vectors = built_in_truth()
-    p = torch.tensor(PROBABILITIES, dtype=torch.float64)
-    label = torch.zeros(len(p), VOCABULARY, dtype=torch.float64)
+    others = (1 - p)[:, None] * rest / rest.sum(dim=-1, keepdim=True)
+    logits = torch.cat([p[:, None], others.clamp(min=1e-300)], dim=-1).log().requires_grad_()
+    label = torch.zeros_like(logits)
     label[:, 0] = 1
-    spread = torch.cat([p[:, None], ((1 - p) / (VOCABULARY - 1))[:, None].expand(-1, VOCABULARY - 1)], dim=1)
-    conflict = torch.full_like(label, 1e-12)
-    conflict[:, 0], conflict[:, -1] = p, 1 - p
-    pulls = []
-    for q in (spread, conflict):
-        logits = q.log().requires_grad_()
-        (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label), logits)
-        pulls.append((-gradient[:, 0] / (1 - p)).tolist())
-    return Pull(list(PROBABILITIES), *pulls)
+    (gradient,) = torch.autograd.grad(Expectation(objective, vectors).loss(logits, label), logits)
+    return (-gradient[:, 0] / (1 - p)).tolist()
+
+
+def pull_curves(objective: Objective) -> dict[str, list[list[float]]]:
+    """Points of the pull on a label: over its probability, and at AT over the entropy and the cost of the others.
+
+    Entropy: the others' shares go from one token to all. Cost: all is on one other token, by its cost to the label.
+    """
+    grid = torch.logspace(-4, math.log10(0.99), 60, dtype=torch.float64).tolist()
+    over_p = pull(objective, grid)
+    ranks = torch.arange(1, VOCABULARY, dtype=torch.float64)
+    rest = torch.stack([ranks**-exponent for exponent in torch.linspace(0, 12, 40).tolist()])
+    shares = rest / rest.sum(dim=-1, keepdim=True)
+    entropy = -(shares * shares.log()).sum(dim=-1)
+    _, vectors = built_in_truth()
+    cost = CosineCost(vectors).rows(torch.tensor([0]))[0, 1:]
+    by_cost = cost.argsort()
+    one = torch.full((VOCABULARY - 1, VOCABULARY - 1), 1e-12, dtype=torch.float64).fill_diagonal_(1)[by_cost]
+    at = torch.full((len(rest),), AT, dtype=torch.float64)
+    curves = {
+        "spread": (grid, over_p.spread),
+        "conflict": (grid, over_p.conflict),
+        "entropy": (entropy.tolist(), _relative_pull(objective, at, rest)),
+        "cost": (cost[by_cost].tolist(), _relative_pull(objective, at[: len(one)], one)),
+    }
+    return {name: [list(point) for point in zip(*points, strict=True)] for name, points in curves.items()}
 
 
 def gradient_errors(objective: Objective) -> GradientErrors:

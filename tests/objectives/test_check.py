@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull
+from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull, pull_curves
 from instruct.objectives.expectation import Expectation as Expected
 from instruct.objectives.expectation import descend
 from instruct.objectives.own import make_own_objective
@@ -144,6 +144,29 @@ def test_what_cannot_be_checked_is_refused_in_one_line(arguments, message, instr
     assert code == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_pulls_are_followed_over_probability_entropy_and_cost():
+    curves = pull_curves(EMO())
+    assert {name: len(points) for name, points in curves.items()} == {
+        "spread": 60, "conflict": 60, "entropy": 40, "cost": 39,
+    }  # fmt: skip
+    assert curves["entropy"][0] == pytest.approx([math.log(39), curves["entropy"][0][1]])
+    costs = [cost for cost, _ in curves["cost"]]
+    assert costs == sorted(costs)
+    flat = pull_curves(POWER(0.5))
+    assert [pull for _, pull in flat["entropy"] + flat["cost"]] == pytest.approx([math.sqrt(0.1)] * 79)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_check_shows_its_words_and_its_figure(tmp_path, instruct):
+    code, out, err = instruct("check", "power", "--args", '{"k": 0.5}', "--out", str(tmp_path / "checked"))
+    assert code == 0, err
+    page = (tmp_path / "checked" / "check.html").read_text(encoding="utf-8")
+    assert "temperature 0.500" in out
+    assert "temperature 0.500" in page
+    assert "data:image/svg+xml;base64," in page
+    assert {path.name for path in (tmp_path / "checked").iterdir()} == {"check.html", "pull.png", "pull.svg"}
 
 
 @pytest.mark.slow
