@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +100,27 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
     settle(data)
-    for judge in data.judges:
-        for comparison in judge.comparisons:
-            _warn(contents, comparison, systems)
+    for outcomes in found:
+        judged = outcomes.judged
+        comparisons = judges[judged.key.judge].comparisons
+        comparison = next(one for one in comparisons if (one.candidate, one.baseline) == judged.key[1:])
+        about = {name: _asked(contents.answers[name], judged) for name in judged.key[1:] if name in contents.answers}
+        _warn(contents, comparison, _systems(manifest, about) if judged.eval_sets else systems)
     data.figures = figures(data)
     # A judge's comparisons stand together in the report.
     order = {name: number for number, name in enumerate(judges)}
     return BuiltReport(data, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
+
+
+_TURNS = (
+    "{} of {} pairs are later turns of the same conversations, which count as if they were independent: the interval "
+    "is too narrow and p too small"
+)
+
+
+def _asked(answers: SystemAnswers, judged: Judged) -> SystemAnswers:
+    """The answers that a judge was asked about."""
+    return replace(answers, rows=of_sets(answers.rows, judged.eval_sets)) if judged.eval_sets else answers
 
 
 def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficulty | None) -> ComparisonReport:
@@ -119,9 +133,9 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
         for side in sides
         if side
     ]
-    sets = judged.step.get("config", {}).get("eval_sets")
-    asked = of_sets(ours.rows, sets) if ours and sets else ours.rows if ours else []
+    asked = _asked(ours, judged).rows if ours else []
     prompts = {identity(row) for row in asked}
+    turns = sum("earlier" in row for row in asked)
     length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
         outcomes,
@@ -131,6 +145,7 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
         [
             *map(claim_warning, lineage_warnings(contents.run, contents.manifest, judged.card, judged.step)),
             *map(claim_warning, doubts),
+            *([claim_warning(_TURNS.format(turns, len(asked)))] if turns else []),
             *map(note_warning, _identical_warnings(outcomes, ours, theirs)),
         ],
     )

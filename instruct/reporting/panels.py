@@ -16,12 +16,12 @@ from instruct.reporting.read import SystemAnswers
 
 
 def panels_of(found: Sequence[Outcomes], answers: Mapping[str, SystemAnswers]) -> list[Panel]:
-    """One for each comparison on which several judges gave a verdict."""
-    members: dict[tuple[str, str], list[Outcomes]] = {}
+    """One for each comparison on which several judges of the same evaluation sets gave a verdict."""
+    members: dict[tuple[str, ...], list[Outcomes]] = {}
     for outcomes in found:
-        members.setdefault(outcomes.judged.key[1:], []).append(outcomes)
+        members.setdefault((*outcomes.judged.key[1:], *outcomes.judged.eval_sets), []).append(outcomes)
     panels = []
-    for (candidate, baseline), judged in members.items():
+    for (candidate, baseline, *_), judged in members.items():
         outcomes_of = {one.judged.key.judge: {pair.instruction: pair.outcome for pair in one.pairs} for one in judged}
         identical = {pair.instruction for one in judged for pair in one.pairs if pair.tie == "identical"}
         voted = votes(outcomes_of, identical)

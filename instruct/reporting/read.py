@@ -46,6 +46,11 @@ class Judged:
     margins: Margins = field(default_factory=Margins)
     samples: Sequence[Sequence[Judgment]] = ()
 
+    @property
+    def eval_sets(self) -> list[str]:
+        """Those that the judge was asked about, of several that were answered; [] if it was asked about all."""
+        return self.step.get("config", {}).get("eval_sets") or []
+
 
 @dataclass(frozen=True)
 class SystemAnswers:

@@ -89,6 +89,13 @@ def test_the_demo_with_arena_hard_and_mt_bench_ends_in_one_report(fake_server, t
     assert pairs == {"smollm2_score": [4] * 3, "arena_hard": [20] * 3, "mt_bench": [20], "mt_bench_single": [20]}
     assert not any(comparison["partial"] for made in judges.values() for comparison in made)
 
+    # Judges of different sets have no majority, and turns of one question are not independent.
+    assert [sorted(panel["policies"]) for panel in report["panels"]] == [["mt_bench", "mt_bench_single"]]
+    warnings = [warning["text"] for warning in judges["mt_bench"][0]["warnings"]]
+    assert any("10 of 20 pairs are later turns of the same conversations" in text for text in warnings)
+    warnings = [warning["text"] for warning in judges["smollm2_score"][1]["warnings"]]
+    assert not any("10 of" in text for text in warnings)
+
     run, official = RunDirectory("runs/chat"), {}
     with open_store(run) as store:
         for key in store.comparisons():
