@@ -250,7 +250,8 @@ def _final(
         key: {**system.model_dump(mode="json"), "learning_rate": rates[key]} for key, system in config.trained.items()
     }
     evaluation = dict(content["evaluation"] or {})
-    evaluation["texts"] = evaluation.get("texts") or {"metrics": ["perplexity", "entropy", "rouge", "diversity"]}
+    texts = evaluation.get("texts") or {}
+    evaluation["texts"] = {**texts, "metrics": texts.get("metrics") or ["perplexity", "entropy", "rouge", "diversity"]}
     if options.tasks:
         evaluation["tasks"] = {**(evaluation.get("tasks") or {}), "forgetting": options.tasks}
         systems["base"] = {"objective": "none"}

@@ -28,6 +28,7 @@ from instruct.training.options import without_seed
 # Score by prompt.
 Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L", "ROUGE-L of samples", "cross-entropy"
+JUDGED = "win rate − ½"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
 
 
@@ -281,7 +282,7 @@ def _verdicts(report: ReportData | None) -> list[BenchDifference]:
     """What judges found, over seeds and prompts: the win rate's distance from one half."""
     return [
         BenchDifference(
-            measure=f"win rate − ½ ({spread.judge})",
+            measure=f"{JUDGED} ({spread.judge})",
             first=spread.candidate,
             second=spread.baseline,
             trainings=len(spread.seeds),
@@ -297,6 +298,8 @@ def _verdicts(report: ReportData | None) -> list[BenchDifference]:
 
 
 _FINDINGS = {"candidate": "better", "baseline": "worse", "no difference": "no difference shown"}
+# Of a metric of lm-eval's, which may be one of those where less is better.
+_DIRECTIONS = {**_FINDINGS, "candidate": "higher", "baseline": "lower"}
 
 
 def _finding(difference: BenchDifference, p: float | None) -> str:
@@ -304,7 +307,10 @@ def _finding(difference: BenchDifference, p: float | None) -> str:
     value = difference.difference or 0.0
     gain = -value if difference.measure == ENTROPY else value
     found = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
-    return _FINDINGS.get(found, f"fewer than {LEAST_SEEDS} seeds")
+    measure = difference.measure
+    known = measure in (ENTROPY, GREEDY, SAMPLED) or measure.startswith(JUDGED) or measure.endswith("(accuracy)")
+    words = _FINDINGS if known else _DIRECTIONS
+    return words.get(found, f"fewer than {LEAST_SEEDS} seeds")
 
 
 def _notes(

@@ -96,7 +96,8 @@ def test_objectives_are_named_like_their_class():
 
 def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = config_of(rows_file(tmp_path, 60), judges=[{"card": "smollm2_score"}])
+    texts = {"texts": {"matched_temperature": False}}
+    config = config_of(rows_file(tmp_path, 60), judges=[{"card": "smollm2_score"}], evaluation=texts)
     folder, rates = Path("rows"), {"mle": 1e-4, "dft": 3e-4}
     candidate = benches._candidate(config, folder, "dft", 3e-4)
     final = benches._final(config, BenchOptions(tasks=["sst2"]), folder, 12, rates)
@@ -108,6 +109,8 @@ def test_rows_that_choose_a_rate_are_in_no_set_that_is_scored(tmp_path, monkeypa
     assert final.continuations.files == ["rows/test_prefixes.jsonl"]
     assert final.comparisons == [(f"dft-seed{seed}", f"mle-seed{seed}") for seed in (1, 2, 3)]
     assert final.evaluation.tasks.forgetting == ["sst2"]
+    assert not final.evaluation.texts.matched_temperature
+    assert final.evaluation.texts.metrics == ["perplexity", "entropy", "rouge", "diversity"]
     assert "base" in final.systems
 
 

@@ -50,6 +50,15 @@ def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greed
     assert all((each.trainings, each.n) == (seeds, 40) for each in found)
 
 
+@pytest.mark.parametrize(
+    ("measure", "finding"),
+    [("sst2 (accuracy)", "better"), ("win rate − ½ (j)", "better"), ("wikitext (word_perplexity)", "higher")],
+)
+def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, finding):
+    (found, *_) = bench._differences(measured_of(3, 0.1))
+    assert bench._finding(found.model_copy(update={"measure": measure}), 0.01) == finding
+
+
 def test_a_measure_that_a_training_lacks_is_not_compared():
     measured = measured_of(3, 0.1)
     del measured.scores[bench.GREEDY]["dft-seed2"]
