@@ -87,9 +87,12 @@ def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
         ({"games": row["games"][:1]}, "row 1: games: must be two"),
         ({"games": [{"score": "A?B"}, row["games"][1]]}, r"'A\?B' is no label of arena_hard"),
         ({"baseline": None}, "row 1: baseline: "),
+        ({"baseline": "emo"}, "both systems are called 'emo'"),
     ]:
         with pytest.raises(InputError, match=message):
             import_into_run(lines([row | change]), tmp_path / "run")
+    with pytest.raises(InputError, match="row 2: 'u0' is already in row 1"):
+        import_into_run(lines([row, row]), tmp_path / "run")
     del row["baseline"]
     with pytest.raises(InputError, match="name it with --baseline, such as gpt-4-0314"):
         import_into_run(lines([row]), tmp_path / "run")

@@ -39,10 +39,11 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         baseline: of Arena-Hard v0.1, whose files do not name it.
 
     Raises:
-        InputError: a row without its names or games, or with a label that the judge's card does not know.
+        InputError: a row without its names or games, with a label that the judge's card does not know, or there twice.
     """
     judgments: list[Judgment] = []
     replies: dict[str, dict[str, Completion]] = {}
+    taken: dict[tuple[str, ...], RawRow] = {}
     for pair, row in enumerate(rows):
         check_storable(row, "row", row.fields)
         arena = "games" in row.fields
@@ -54,6 +55,12 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         )
         identity = id_of(row) or text_field(row, "question_id")
         identity += f", turn {row.fields['turn']}" if "turn" in row.fields else ""
+        if (earlier := taken.setdefault((card.name, candidate, other, identity), row)) is not row:
+            raise InputError(
+                f"{row.place}: {one_line(identity, 60)!r} is already in row {earlier.row}; remove one of them"
+            )
+        if candidate == other:
+            raise InputError(f"{row.place}: both systems are called {one_line(candidate, 60)!r}; rename one of them")
         dataset = text_field(row, "category", optional=True) or "unknown"
         for position, label, text in _arena_games(row) if arena else _mt_bench_games(row):
             reading = read_verdict(card, Completion(f"[[{label}]]" if label else ""))
