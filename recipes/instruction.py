@@ -73,7 +73,8 @@ def main() -> None:
 
         def score(rate: float, key: str = key, system: Any = system, known: Any = known) -> float:
             one = {**system.model_dump(mode="json"), "seed": 0, "learning_rate": rate}
-            config = with_rows(f"-{key}-{rate:g}", "choose", {key: one})  # a run of its own: rates can be added later
+            alone = ("--comparisons", "[]", "--judges", "[]")
+            config = with_rows(f"-{key}-{rate:g}", "choose", {key: one}, *alone)  # rates can be added later
             run_experiment(config, last="answer")
             known[rate] = chosen_by(RunDirectory(run_folder(config)), key, rows["choose"])
             return float(known[rate]["cross_entropy"])
