@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import glob
+import functools
 import hashlib
 import os
 import shutil
@@ -26,7 +26,7 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
     temporary = path.with_name(f".{path.name}.{_MACHINE}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path)
+        _remove_leftovers(path.parent.absolute())
         try:
             with temporary.open("wb") as file:
                 file.writelines([content] if isinstance(content, bytes) else content)
@@ -47,9 +47,13 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> None
 _MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Remove what processes of this machine that were killed while they wrote a file have left of it."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{_MACHINE}.*"):
+@functools.cache
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes of this machine that were killed while they wrote files of a folder have left of them.
+
+    Once a folder: listing it for each of many files takes longer the more there are.
+    """
+    for leftover in folder.glob(f".*.{_MACHINE}.*"):
         try:
             os.kill(int(leftover.suffix[1:]), 0)
         except ProcessLookupError:
