@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
             recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
         elif record["status"] == "done" and step.startswith("continuations/"):
             recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
+    yield from _judged(run, steps, recorded)
     for path, about in recorded.items():
         digest = about.get("sha256") if isinstance(about, dict) else None
         if not path.is_file():
@@ -103,6 +104,27 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
             yield Finding("outputs", "error", text, remedy)
         else:
             yield Finding("outputs", "ok", f"{path}: as generated")
+
+
+def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iterator[Finding]:
+    """Answers that no step of the run made, such as the baseline's: are they those that were judged?"""
+    judged = {
+        run.answers_path(name): digest
+        for step, record in steps.items()
+        if step.startswith("judge/") and record["status"] == "done"
+        for name, digest in record["inputs"].get("answers", {}).items()
+        if not name.endswith(".json")  # a file outside the run
+    }
+    for path, digest in judged.items():
+        if path in generated:
+            continue
+        remedy = f"restore it, or judge other answers: instruct judge {run.folder}"
+        if not path.is_file():
+            yield Finding("outputs", "error", f"{path}: was judged, and is not there", remedy)
+        elif sha256_of(path) != digest:
+            yield Finding("outputs", "error", f"{path}: is not what was judged", remedy)
+        else:
+            yield Finding("outputs", "ok", f"{path}: as judged")
 
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:

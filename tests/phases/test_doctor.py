@@ -50,6 +50,8 @@ def test_a_whole_run_is_told_to_be_whole(run, instruct):
     [
         (lambda run: (run.outputs / "emo.json").write_text("[]"), "outputs/emo.json: is not what was generated"),
         (lambda run: (run.outputs / "emo.json").unlink(), "outputs/emo.json: is recorded, and is not there"),
+        (lambda run: (run.outputs / "baseline.json").write_text("[]"), "outputs/baseline.json: is not what was judged"),
+        (lambda run: (run.outputs / "baseline.json").unlink(), "outputs/baseline.json: was judged, and is not there"),
         (lambda run: run.store.unlink(), "judgments.sqlite: is missing, but judge/in_words/emo_vs_baseline is"),
         (lambda run: (run.folder / "metrics.json").write_text("{"), "metrics.json: (top level): Invalid JSON"),
         (
