@@ -59,6 +59,9 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
 
     Args:
         adapters: the folder where each system's training wrote its log.
+
+    Raises:
+        InputError: a log is not what was written.
     """
     given = config.get("train") or {}
     found = []
@@ -67,7 +70,10 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
             continue
         record = manifest["steps"].get(f"train/{name}", {})
         results, train = record.get("results", {}), record.get("config", {}).get("train") or given
-        rows = results.get("rows", {})
+        rows, log = results.get("rows", {}), adapters / name / "training_log.json"
+        digest = results.get("sha256", {}).get(log.name)
+        if digest and log.is_file() and sha256_of(log) != digest:
+            raise InputError(f"{log}: is not what the training wrote; restore it, or delete it to report without it")
         found.append(
             Training(
                 system=name,
@@ -78,8 +84,8 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 epochs=results.get("epochs", train.get("num_train_epochs")),
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
-                log=_training_log(adapters / name / "training_log.json"),
-                evaluations=_evaluations(adapters / name / "training_log.json"),
+                log=_training_log(log),
+                evaluations=_evaluations(log),
             )
         )
     return found
@@ -131,7 +137,8 @@ def data_hashes(manifest: dict[str, Any]) -> dict[str, str]:
             name = step.removeprefix("train/")
             files = record.get("results", {}).get("sha256", {})
             found |= {f"training data of {name}": inputs.get("data")}
-            found |= {f"{file} of {name}": digest for file, digest in files.items()}
+            weights = {file: digest for file, digest in files.items() if file.endswith(".safetensors")}
+            found |= {f"{file} of {name}": digest for file, digest in weights.items()}
         elif step.startswith("import/"):
             found[f"verdicts of {step.removeprefix('import/')}"] = inputs.get("file")
         elif step.startswith("judge/"):
@@ -203,7 +210,7 @@ def _weights(folder: Path, recorded: dict[str, str]) -> str | None:
     files = sorted(folder.glob("*.safetensors"))
     if files and files[0].stat().st_size <= _LARGEST:
         return sha256_of(files[0])
-    return recorded.get(min(recorded)) if recorded else None
+    return next((recorded[file] for file in sorted(recorded) if file.endswith(".safetensors")), None)
 
 
 def _package(manifest: dict[str, Any], card: JudgeCard | None, step: dict[str, Any]) -> list[str]:

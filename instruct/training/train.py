@@ -26,6 +26,7 @@ from instruct.training.processes import from_main, save_whole
 from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable_model
 from instruct.training.trackers import run_of_its_own
 
+LOG = "training_log.json"
 # Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
 HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
@@ -290,6 +291,12 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     return results
 
 
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of what a training wrote; its card is for people, who may change it."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != "README.md")
+    return {path.name: sha256_of(path) for path in paths}
+
+
 def check_weights(run: RunDirectory, name: str) -> None:
     """Refuse weights that are not those that the run recorded when they were trained; old runs recorded no hashes.
 
@@ -297,7 +304,8 @@ def check_weights(run: RunDirectory, name: str) -> None:
         InputError: a file is missing or has changed.
     """
     folder, record = run.adapters / name, run.manifest()["steps"].get(f"train/{name}", {})
-    if changed := changed_file(folder, record.get("results", {}).get("sha256", {})):
+    hashes = record.get("results", {}).get("sha256", {})
+    if changed := changed_file(folder, {file: digest for file, digest in hashes.items() if file != LOG}):
         raise InputError(
             f"{folder / changed}: is not what was trained (its hash differs from manifest.json's); restore it, or "
             f"delete {folder} to train again"
@@ -364,7 +372,7 @@ def _finished(
     if is_own(config.systems[name].objective):
         shutil.copyfile(source_of(config.systems[name].objective), folder / "objective.py")
     name_base_model(config, folder)
-    write_atomically(folder / "training_log.json", json.dumps(state.log_history, indent=1) + "\n")
+    write_atomically(folder / LOG, json.dumps(state.log_history, indent=1) + "\n")
     (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when loaded
     history = [entry for entry in state.log_history if "loss" in entry]
     return {
@@ -376,5 +384,5 @@ def _finished(
         "first": history[0] if history else None,
         "last": history[-1] if history else None,
         **({"evaluation": evaluation} if evaluation else {}),
-        "sha256": {path.name: sha256_of(path) for path in sorted(folder.glob("*.safetensors"))},
+        "sha256": _hashes(folder),
     }

@@ -16,8 +16,10 @@ from train_configs import tiny_config, train, write_rows
 
 from instruct.base.errors import InputError
 from instruct.phases.answer import generate
+from instruct.reporting.provenance import trainings
 from instruct.training.checkpoints import last_complete_checkpoint, record_hashes
 from instruct.training.merge import merge_adapter
+from instruct.training.train import check_weights
 
 
 def truncate(file: Path) -> None:
@@ -116,6 +118,27 @@ def test_weights_that_are_not_those_that_were_trained_are_refused(tmp_path, tiny
     shutil.rmtree(run.adapters / "emo")
     train(tmp_path / "run", config)
     assert file.read_bytes() == trained
+
+
+def test_every_file_of_a_training_is_checked_but_its_card_which_people_may_change(tmp_path, tiny_model_folder):
+    config = tiny_config(tiny_model_folder, write_rows(tmp_path / "rows.jsonl"))
+    config.train["max_steps"] = 1
+    run = train(tmp_path / "run", config)
+    settings, log = (run.adapters / "emo" / name for name in ("adapter_config.json", "training_log.json"))
+    trained = settings.read_text()
+    settings.write_text(trained.replace('"lora_alpha": ', '"lora_alpha": 9'))  # it answers otherwise, but loads
+    assert settings.read_text() != trained
+    with pytest.raises(InputError, match=r"emo/adapter_config\.json: is not what was trained"):
+        check_weights(run, "emo")
+    settings.write_text(trained)
+    (run.adapters / "emo" / "README.md").write_text("Mine.")
+    log.write_text("[]")
+    check_weights(run, "emo")  # a log answers nothing
+    described = (run.manifest(), run.config(), run.adapters)
+    with pytest.raises(InputError, match=r"emo/training_log\.json: is not what the training wrote; .* delete it"):
+        trainings(*described)
+    log.unlink()
+    assert trainings(*described)[0].log is None
 
 
 @pytest.mark.slow
