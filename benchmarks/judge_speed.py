@@ -116,10 +116,11 @@ def run_one(name: str, folder: Path, url: str) -> None:
 class Server:
     """The local judge server as a process: its URL and its number of requests."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, latency: float = LATENCY) -> None:
         self._log, port = folder / "requests.jsonl", folder / "port"
         script = ROOT / "tests" / "engines" / "fake_server.py"
-        self._process = subprocess.Popen([sys.executable, str(script), str(port), str(self._log), "{}", str(LATENCY)])
+        arguments = [str(port), str(self._log), "{}", str(latency)]
+        self._process = subprocess.Popen([sys.executable, str(script), *arguments])
         while not port.exists():
             assert self._process.poll() is None
             time.sleep(0.02)

@@ -59,6 +59,13 @@ def test_report_speed_prints_every_row_with_its_target():
 
 
 @pytest.mark.slow
+def test_many_rows_prints_each_command_s_ratios():
+    printed = run("benchmarks.many_rows", "--rows", "10", "30", "--no-write")
+    for command in ("generate", "generate again", "judge", "judge again", "report"):
+        assert re.search(rf"^{command} +times .*'cpu_seconds': [\d.]+}}, [\d.]+ GiB$", printed, re.MULTILINE)
+
+
+@pytest.mark.slow
 def test_the_objective_takes_less_memory_than_the_logits_alone():
     """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
     tokens, vocabulary = 8192, 8000
