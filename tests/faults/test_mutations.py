@@ -1,0 +1,115 @@
+"""Files of a finished run, damaged at random: no verb ends in a traceback, or with other results and exit code 0.
+
+Runs of earlier versions, which have fewer hashes, are damaged in tests/fuzzing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from works import RUN, VERBS, complaints, products
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
+
+
+def truncated(path: Path, drawn: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: drawn.randrange(path.stat().st_size)])
+
+
+def overwritten(path: Path, drawn: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    for _ in range(drawn.choice([1, 5])):
+        length = drawn.choice([1, 4, 64])
+        place = drawn.randrange(max(1, len(content) - length))
+        content[place : place + length] = drawn.randbytes(length)
+    path.write_bytes(content)
+
+
+def deleted(path: Path, drawn: random.Random) -> None:
+    path.unlink()
+
+
+def swapped(path: Path, drawn: random.Random) -> None:
+    """Two files of the run take each other's place."""
+    other = drawn.choice([file for file in files_of(RUN) if file != path])
+    content = path.read_bytes()
+    path.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+
+MUTATIONS: list[Callable[[Path, random.Random], None]] = [truncated, overwritten, deleted, swapped]
+
+
+def files_of(run: Path) -> list[Path]:
+    """What the report is written from."""
+    return sorted(
+        path
+        for path in run.rglob("*")
+        if path.is_file() and path.stat().st_size and "report" not in path.parts and path.suffix != ".lock"
+    )
+
+
+def figures_of(folder: Path) -> dict[str, Any]:
+    """What a report states: verdicts, win rates, figures of texts and tasks, and curves of trainings."""
+    told = json.loads((folder / RUN / "report" / "report.json").read_text())
+    figures = {name: told[name] for name in ("texts", "tasks", "trainings", "not_judged")}
+    for judge in told["judges"]:
+        for comparison in judge["comparisons"]:
+            for policy, found in comparison["policies"].items():
+                names = ("win_rate", "interval", "n", "wins", "losses", "ties", "failed", "unparsed")
+                figures[f"{judge['name']}/{comparison['candidate']}/{policy}"] = [found.get(name) for name in names]
+    return figures
+
+
+def answers_and_verdicts(folder: Path) -> dict[str, Any]:
+    """What a rerun has to keep or make again; PEFT writes a set of modules in any order."""
+    made = {f"{verb}: {name}": made for verb in VERBS[:-1] for name, made in products(folder, verb).items()}
+    return {name: content for name, content in made.items() if not name.endswith("adapter_config.json")}
+
+
+@pytest.mark.parametrize(
+    ("mutations", "reruns"),
+    [pytest.param(2, 3), pytest.param(200, 1, marks=pytest.mark.full)],
+    ids=["some", "all"],
+)
+def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monkeypatch, mutations, reruns):
+    """Each file is damaged so many times; `run` goes on with each so many-th, 20 times at most."""
+    folder, whole = state("all"), undisturbed.before["all"]
+    monkeypatch.chdir(folder)
+    figures, made = figures_of(whole), answers_and_verdicts(whole)
+    kinds, tried, told = cycle(MUTATIONS), 0, {"refused": 0, "the same": 0}
+    for place, file in enumerate(files_of(RUN)):
+        for number in range(mutations):
+            calls = [["report", RUN], ["doctor", RUN]]
+            if number < 20 and (place + number) % reruns == 0:
+                calls.append(["run", "mine.yaml"])
+            shutil.rmtree(RUN)
+            shutil.copytree(whole / RUN, RUN)
+            mutate = next(kinds)
+            mutate(file, random.Random(f"{file} {number}"))
+            for call in calls:
+                monkeypatch.setattr("instruct.run.replies._checked", set())
+                code, _, stderr = instruct(*call)  # an exception ends the test
+                where = f"{call[0]} after {mutate.__name__} {file}, mutation {number}: {stderr}"
+                assert code in (0, 1, 2, 3), where
+                assert "Traceback" not in stderr, where
+                # Settings of a run that were swapped with another file are refused a line each.
+                assert len(complaints(stderr)) == bool(code) or file.name == "config.yaml", where
+                if call[0] != "doctor" and code == 0:
+                    reported = figures_of(folder)
+                    if file.name == "training_log.json" and not file.exists():  # as after training elsewhere
+                        reported["trainings"] = figures["trainings"]
+                    assert reported == figures, where
+                if call[0] == "run" and code == 0:
+                    assert answers_and_verdicts(folder) == made, where
+                tried += 1
+                told["refused" if code else "the same"] += 1
+        next(kinds)  # another kind for the first of the next file
+    print(f"{tried} calls on {len(files_of(whole / RUN))} damaged files: {told}")
