@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from instruct.base.errors import InputError
+from instruct.base.errors import InputError, one_line
 from instruct.judging.comparison import ComparisonKey
 from instruct.run.directory import RunDirectory
 from instruct.run.replies import ReplyStore, is_number
@@ -187,6 +188,30 @@ class JudgmentStore(ReplyStore):
         if problem:
             raise self._damaged(f"pair {judgment.pair}: {problem}")
         return judgment
+
+
+def verdicts_sha256(judgments: Iterable[Judgment]) -> str:
+    """SHA-256 of what verdicts count for, whatever version of the store holds them."""
+    rows = [[j.pair, j.position, j.instruction, j.key, j.verdict, j.preference, j.ratings] for j in judgments]
+    return hashlib.sha256(json.dumps(sorted(rows, key=lambda row: row[:3])).encode()).hexdigest()
+
+
+def check_verdicts(run: RunDirectory, judgments: Sequence[Judgment], record: dict[str, Any]) -> None:
+    """Refuse verdicts that are not those that the record of their judging states; earlier versions recorded no hash.
+
+    Raises:
+        InputError: they are others, or fewer.
+    """
+    results = record.get("results") or {}
+    if record.get("status") != "done":
+        return
+    digest, count = results.get("sha256"), sum(results.get("verdicts", {}).values())
+    if len(judgments) < count or (digest and verdicts_sha256(judgments) != digest):
+        judged = ", ".join((record.get("comparison") or {}).values())
+        raise InputError(
+            f"{run.store}: its verdicts are not those that were recorded ({one_line(judged, 120)}); restore it, or "
+            f"read the stored replies again: instruct judge {run.folder} --judge NAME --reparse"
+        )
 
 
 # What to do if the store with a step's verdicts has vanished, by the beginning of the step's name.

@@ -17,7 +17,7 @@ from instruct.judging.money import Budget
 from instruct.judging.presentations import Plan, Presentation, plan_again
 from instruct.judging.samples import further_plans
 from instruct.judging.stopping import Stopping
-from instruct.judging.store import Judgment, JudgmentStore
+from instruct.judging.store import Judgment, JudgmentStore, verdicts_sha256
 from instruct.judging.verdicts import Reading, read_replies
 
 
@@ -36,6 +36,7 @@ class ComparisonCounts:
         stopped: why judging stopped early, if it did.
         notes: on how the replies were made.
         verdicts: how many of each, in the order shown.
+        sha256: of the verdicts.
         unanswered: the judge answered no request of the comparison, and the rest was left out or refused.
     """
 
@@ -47,6 +48,7 @@ class ComparisonCounts:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
     verdicts: dict[str, int] = field(default_factory=dict)
+    sha256: str = ""
     unanswered: bool = False
     unanswered_pairs: int = 0
     unanswered_samples: int = 0
@@ -97,6 +99,7 @@ def judge_plan(
     unanswered = ask and not stopped and not judge.replay and bool(plan.presentations) and not work.answered()
     if unanswered:
         stopped = f"judge {judge.card.name}: none of its requests was answered; --retry-failed asks them again"
+    judged = store.judgments(plan.comparison)
     return ComparisonCounts(
         asked=sum(each.asked for each in works),
         stored=work.stored,
@@ -107,7 +110,8 @@ def judge_plan(
         usd=store.spent_usd() - spent,
         stopped=stopped,
         notes=list(engine.notes),
-        verdicts=dict(Counter(judgment.verdict for judgment in store.judgments(plan.comparison))),
+        verdicts=dict(Counter(judgment.verdict for judgment in judged)),
+        sha256=verdicts_sha256(judged),
         unanswered=unanswered,
     )
 

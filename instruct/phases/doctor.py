@@ -11,7 +11,8 @@ from typing import Any
 from instruct.base.errors import InputError, InstructError, counted
 from instruct.base.files import changed_file, sha256_of
 from instruct.base.output import Finding
-from instruct.judging.store import JudgmentStore, open_store, was_judged
+from instruct.judging.comparison import judged_comparisons
+from instruct.judging.store import JudgmentStore, check_verdicts, open_store, was_judged
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
 from instruct.run.measurements import read_metrics, read_values, recorded_hashes
@@ -140,6 +141,8 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
     try:
         with open_store(run, migrate=False) as store:
             store.check()
+            for key, record in judged_comparisons(run.manifest()):
+                check_verdicts(run, store.judgments(key), record)
         yield Finding("verdicts", "ok", f"{run.store}: whole")
     except InstructError as error:
         if repair and run.store.is_file() and "is damaged" in str(error):

@@ -17,7 +17,7 @@ from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
 from instruct.judging.interchange.labels import Labels, read_labels
 from instruct.judging.samples import read_samples
-from instruct.judging.store import Judgment, JudgmentStore, open_store, was_judged
+from instruct.judging.store import Judgment, JudgmentStore, check_verdicts, open_store, was_judged
 from instruct.judging.verdicts import margins
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Metrics, read_metrics, read_values
@@ -99,9 +99,13 @@ def read_run(folder: str | Path) -> RunContents:
     if was_judged(run):  # opening a store would create it
         with open_store(run, migrate=False) as store:
             # In the order in which they were judged, which is the config's.
-            begun = [comparison for comparison, _ in judged_comparisons(manifest)]
+            recorded = dict(judged_comparisons(manifest))
+            begun = list(recorded)
             keys = sorted(store.comparisons(), key=lambda key: begun.index(key) if key in begun else len(begun))
             judged = [_judged(store, key, manifest, answers) for key in keys]
+            verdicts = {each.key: each.judgments for each in judged}
+            for key, record in recorded.items():
+                check_verdicts(run, verdicts.get(key, ()), record)
             usd = {key.judge: round(store.spent_usd(key.judge), 6) for key in keys}
             total = round(store.spent_usd(), 6)
     metrics = read_metrics(run, whole=True)
