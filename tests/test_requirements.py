@@ -92,6 +92,17 @@ def test_cuda_python_brings_no_second_copy_of_the_bindings():
     assert pinned["cuda-bindings"].partition(".")[0] == pinned["cuda-toolkit"].partition(".")[0]
 
 
+@pytest.mark.parametrize("name", ["cluster", "cpu", "dev", "docs", "gpu"])
+def test_every_pin_but_torch_s_builds_has_hashes(name):
+    """If not: `requirements/hash`."""
+    content = (ROOT / "requirements" / "hashes" / f"{name}.txt").read_text()
+    entries = re.findall(r"^(\S+)==(\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", content, re.MULTILINE)
+    assert sum(1 + hashes.count("\n") for _, _, hashes in entries) == len(content.splitlines())
+    built = {"torch", "torchvision", "torchaudio", "torchcodec"}
+    pinned = {package: version for package, version in pins(name).items() if package not in built}
+    assert {canonicalize_name(package): version for package, version, _ in entries} == pinned
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_gpu_list_resolves_on_every_python(python):
