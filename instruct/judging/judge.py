@@ -17,7 +17,7 @@ from instruct.judging.comparison import ComparisonKey
 from instruct.judging.money import estimate_of, gate
 from instruct.judging.presentations import Answers, Plan, plan_again, plan_comparison
 from instruct.judging.samples import check_samples, further_plans
-from instruct.judging.store import JudgmentStore, open_store, start_over, was_judged
+from instruct.judging.store import JudgmentStore, check_verdicts, open_store, start_over, was_judged
 from instruct.judging.work import ComparisonCounts, judge_plan
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, only_process
@@ -241,7 +241,10 @@ def _judge_task(
         results: dict[str, Any] = {}
         # Reading verdicts again while replies are missing does not finish a step.
         recorded = run.step(task.step, task.inputs, comparison=plan.comparison._asdict(), config=ran_with)
-        with contextlib.nullcontext(results) if mode.reparse and plan.missing(store) else recorded as results:
+        partly = mode.reparse and plan.missing(store)
+        if partly:
+            _drop_unconfirmed(run, task, plan, store)
+        with contextlib.nullcontext(results) if partly else recorded as results:
             retries = {"retry_failed": mode.retry_failed, "retry_unparsed": mode.retry_unparsed}
             counts = judge_plan(judge, plan, store, engine, **retries, ask=not mode.reparse)
             results |= {name: value for name, value in vars(counts).items() if name != "unanswered"}
@@ -250,6 +253,8 @@ def _judge_task(
                     del results[name]
             if engine.workers:
                 results["workers"] = engine.workers
+        if partly:
+            _record_read_again(run, task, counts)
         if mode.reparse:
             now = store.judgments(plan.comparison)
             changed = sum(earlier.get((j.instruction, j.position)) != j.verdict for j in now)
@@ -258,6 +263,30 @@ def _judge_task(
     if failed and not counts.stopped and not judge.replay:
         say(f"{task.step}: {counted(failed, 'request')} failed; a rerun asks again what was not refused, at most twice")
     return counts
+
+
+def _drop_unconfirmed(run: RunDirectory, task: JudgingTask, plan: Plan, store: JudgmentStore) -> None:
+    """Where verdicts are not those recorded, those without a stored reply may be anything: remove them."""
+    judgments = store.judgments(plan.comparison)
+    try:
+        check_verdicts(run, judgments, run.manifest()["steps"].get(task.step, {}))
+    except InputError:
+        stored = store.completions(plan.requests())
+        unread = {each.key for each in plan.presentations if any(r.key not in stored for r in each.requests)}
+        store.remove_judgments(j for j in judgments if j.key in unread and j.verdict != "failed")
+
+
+def _record_read_again(run: RunDirectory, task: JudgingTask, counts: ComparisonCounts) -> None:
+    """Record the verdicts that are there now for a finished comparison; one that has fewer is not finished any more."""
+    record = run.manifest()["steps"].get(task.step, {})
+    if record.get("status") != "done":
+        return
+    lost = sum(record["results"].get("verdicts", {}).values()) - sum(counts.verdicts.values())
+    results = {**record["results"], "verdicts": counts.verdicts, "sha256": counts.sha256}
+    if lost > 0:
+        stopped = f"verdicts were read again, and {counted(lost, 'verdict')} had no stored reply"
+        record, results = {**record, "status": "stopped"}, {**results, "stopped": stopped}
+    run.record(task.step, {**record, "results": results})
 
 
 def _check_before_asking(

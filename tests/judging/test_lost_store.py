@@ -136,3 +136,33 @@ def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_ag
     assert instruct(*call, "--reparse")[0] == 0
     assert verdicts(run) == known
     assert len(requests()) == PAIRS
+
+
+@pytest.mark.parametrize("change", ["reply", "changed", "removed"])
+def test_verdicts_read_again_while_replies_are_missing_are_those_that_are_recorded(run, judged, instruct, change):
+    """A finished judging may lack replies; what is read from the others is recorded, or the report would refuse it."""
+    call, requests = judged
+    known = verdicts(run)
+    statement = {
+        "reply": "UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)",
+        "changed": "UPDATE judgments SET verdict = 'unparsed' WHERE pair IN (1, 2)",
+        "removed": "DELETE FROM judgments WHERE pair IN (1, 2)",
+    }[change]
+    with closing(sqlite3.connect(run.store)) as database:
+        database.execute("DELETE FROM completions WHERE key = (SELECT key FROM judgments WHERE pair = 2)")
+        database.execute(statement)
+        database.commit()
+    lost = change != "reply"  # a verdict that is not the recorded one, and has no reply, may be anything
+    assert bool(instruct("report", str(run.folder))[0]) == lost
+    assert instruct(*call, "--reparse")[0] == 0
+    assert len(verdicts(run)) == PAIRS - lost
+    assert verdicts(run) != known
+    for verb in ("report", "doctor"):
+        code, stdout, stderr = instruct(verb, str(run.folder))
+        assert code == 0, stdout + stderr
+    assert ("1 verdict had no stored reply" in stdout) == lost
+    assert len(requests()) == PAIRS
+    if lost:
+        assert instruct(*call)[0] == 0
+        assert verdicts(run) == known
+        assert len(requests()) == PAIRS + 1
