@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import math
+import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -96,3 +99,33 @@ def test_no_text_of_the_continued_training_is_included(shared_data):
     for name in ("wiki.train.first-2816KiB.tokens.gz", "wiki.valid.tokens.gz"):
         with gzip.open(shared_data / "lm" / "wikitext103" / name, "rt", encoding="utf-8") as file:
             assert not [line for line in file if len(line) > 40 and line.strip()[:40] in shown]
+
+
+def test_the_page_of_the_planned_test_has_its_figures_and_the_plan_is_unchanged():
+    folder = RESULTS / "instruction_smollm2"
+    record = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert hashlib.sha256((folder / "plan.md").read_bytes()).hexdigest() == record["plan_sha256"]
+    lines = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+
+    def shown(row: str) -> list[float]:
+        (line,) = (line for line in lines if line.startswith(f"| {row}"))
+        return [float(figure) for figure in re.findall(r"[-+]?\d*\.\d+", line)]
+
+    for objective in ("mle", "emo"):
+        rates = record["rates"][objective]
+        best = min(rates, key=lambda rate: rates[rate]["cross_entropy"])
+        assert best == max(rates, key=lambda rate: rates[rate]["rouge_l"])  # both rules choose alike
+        assert float(best) == record["chosen"][objective]
+        systems = [record["systems"][f"{objective}-seed{seed}"] for seed in range(1, 6)]
+        figures = [float(best)]
+        for column, factor in (("rouge_l", 1), ("cross_entropy", 1), ("words", 1), ("without_end", 100)):
+            values = [factor * system[column] for system in systems]
+            figures += [statistics.fmean(values), statistics.stdev(values)]
+        assert shown(f"{objective} |") == [
+            pytest.approx(figure, abs=0.051 if figure > 1.7 else 5e-5) for figure in figures
+        ]
+    compared = record["comparisons"]["emo"]
+    for row, key in (("**ROUGE-L, the primary", "rouge_l"), ("ROUGE-L, all answers", "rouge_l_at_equal_length")):
+        figures = [compared[key][name] for name in ("difference", "low", "high", "p")]
+        assert shown(row) == [pytest.approx(figure, abs=5e-4) for figure in figures]
+    assert compared["conclusion"].startswith("no gain detected")
