@@ -89,7 +89,7 @@ def yardstick_warning(name: str, found: Mapping[str, Any], who: str = "people") 
     if p < SIGNIFICANT:
         return None
     return (
-        f"is not shown to agree with {who} better than {found['yardstick']} does: {shares} of {name}, "
+        f"has no significant lead over {found['yardstick']} in agreement with {who}: {shares} of {name}, "
         f"McNemar's p = {p:.2f}{_chance(found)}"
     )
 

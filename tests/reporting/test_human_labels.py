@@ -131,7 +131,7 @@ def test_labels_measure_the_judges_agreement(folder, instruct, tmp_path) -> None
     assert "people's labels contradict the judge: with them the win rate of emo is" in out
 
 
-def test_a_dearer_judges_export_serves_as_labels(folder, instruct, tmp_path) -> None:
+def test_the_export_of_a_stronger_judge_serves_as_labels(folder, instruct, tmp_path) -> None:
     with JudgmentStore(folder / "judgments.sqlite") as store:
         store.add_judgments(
             Judgment("dear", "emo", "mle", number, question(number), "d", "first", f"dear {number}", "first")

@@ -1,4 +1,4 @@
-"""People's labels on a run's pairs: JSON lines from the labeling form, or a dearer judge's exported verdicts."""
+"""People's labels on a run's pairs: JSON lines from the labeling form, or the exported verdicts of a stronger judge."""
 
 from __future__ import annotations
 
