@@ -98,10 +98,14 @@ def test_a_baseline_that_wins_is_named_with_its_own_rate(visit_small):
     assert re.search(r"Win rate of ?\|? ?mle \| (mle \| )?90.0 % \| 95 % CI 55.5–99.7; emo: 10.0 %", text)
 
 
-def test_the_desktop_shows_legend_tests_and_warnings_without_scrolling(visit):
+def test_the_desktop_shows_legend_tests_and_one_line_of_warnings_without_scrolling(visit):
     page = visit()
     text = first_screen(page)
     assert "Sign test: p < 0.001 (481 pairs without ties)" in text
+    assert "6 warnings" in text
+    assert "Inconsistent" not in text
+    page.click("summary:has-text('6 warnings')")
+    text = page.inner_text("article:not([hidden]) .cautions")
     assert "2 of 805 pairs have no verdict (1 unparsed, 1 failed): worst- and best-case bounds" in text
     assert "Inconsistent: the verdict changed with the order of the answers for 161 of 803 pairs (20.0 %)" in text
     assert "The winner's answers (emo) are 76 % longer" in text
@@ -111,9 +115,24 @@ def test_the_desktop_shows_legend_tests_and_warnings_without_scrolling(visit):
     assert "no verdict 2" in legend
 
 
+def unfold(page) -> None:
+    """Open what a phone shows folded."""
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
+
+
+def test_a_phone_folds_long_sections_and_a_link_to_one_opens_it(visit_small):
+    page = visit_small([("first", "second")] * 6 + [("second", "first")] * 4, **PHONE)
+    assert page.evaluate("document.documentElement.scrollHeight") < 4500
+    assert not page.is_visible("#numbers table")
+    page.click("nav a[href='#numbers']")
+    assert page.is_visible("#numbers table")
+    assert not page.is_visible("#lineage table")
+
+
 @pytest.mark.parametrize("width", [360, 390])
 def test_a_phone_scrolls_only_vertically(visit, width):
     page = visit("#pair-0-13", **PHONE | {"viewport": {"width": width, "height": 740}})
+    unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     lefts = page.eval_on_selector_all("#pair .two .box", "all => all.map(e => e.getBoundingClientRect().left)")
     assert len(set(lefts)) == 1  # one below the other
@@ -121,6 +140,7 @@ def test_a_phone_scrolls_only_vertically(visit, width):
 
 def test_names_of_a_hundred_letters_do_not_widen_a_phone(visit_small, run):
     page = visit_small([("first", "second")] * 3, **PHONE)
+    unfold(page)
     page.evaluate("document.querySelectorAll('.name').forEach(each => { each.textContent = 'x'.repeat(100) })")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
@@ -140,6 +160,7 @@ BROKEN_WORDS = """[...document.querySelectorAll('main *:not(.text):not(code):not
 @pytest.mark.parametrize("screen", [PHONE, DESKTOP, PAPER], ids=["phone", "desktop", "paper"])
 def test_no_word_is_broken(visit, screen):
     page = visit(**screen)
+    unfold(page)
     if screen is PAPER:
         page.emulate_media(media="print")
     assert page.evaluate(BROKEN_WORDS) == []
@@ -147,6 +168,7 @@ def test_no_word_is_broken(visit, screen):
 
 def test_a_table_wider_than_a_phone_has_a_shade_where_it_goes_on(visit):
     page = visit(**PHONE)
+    unfold(page)
     wide, narrow = [
         page.eval_on_selector_all(
             ".table-box",
@@ -170,6 +192,7 @@ def test_a_table_wider_than_a_phone_has_a_shade_where_it_goes_on(visit):
 
 def test_figures_on_a_phone_are_as_large_as_on_paper_and_scroll(visit):
     page = visit(**PHONE)
+    unfold(page)
     for width, box, room in page.eval_on_selector_all(
         "figure img", "all => all.map(e => [e.clientWidth, e.parentElement.scrollWidth, e.parentElement.clientWidth])"
     ):
@@ -179,6 +202,7 @@ def test_figures_on_a_phone_are_as_large_as_on_paper_and_scroll(visit):
 
 def test_whatever_can_be_tapped_is_at_least_40_pixels_high(visit):
     page = visit(**PHONE)
+    unfold(page)
     small = """[...document.querySelectorAll('a, button, select, input')].filter(e => e.getClientRects().length
         && !e.closest('.skip') && e.getBoundingClientRect().height < 40).map(e => e.outerHTML.slice(0, 80))"""
     assert page.evaluate(small) == []

@@ -25,6 +25,18 @@
 
   byId("print").addEventListener("click", () => print());
 
+  // On a phone the long sections start folded; links open them, and so does printing, which shows everything.
+  const folds = document.querySelectorAll("main > section > details");
+  function unfold(id) {
+    const fold = byId(id)?.querySelector(":scope > details");
+    if (fold) fold.open = true;
+  }
+  if (matchMedia("(max-width: 700px)").matches && !matchMedia("print").matches) for (const fold of folds) fold.open = false;
+  for (const link of document.querySelectorAll("a[href^='#']"))
+    link.addEventListener("click", () => unfold(link.hash.slice(1)));
+  unfold(location.hash.slice(1));
+  addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = true; });
+
   // Which comparison is shown.
   let chosen = 0;
   const choose = byId("comparison");
