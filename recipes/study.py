@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from instruct.base.errors import InputError
+from instruct.base.machine import check_gpu_is_usable
 from instruct.base.output import say
 from instruct.command.arguments import recipe_arguments
 
@@ -61,11 +62,16 @@ def arguments_of(description: str | None, **flags: Mapping[str, Any]) -> tuple[a
 
 
 def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str:
-    """The config that the call names, else the one for this machine; says so if that is not the recipe's own."""
+    """The config that the call names, else the one for this machine; says so if that is not the recipe's own.
+
+    Raises:
+        InputError: the machine has a GPU that PyTorch cannot use.
+    """
     import torch
 
     if arguments.config or torch.cuda.is_available():
         return arguments.config or gpu
+    check_gpu_is_usable()
     say(f"note: this machine has no GPU, so {cpu} runs in place of {gpu}; its results say nothing about {gpu}")
     return cpu
 
