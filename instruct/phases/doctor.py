@@ -83,7 +83,8 @@ def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
                 yield Finding("adapters", "ok", f"{folder}: as trained")
 
 
-def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
+def _generated(run: RunDirectory, steps: Steps) -> dict[Path, Any]:
+    """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
     recorded: dict[Path, Any] = {}
     for step, record in steps.items():
         results = record.get("results") or {}
@@ -91,6 +92,11 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
             recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
         elif record["status"] == "done" and step.startswith("continuations/"):
             recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
+    return recorded
+
+
+def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
+    recorded = _generated(run, steps)
     yield from _judged(run, steps, recorded)
     for path, about in recorded.items():
         digest = about.get("sha256") if isinstance(about, dict) else None
@@ -129,13 +135,11 @@ def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iter
 
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
-    for folder in (run.outputs, run.continuations):
-        for path in sorted(folder.glob("*.replies.sqlite")):
-            try:
-                with BatchStore(path, migrate=False):
-                    yield Finding("replies", "ok", f"{path}: whole")
-            except InstructError as error:
-                yield _problem("replies", error)
+    generated = {path.with_suffix(".replies.sqlite"): about for path, about in _generated(run, steps).items()}
+    for path in sorted(
+        {*generated, *run.outputs.glob("*.replies.sqlite"), *run.continuations.glob("*.replies.sqlite")}
+    ):
+        yield from _replies(path, generated.get(path))
     if not was_judged(run):
         return
     try:
@@ -149,6 +153,28 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
             yield _salvaged(run, steps)
         else:
             yield _problem("verdicts", error)
+
+
+def _replies(path: Path, about: Any) -> Iterator[Finding]:
+    """Are the replies there from which the answers were written? `about`: what the run records of a finished step."""
+    answers = about["n"] if isinstance(about, dict) and isinstance(about.get("n"), int) else 0
+    remedy = "restore it from a copy; without it, answers that are lost are asked again"
+    if not path.is_file():
+        if answers and not path.with_name(path.name.replace(".replies.sqlite", ".batches.jsonl")).is_file():
+            yield Finding("replies", "warning", f"{path}: is not there", remedy)
+        return
+    try:
+        with BatchStore(path, migrate=False) as store:
+            missing = answers - len(store)
+    except InstructError as error:
+        yield _problem("replies", error)
+        return
+    if missing > 0:
+        yield Finding(
+            "replies", "warning", f"{path}: {missing} of the replies to {answers} prompts are missing", remedy
+        )
+    else:
+        yield Finding("replies", "ok", f"{path}: whole")
 
 
 def _salvaged(run: RunDirectory, steps: Steps) -> Finding:

@@ -365,6 +365,11 @@ class BatchStore(ReplyStore):
         rows = self._read("SELECT engine, batch, seconds FROM batches WHERE work = ?", [work])
         return rows[0][0] if rows else "", {batch: seconds for _, batch, seconds in rows}
 
+    def __len__(self) -> int:
+        """How many requests have a reply, or failed."""
+        asked = "SELECT key FROM completions UNION SELECT key FROM attempts"
+        return int(self._read(f"SELECT COUNT(*) FROM ({asked})")[0][0])
+
     def failed(self) -> list[str]:
         """The keys of all requests that ever failed."""
         return [key for (key,) in self._read("SELECT key FROM attempts")]

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from instruct.base.replies import Completion, Failure
 from instruct.judging.store import JudgmentStore
 from instruct.run.directory import RunDirectory
+from instruct.run.replies import BatchStore
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "runs_of_today"
@@ -71,6 +73,20 @@ def test_each_damaged_file_is_named_with_its_remedy(run, instruct, damage, told)
     places = [number for number, line in enumerate(found) if line.startswith("error") and told in line]
     assert len(places) == 1, found
     assert "fix: " in found[places[0] + 1]
+
+
+def test_replies_that_are_gone_are_a_warning(run, instruct):
+    """The answers are whole, so nothing is wrong; but what was paid for is kept in one place less."""
+    assert not [line for line in lines(instruct) if line.startswith("warning  replies")]  # journals are kept replies
+    (run.outputs / "emo.batches.jsonl").unlink()
+    assert "warning  replies   runs/two_judges/outputs/emo.replies.sqlite: is not there" in "\n".join(lines(instruct))
+    with BatchStore(run.outputs / "emo.replies.sqlite") as store:
+        store.add_batch("work", "engine", 0, 1.0, {f"emo/0/{place}/x": Completion("Yes.") for place in range(4)})
+    assert "emo.replies.sqlite: 2 of the replies to 6 prompts are missing" in "\n".join(lines(instruct))
+    with BatchStore(run.outputs / "emo.replies.sqlite") as store:
+        failures = {f"emo/1/{place}/x": Failure("HTTP 400", permanent=True) for place in range(2)}
+        store.add_batch("work", "engine", 1, 1.0, failures)
+    assert "ok       replies   runs/two_judges/outputs/emo.replies.sqlite: whole" in "\n".join(lines(instruct))
 
 
 def test_an_unfinished_step_says_what_the_next_command_does(run, instruct):
