@@ -271,9 +271,15 @@ def _drop_unconfirmed(run: RunDirectory, task: JudgingTask, plan: Plan, store: J
     try:
         check_verdicts(run, judgments, run.manifest()["steps"].get(task.step, {}))
     except InputError:
-        stored = store.completions(plan.requests())
-        unread = {each.key for each in plan.presentations if any(r.key not in stored for r in each.requests)}
-        store.remove_judgments(j for j in judgments if j.key in unread and j.verdict != "failed")
+        requests = plan.requests()
+        stored, tried = store.completions(requests), store.attempts(requests)
+        missing = {each.key: {r.key for r in each.requests if r.key not in stored} for each in plan.presentations}
+        failed = {key for key, unread in missing.items() if unread & tried.keys()}
+        store.remove_judgments(
+            judgment
+            for judgment in judgments
+            if missing.get(judgment.key) and not (judgment.verdict == "failed" and judgment.key in failed)
+        )
 
 
 def _record_read_again(run: RunDirectory, task: JudgingTask, counts: ComparisonCounts) -> None:

@@ -138,7 +138,7 @@ def test_verdicts_that_are_not_those_recorded_are_refused_until_they_are_read_ag
     assert len(requests()) == PAIRS
 
 
-@pytest.mark.parametrize("change", ["reply", "changed", "removed"])
+@pytest.mark.parametrize("change", ["reply", "changed", "failed", "removed"])
 def test_verdicts_read_again_while_replies_are_missing_are_those_that_are_recorded(run, judged, instruct, change):
     """A finished judging may lack replies; what is read from the others is recorded, or the report would refuse it."""
     call, requests = judged
@@ -146,6 +146,7 @@ def test_verdicts_read_again_while_replies_are_missing_are_those_that_are_record
     statement = {
         "reply": "UPDATE completions SET text = '' WHERE key = (SELECT key FROM judgments WHERE pair = 1)",
         "changed": "UPDATE judgments SET verdict = 'unparsed' WHERE pair IN (1, 2)",
+        "failed": "UPDATE judgments SET verdict = 'failed' WHERE pair IN (1, 2)",
         "removed": "DELETE FROM judgments WHERE pair IN (1, 2)",
     }[change]
     with closing(sqlite3.connect(run.store)) as database:
