@@ -16,6 +16,7 @@ PAGES = {
     "changelog.md": "CHANGELOG.md",
     "security.md": "SECURITY.md",
     "benchmarks.md": "benchmarks/README.md",
+    "faults.md": "tests/faults/README.md",
 }
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")

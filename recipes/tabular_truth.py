@@ -255,7 +255,7 @@ def report_text(results: dict[str, Any]) -> str:
 
 def draw_plane(panels: Any) -> Any:
     """Forward against reverse cross-entropy, a panel for infinite data and one for samples."""
-    from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, axes_at, picture_of
+    from instruct.reporting.figures.canvas import COLORS, FAINT, INK, axes_at, picture_of
 
     picture = picture_of(4.2, "Precision and recall", "Each objective, and MLE at temperatures from 0.5 to 1.2 (line)")
     for number, panel in enumerate(panels):
@@ -267,7 +267,7 @@ def draw_plane(panels: Any) -> Any:
             if x > panel["limit"]:
                 outside.append(name)
                 x = y = math.nan  # for the legend
-            style: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "marker": "os"[index // len(COLOURS)]}
+            style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "os"[index // len(COLORS)]}
             axes.scatter([x], [y], s=22, alpha=0.8, zorder=2, label=name, **style)
         axes.set_title(panel["title"], fontsize=9, loc="left", color=INK)
         axes.set_xlabel("forward cross-entropy (low: recall)", fontsize=8)

@@ -5,7 +5,7 @@
     python recipes/train_judge.py --labels mine.jsonl --name mine --licence "for our own use" \\
         --whole-model --model Qwen/Qwen3-0.6B
 
-The labels are a set that `instruct validate --against` knows, or a file of labelled pairs (docs/validation.md). A fifth
+The labels are a set that `instruct validate --against` knows, or a file of labeled pairs (docs/validation.md). A fifth
 of their instructions is held out to measure the judge, unless --against names other sets. It is written to judges/NAME,
 with its agreement in the card; `instruct judge RUN --judge NAME` asks it.
 """
@@ -59,7 +59,7 @@ class JudgeTraining:
     """What to train a judge from.
 
     Attributes:
-        labels: a known set of human labels, a card (.yaml), or a file of labelled pairs.
+        labels: a known set of human labels, a card (.yaml), or a file of labeled pairs.
         name: of the judge; it is written to judges/NAME.
         model: the language model whose states are scored, or the model to fine-tune.
         against: sets to measure the judge on; () holds out a fifth of the labels' instructions.

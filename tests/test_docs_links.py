@@ -9,8 +9,13 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("docs", "tests", "benchmarks")
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob(".github/*.md"),
+        *(page for name in FOLDERS for page in ROOT.glob(f"{name}/**/*.md")),
+    ]
 )
 FENCE = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*~*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")

@@ -1,4 +1,4 @@
-"""docs/reliability.md: every row of its tables names an existing test, and its numbers are those of the code."""
+"""Every fault in tests/faults/README.md names an existing test; docs/reliability.md has the numbers of the code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from instruct.engines import server, server_http
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-GRID, DETAILS = TEXT.split("\n## Server faults\n")
+FAULTS = (ROOT / "tests" / "faults" / "README.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8") + FAULTS
+GRID, DETAILS = FAULTS.split("\n## Server faults\n")
 
 
 def functions(path: Path) -> set[str]:

@@ -362,8 +362,8 @@ class Figure(Record):
 class ReportData(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
-    `usd`: what all replies in the judgement store cost, in US dollars. `overlap` is None if nobody counted it for these
-    prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none.
+    `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
+    these prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none.
     """
 
     model_config = ConfigDict(title="Report")

@@ -154,8 +154,8 @@ def test_figures_without_data_are_not_drawn():
 
 def test_outcome_bars_contain_their_counts(tmp_path):
     draw_figures(report_of(judge_of_tallies(Tally(41, 13, 27, 3, 1), Tally(8, 0, 92))), tmp_path)
-    colours = {colour for _, colour in png_of(tmp_path / "figures" / "j.png").getcolors(1 << 24)}
-    assert {(0x00, 0x72, 0xB2), (0xDD, 0xDD, 0xDD), (0xE6, 0x9F, 0x00), (0x77, 0x77, 0x77)} <= colours
+    colors = {color for _, color in png_of(tmp_path / "figures" / "j.png").getcolors(1 << 24)}
+    assert {(0x00, 0x72, 0xB2), (0xDD, 0xDD, 0xDD), (0xE6, 0x9F, 0x00), (0x77, 0x77, 0x77)} <= colors
     texts = texts_of(tmp_path / "figures" / "j.svg")
     assert {"41", "13", "27", "4", "8", "92", "Verdicts of j", "emo vs mle", "n = 81", "n = 100"} <= {*texts}
     assert texts.count("0") == 1  # on the axis only: empty parts of a bar have no label

@@ -127,8 +127,8 @@ def test_a_link_opens_its_pair_whatever_the_filters(visit):
 
 def test_dark_mode_follows_the_system_and_the_switch(visit):
     def paper(page: sync_api.Page) -> int:
-        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return sum(int(each) for each in re.findall(r"\d+", colour)[:3])
+        color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(each) for each in re.findall(r"\d+", color)[:3])
 
     page = visit(color_scheme="dark")
     assert paper(page) < 150

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: distinct for every kind of color blindness, its first two colors in gray too.
 BLUE, ORANGE = "#0072B2", "#E69F00"
-COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
+COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#222222")
 INK, FAINT, ALERT, LINE = "#222222", "#666666", "#A02C00", "#BBBBBB"
 WIDTH = 8.0  # inches, as wide as a page
 ROW = 0.27  # of a forest plot

@@ -34,7 +34,7 @@ def _draw(data: dict[str, Any]) -> Picture:
     largest = max(pull for points in data["curves"].values() for _, pull in points)
     for number, (label, curves) in enumerate(_PANELS.items()):
         axes = canvas.axes_at(picture, 0.5 + number * (width + 0.45), 0.75, width, 1.95)
-        for color, (curve, words) in zip(canvas.COLOURS, curves.items(), strict=False):
+        for color, (curve, words) in zip(canvas.COLORS, curves.items(), strict=False):
             axes.plot(*zip(*data["curves"][curve], strict=True), color=color, label=words, linewidth=1.8)
         axes.axhline(1, color=canvas.LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
         axes.set_ylim(min(0, *(pull for curve in curves for _, pull in data["curves"][curve])), 1.1 * max(1, largest))

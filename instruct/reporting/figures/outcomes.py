@@ -66,8 +66,8 @@ def _draw(data: dict[str, Any]) -> Picture:
     kinds = {"judge contradicted itself": "contradicted", "identical answers": "identical"}
     absent = {part for part, kind in kinds.items() if not any(row["figures"][kind] for row in rows)}
     handles = [
-        Patch(facecolor=colour, label=part, **_hatched(hatch))
-        for part, (colour, _, hatch) in _PARTS.items()
+        Patch(facecolor=color, label=part, **_hatched(hatch))
+        for part, (color, _, hatch) in _PARTS.items()
         if part not in absent
     ]
     spacing = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
@@ -85,15 +85,15 @@ def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> Non
     counts = (figures["win"], called, contradicted, identical, figures["loss"], unread)
     start = 0.0
     narrow: list[tuple[float, str]] = []
-    for count, (colour, ink, hatch) in zip(counts, _PARTS.values(), strict=True):
+    for count, (color, ink, hatch) in zip(counts, _PARTS.values(), strict=True):
         if not count:
             continue
         share = 100 * count / figures["n"]
-        axes.barh(place, share, _BAR, left=start, color=colour, **_hatched(hatch))
+        axes.barh(place, share, _BAR, left=start, color=color, **_hatched(hatch))
         axes.barh(place, share, _BAR, left=start, color="none", edgecolor="white", linewidth=0.4)
         text, middle = str(count), start + share / 2
         if share / 100 * inches > 0.1 * len(text) + 0.06:
-            halo = [withStroke(linewidth=4, foreground=colour)] if hatch else []
+            halo = [withStroke(linewidth=4, foreground=color)] if hatch else []
             axes.text(
                 middle, place, text, ha="center", va="center_baseline", color=ink, size=10, weight="bold",
                 path_effects=halo,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.analysis.text_results import TextReport, TextSystem
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +53,7 @@ def _named(system: TextSystem) -> dict[str, Any]:
 def _styles(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     systems = list(dict.fromkeys(each["of"] for each in found))
     return [
-        {"color": COLOURS[systems.index(each["of"]) % len(COLOURS)]}
-        | _STYLES["control" if each["control"] else "system"]
+        {"color": COLORS[systems.index(each["of"]) % len(COLORS)]} | _STYLES["control" if each["control"] else "system"]
         for each in found
     ]
 

@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import COLOURS, FAINT, INK, WIDTH, Drawing, axes_at, legend, picture_of
+from instruct.reporting.figures.canvas import COLORS, FAINT, INK, WIDTH, Drawing, axes_at, legend, picture_of
 from instruct.reporting.model import EvaluationLog, Training, TrainingLog
 from instruct.training.options import without_seed
 
@@ -80,7 +80,7 @@ def _values(systems: list[dict[str, Any]], key: str) -> list[float]:
 
 
 def _style(number: int) -> dict[str, Any]:
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": "-" if number < len(COLOURS) else "--"}
+    return {"color": COLORS[number % len(COLORS)], "linestyle": "-" if number < len(COLORS) else "--"}
 
 
 def _label(system: dict[str, Any]) -> str:

@@ -57,10 +57,10 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
             )
             canvas.beside(axes, 0.15 - left, place, text, weight="bold", **style)
             continue
-        colour = canvas.INK if row["leads"] else canvas.FAINT
-        canvas.beside(axes, 0.3 - left, place, text, size=9, color=colour)
-        canvas.beside(axes, -0.15, place, row["policy"], size=8, color=colour, ha="right")
-        canvas.beside(axes, width + 0.15, place, _said(row), size=8, color=colour)
+        color = canvas.INK if row["leads"] else canvas.FAINT
+        canvas.beside(axes, 0.3 - left, place, text, size=9, color=color)
+        canvas.beside(axes, -0.15, place, row["policy"], size=8, color=color, ha="right")
+        canvas.beside(axes, width + 0.15, place, _said(row), size=8, color=color)
         _mark(axes, place, row)
     handles = [Line2D([], [], color=canvas.BLUE, marker="o", label="the judge's leading policy")]
     if not all(row["leads"] for row in rows):
@@ -107,10 +107,10 @@ def _has_interval(row: dict[str, Any]) -> bool:
 def _mark(axes: Axes, place: int, row: dict[str, Any]) -> None:
     if row["win_rate"] is None:
         return
-    colour = canvas.BLUE if row["leads"] else canvas.FAINT
+    color = canvas.BLUE if row["leads"] else canvas.FAINT
     if _has_interval(row):
-        axes.plot(row["interval"], [place, place], color=colour, linewidth=2 if row["leads"] else 1.2)
+        axes.plot(row["interval"], [place, place], color=color, linewidth=2 if row["leads"] else 1.2)
     axes.plot(
-        row["win_rate"], place, "o", color=colour, markerfacecolor=colour if row["leads"] else "white", markersize=5,
+        row["win_rate"], place, "o", color=color, markerfacecolor=color if row["leads"] else "white", markersize=5,
         clip_on=False, zorder=3,
     )  # fmt: skip

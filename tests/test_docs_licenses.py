@@ -1,4 +1,4 @@
-"""docs/licences.md: no dependency and no card is missing, and the licenses are those of their metadata."""
+"""docs/licenses.md: no dependency and no card is missing, and the licenses are those of their metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pins import is_pinned
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "licenses.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and not line.startswith("| kind")
 ]
 FAMILIES = ("Apache", "MIT", "BSD", "MPL", "PSF", "Python Software Foundation")
