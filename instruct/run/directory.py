@@ -20,7 +20,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import sync, write_atomically
 from instruct.base.machine import machine, now, versions
 from instruct.base.options import recorded_inputs, same_inputs
-from instruct.run.manifest import read_manifest
+from instruct.run.manifest import read_config, read_manifest
 
 # A run may hold private prompts: its folder is made for its owner alone, and one who opens it with chmod keeps it so.
 # The files in it follow the umask, so that nothing else has to be changed to share them.
@@ -99,16 +99,7 @@ class RunDirectory:
 
     def config(self) -> dict[str, Any]:
         """The resolved config that the run was started with."""
-        path = self.folder / "config.yaml"
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; {self.folder} is not a run directory")
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except Exception:  # a tag's constructor raises anything
-            content = None
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: is not a mapping in YAML; restore it or delete the run")
-        return content
+        return read_config(self.folder / "config.yaml")
 
     def manifest(self) -> dict[str, Any]:
         """The content of manifest.json; `steps` maps a step's name to its record (see `step`).

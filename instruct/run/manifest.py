@@ -1,11 +1,13 @@
-"""manifest.json: which steps of a run were made, from what and how."""
+"""manifest.json: which steps of a run were made, from what and how. config.yaml: what was asked for."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import yaml
+from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from instruct.base.errors import InputError, one_line
@@ -54,15 +56,71 @@ class _Manifest(BaseModel):
     steps: dict[str, _Step]
 
 
+_Pairs = list[Annotated[list[str], Len(2, 2)]] | None
+_Section = dict[str, Any] | None
+
+
+class _Answers(BaseModel):
+    generation: _Section = None
+
+
+class _System(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    objective: str = ""
+    objective_args: _Section = None
+    learning_rate: float | None = None
+    seed: int | None = None
+
+
+class _Judge(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    card: str
+    comparisons: _Pairs = None
+
+
+class _Config(BaseModel):
+    """What is read of the config of any version, whose steps may have changed options since."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: _Section = None
+    data: _Section = None
+    lora: _Section = None
+    train: _Section = None
+    systems: dict[str, _System] | None = None
+    answers: _Answers | None = None
+    continuations: _Section = None
+    evaluation: _Section = None
+    judges: list[_Judge] | None = None
+    comparisons: _Pairs = None
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The content of a manifest.
 
     Raises:
         InputError: there is none, or it has another shape; the message names the first place.
     """
+    return _read(path, _Manifest)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The content of a run's config.yaml.
+
+    Raises:
+        InputError: there is none, or it has another shape; the message names the first place.
+    """
+    return _read(path, _Config)
+
+
+def _read(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
+    is_json = path.suffix == ".json"
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _Manifest.model_validate(content)
+        text = path.read_text(encoding="utf-8")
+        content: dict[str, Any] = json.loads(text) if is_json else _loaded(text)
+        shape.model_validate(content)
         return content
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path}: no such file; {path.parent} is not a run directory") from None
@@ -71,5 +129,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
         problem = f"{place}: {one_line(first['msg'].removeprefix('Value error, '), 120)}"
     except (ValueError, RecursionError):
-        problem = "is not valid JSON"
+        problem = f"is not valid {'JSON' if is_json else 'YAML'}"
     raise InputError(f"{path}: {problem}; restore it or delete the run")
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except Exception as error:  # a tag's constructor raises anything
+        raise ValueError from error

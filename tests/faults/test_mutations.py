@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -74,6 +75,13 @@ def answers_and_verdicts(folder: Path) -> dict[str, Any]:
     return {name: content for name, content in made.items() if not name.endswith("adapter_config.json")}
 
 
+def check_told(code: int, stderr: str, file: Path) -> None:
+    """It ended well, or said why not in one line; each setting of a swapped config is refused in a line of its own."""
+    assert code in (0, 1, 2, 3), stderr
+    assert "Traceback" not in stderr, stderr
+    assert len(complaints(stderr)) == bool(code) or file.name == "config.yaml", stderr
+
+
 @pytest.mark.parametrize(
     ("mutations", "reruns"),
     [pytest.param(2, 3), pytest.param(200, 1, marks=pytest.mark.full)],
@@ -84,7 +92,7 @@ def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monk
     folder, whole = state("all"), undisturbed.before["all"]
     monkeypatch.chdir(folder)
     figures, made = figures_of(whole), answers_and_verdicts(whole)
-    kinds, tried, told = cycle(MUTATIONS), 0, {"refused": 0, "the same": 0}
+    kinds, told, wrong = cycle(MUTATIONS), Counter[str](), []
     for place, file in enumerate(files_of(RUN)):
         for number in range(mutations):
             calls = [["report", RUN], ["doctor", RUN]]
@@ -96,20 +104,19 @@ def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monk
             mutate(file, random.Random(f"{file} {number}"))
             for call in calls:
                 monkeypatch.setattr("instruct.run.replies._checked", set())
-                code, _, stderr = instruct(*call)  # an exception ends the test
-                where = f"{call[0]} after {mutate.__name__} {file}, mutation {number}: {stderr}"
-                assert code in (0, 1, 2, 3), where
-                assert "Traceback" not in stderr, where
-                # Settings of a run that were swapped with another file are refused a line each.
-                assert len(complaints(stderr)) == bool(code) or file.name == "config.yaml", where
-                if call[0] != "doctor" and code == 0:
-                    reported = figures_of(folder)
-                    if file.name == "training_log.json" and not file.exists():  # as after training elsewhere
-                        reported["trainings"] = figures["trainings"]
-                    assert reported == figures, where
-                if call[0] == "run" and code == 0:
-                    assert answers_and_verdicts(folder) == made, where
-                tried += 1
-                told["refused" if code else "the same"] += 1
+                try:
+                    code, _, stderr = instruct(*call)
+                    check_told(code, stderr, file)
+                    if call[0] != "doctor" and code == 0:
+                        reported = figures_of(folder)
+                        if file.name == "training_log.json" and not file.exists():  # as after training elsewhere
+                            reported["trainings"] = figures["trainings"]
+                        assert reported == figures
+                    if call[0] == "run" and code == 0:
+                        assert answers_and_verdicts(folder) == made
+                    told["refused" if code else "the same"] += 1
+                except Exception as error:
+                    wrong.append(f"{call[0]} after {mutate.__name__} {file}, mutation {number}: {error!r:.500}")
         next(kinds)  # another kind for the first of the next file
-    print(f"{tried} calls on {len(files_of(whole / RUN))} damaged files: {told}")
+    print(f"{told.total() + len(wrong)} calls on {len(files_of(whole / RUN))} damaged files: {dict(told)}")
+    assert not wrong, "\n".join(wrong)
