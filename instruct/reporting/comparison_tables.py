@@ -109,6 +109,32 @@ def policy_table(comparisons: Sequence[ComparisonReport], named: bool = True) ->
     return _table("Verdicts by policy", rows, columns, named, f"Policies: {meanings}. {_RATES}{_tally_note(every)}")
 
 
+def brief_table(comparisons: Sequence[ComparisonReport]) -> Table:
+    """The counts and win rates in short, for a terminal; of several baselines the leading policies alone.
+
+    The headlines have the bounds, the kinds of ties and the discrete rates; names and policies are left out where
+    there is one.
+    """
+    baselines = {comparison.baseline for comparison in comparisons}
+    rows = [
+        (comparison, policy, figures)
+        for comparison in comparisons
+        for policy, figures in comparison.policies.items()
+        if policy == comparison.leading or len(baselines) == 1
+    ]
+    policies = {policy for _, policy, _ in rows}
+    columns = [
+        Column("candidate", "candidate", text=True).within(itemgetter(0)),
+        Column("baseline", "baseline", text=True, when=len(baselines) > 1).within(itemgetter(0)),
+        Column("policy", lambda row: f"{row[1]}{' (leads)' * (row[1] == row[0].leading)}", True, len(policies) > 1),
+        *(Column(key).within(itemgetter(2)) for key in ("n", "win", "tie", "loss")),
+        Column("unread", lambda row: row[2].unparsed + row[2].failed, when="known"),
+        Column("win rate", lambda row: row[2].win_rate),
+        Column("95 % CI", lambda row: row[2].interval),
+    ]
+    return columns_table("Verdicts by policy", rows, columns)
+
+
 def _tally_columns(every: Sequence[TallyFigures]) -> list[Column]:
     """The columns of rows with `figures`."""
     counts = ("n", "win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")

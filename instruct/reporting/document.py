@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from instruct.base.errors import one_line
 from instruct.reporting import text as sentences
 from instruct.reporting.cautions import judge_warnings, task_warnings
-from instruct.reporting.comparison_tables import comparison_tables, panel_tables, policy_table
+from instruct.reporting.comparison_tables import brief_table, comparison_tables, panel_tables
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
 from instruct.reporting.model import Figure, JudgeReport, ReportData, ReportWarning, claim_warning
 from instruct.reporting.report_tables import lineage_tables, report_tables
@@ -99,7 +99,7 @@ def document(report: ReportData) -> Document:
         opening += [
             *(verdict(judge, pair) for pair in judge.comparisons),
             Paragraph(sentences.trust(judge), name(judge.name)),
-            Brief(policy_table(judge.comparisons)),
+            Brief(brief_table(judge.comparisons)),
         ]
     return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), lineage_tables(report))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -15,9 +16,12 @@ from instruct.analysis.results import Significance
 from instruct.analysis.statistics import Tally
 from instruct.base.errors import one_line
 from instruct.reporting.comparison import tally_figures
+from instruct.reporting.document import Brief, document
 from instruct.reporting.model import ComparisonReport, JudgeReport
 from instruct.reporting.render.markdown import escape_markdown
+from instruct.reporting.render.terminal import table_lines
 from instruct.reporting.report import Report, build_report, write_report
+from instruct.reporting.tables import Table
 from instruct.reporting.text import headline
 
 HOSTILE = [
@@ -28,6 +32,7 @@ HOSTILE = [
     "\x1b[31mred\x1b[0m [bold]rich[/bold] \u202egpj.exe",
     "&lt;b&gt; &amp;",
 ]
+ROOT = Path(__file__).resolve().parents[2]
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 
 
@@ -88,7 +93,7 @@ def test_a_name_with_brackets_is_shown_as_it_is(run, card, judge_pairs):
     report = build_report(run.folder)
     assert report.headlines()[0].startswith("j: my[v2] beats [red]mle[/red]: win rate 100.0 %")
     *_, table = [line for line in str(report).splitlines() if line.startswith("my[v2] ")]
-    assert table.split()[:2] == ["my[v2]", "[red]mle[/red]"]
+    assert table.split()[:3] == ["my[v2]", "single", "7"]
 
 
 @pytest.mark.parametrize(
@@ -127,25 +132,31 @@ def test_the_terminal_shows_every_policy_in_columns(run, card, write_answers, ju
     judge_pairs([("first", "second"), ("first", "first"), ("tie", "tie"), ("unparsed", "first")])
     lines = str(build_report(run.folder)).splitlines()
     table = [line for line in lines if line.startswith(("candidate", "emo  "))]
-    assert [line.split()[2] for line in table] == ["policy", "strict", "single"]
-    cells = [
-        "emo",
-        "mle",
-        "strict",
-        "(leads)",
-        "4",
-        "1",
-        "2",
-        "1",
-        "0",
-        "1",
-        "0",
-        "66.7",
-        "16.7",
-        "9.4–99.2",
-        "50.0–75.0",
-    ]
-    assert table[1].split() == cells
+    assert [line.split()[1] for line in table] == ["policy", "strict", "single"]
+    assert table[1].split() == ["emo", "strict", "(leads)", "4", "1", "2", "0", "1", "66.7", "9.4–99.2"]
+
+
+def golden_reports() -> list[Report]:
+    """The reports that are kept: that of tests/golden lacks what differs from run to run."""
+    kept = json.loads((ROOT / "tests" / "golden" / "report" / "report.json").read_text(encoding="utf-8"))
+    phases = [phase | {"minutes": 1.0} for phase in kept["phases"]]
+    golden = Report.model_validate(kept | {"created": "2026-01-01", "versions": {}, "machine": {}, "phases": phases})
+    return [golden, Report.read(ROOT / "docs" / "results" / "alpaca_7b" / "report.json")]
+
+
+def test_a_table_in_the_terminal_has_what_differs_and_fits(run, card, write_answers, judge_pairs):
+    """No policy, baseline or count that says nothing, and no row beyond 80 columns."""
+    card("j", order_policy="one", leading_policy="single")
+    for baseline in ("mle", "other"):
+        judge_pairs(["first"] * 7, baseline=baseline)
+    two = next(text for text in str(build_report(run.folder)).splitlines() if text.startswith("candidate "))
+    assert two.split() == ["candidate", "baseline", "n", "win", "tie", "loss", "win", "rate", "95", "%", "CI"]
+    for report in golden_reports():
+        tables = [block.content for block in document(report).opening if isinstance(block, Brief)]
+        lines = [line for table in tables if isinstance(table, Table) for line in table_lines(table)]
+        assert lines
+        assert max(map(len, lines)) <= 80
+        assert "policy" not in lines[0] or any("(leads)" not in line for line in lines[2:])
 
 
 @pytest.fixture
