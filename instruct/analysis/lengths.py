@@ -15,6 +15,8 @@ MODEL = (
     "baseline's, a tie 1/2; the rate is at d = 0, its interval by the delta method from the robust (HC0) covariance"
 )
 LEAST_PAIRS = 20
+# A group of fewer pairs has no rate of its own.
+LEAST_GROUP = 5
 # Below this share of pairs on one side of equal length, the rate at equal length is an extrapolation.
 LEAST_SHARE = 0.1
 # Verdicts follow length if the win rate differs by this many points between the first and the last fifth.
@@ -46,12 +48,18 @@ def length_figures(
 
 
 def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
-    """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide.
+    """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide,
+    or if a bin had too few pairs, and none of too few pairs in all.
 
     The intervals are by the rule of the win rate (inference.score_interval).
     """
-    cuts = np.unique(np.quantile(difference, np.arange(1, _BINS) / _BINS))
-    place = np.searchsorted(cuts, difference)  # a difference at a cut is below it
+    for bins in range(_BINS, 0, -1):
+        cuts = np.unique(np.quantile(difference, np.arange(1, bins) / bins)) if bins > 1 else np.array([])
+        place = np.searchsorted(cuts, difference)  # a difference at a cut is below it
+        if np.unique(place, return_counts=True)[1].min() >= LEAST_GROUP:
+            break
+    else:
+        return []
     found = []
     for number in np.unique(place):
         inside = place == number
@@ -102,6 +110,8 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
 def length_warning(figures: LengthFigures) -> str | None:
     """That the verdicts follow the answers' lengths, which a judge may reward by themselves; None if they do not."""
     bins, adjusted = figures.by_difference, figures.adjusted
+    if not bins:
+        return None
     shortest, longest = bins[0], bins[-1]
     sure = adjusted.note == _SEPARATED or (adjusted.slope_p is not None and adjusted.slope_p < _SIGNIFICANT)
     if not sure or abs(longest.win_rate - shortest.win_rate) < LEAST_TREND:

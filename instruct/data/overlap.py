@@ -87,6 +87,11 @@ def overlap_text(overlap: Mapping[str, Any]) -> str:
     """An overlap in words, with shares of the evaluation prompts; `overlap`: the attributes of Overlap."""
     prompts, exact, shared = overlap["prompts"], overlap["exact"], overlap["shared"]
     shares = [f"{100 * count / prompts:.1f} %" for count in (exact, shared)]
+    if shared and not exact:
+        return (
+            f"{shared:,} of {prompts:,} evaluation prompts ({shares[1]}) share {N} words in a row with the training "
+            "data, none is in it word for word"
+        )
     return (
         f"{exact:,} of {prompts:,} evaluation prompts ({shares[0]}) are in the training data word for word, {shared:,} "
         f"({shares[1]}) share {N} words in a row with it"

@@ -11,7 +11,7 @@ import numpy as np
 
 from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
-from instruct.analysis.lengths import length_figures, length_warning
+from instruct.analysis.lengths import LEAST_GROUP, length_figures, length_warning
 from instruct.analysis.outcomes import (
     ASKED_AGAIN,
     UNKNOWN_ORDER,
@@ -290,11 +290,13 @@ def _length_and_style(
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:
-    """One for each data set, in the order of the pairs; a single data set is one part."""
+    """One for each data set, in the order of the pairs, with a rate if it is of enough pairs."""
     datasets: dict[str, list[PairResult]] = {}
     for pair in pairs:
         datasets.setdefault(pair.dataset, []).append(pair)
-    return [recorded(Part, tally_pairs(inside), dataset=dataset) for dataset, inside in datasets.items()]
+    parts = [recorded(Part, tally_pairs(inside), dataset=dataset) for dataset, inside in datasets.items()]
+    nothing = {"win_rate": None, "interval": None}
+    return [part if part.n - part.unread >= LEAST_GROUP else part.model_copy(update=nothing) for part in parts]
 
 
 def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:

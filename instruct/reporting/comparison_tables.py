@@ -40,7 +40,10 @@ _LABELS = (
     "some, which must be a random sample. Worth labels: how many labels alone would give the same interval. The "
     "last column: labels for an interval of ±2 points."
 )
-_BINS = "Fifths of the pairs, by how many characters the candidate's answer is longer than the baseline's."
+_BINS = (
+    "Fifths of the pairs, or fewer groups of at least 5, by how many characters the candidate's answer is longer than "
+    "the baseline's."
+)
 _STYLE = (
     "Style control by Arena-Hard's model: a logistic regression on the differences in length, headers, lists and bold, "
     "with the coefficient of each per standard deviation and its 95 % interval. Arena-Hard's score is at the mean "

@@ -97,6 +97,10 @@ def test_the_overlap_in_words_has_counts_and_shares() -> None:
         "1 of 4 evaluation prompts (25.0 %) are in the training data word for word, 1 (25.0 %) share 13 words in a row "
         "with it"
     )
+    only_shared = vars(found) | {"exact": 0, "shared": 2}
+    assert overlap_text(only_shared) == (
+        "2 of 4 evaluation prompts (50.0 %) share 13 words in a row with the training data, none is in it word for word"
+    )
 
 
 @pytest.mark.parametrize("rows", [[], [{"text": "one"}]])

@@ -199,7 +199,7 @@ def test_the_forest_plot_marks_warnings_small_samples_and_partial_comparisons(tm
     comparison = comparison_of({"strict": Tally(2), "single": Tally(2, 0, 0, 0, 9)}, partial=True)
     draw_figures(report_of(judge_of(comparison, warning="proves the plumbing")), tmp_path)
     texts = texts_of(tmp_path / "figures" / "win_rates.svg")
-    assert "WARNING: proves the plumbing" in texts
+    assert "j (WARNING: see the figure of its verdicts)" in texts
     assert texts.count("100.0, too few, n = 2, PARTIAL") == 2
 
 

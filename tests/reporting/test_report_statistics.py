@@ -40,15 +40,16 @@ def test_parts_add_up_to_the_total_and_the_leading_policy_is_tested(run, card, w
     for name in ("emo", "mle"):
         write_answers(name, 9)
     verdicts = ["first"] * 5 + ["second", "tie", "unparsed", "failed"]
-    judge_showings(*({"verdict": v, "dataset": "ab"[i % 2]} for i, v in enumerate(verdicts)))
+    judge_showings(*({"verdict": v, "dataset": "aaaaabaab"[i]} for i, v in enumerate(verdicts)))
     ((comparison,),) = [judge.comparisons for judge in build_report(run.folder).judges]
     a, b = comparison.parts
     figures = comparison.policies["single"]
-    assert (a.dataset, a.n, b.dataset, b.n) == ("a", 5, "b", 4)
+    assert (a.dataset, a.n, b.dataset, b.n) == ("a", 7, "b", 2)
     assert all(getattr(a, key) + getattr(b, key) == getattr(figures, key) for key in ("n", "win", "tie", "loss"))
     assert (a.unread, b.unread) == (1, 1)
-    assert a.win_rate == 87.5
-    assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 0.5])), abs=1e-6)
+    assert a.win_rate == pytest.approx(100 * 5.5 / 6, abs=1e-6)
+    assert a.interval == pytest.approx(score_interval(np.array([1, 1, 1, 1, 1, 0.5])), abs=1e-6)
+    assert (b.win_rate, b.interval) == (None, None)  # a single verdict
     significance = comparison.significance
     assert significance.sign_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "n": 6}
     assert significance.permutation_test.model_dump() == {"p": pytest.approx(2 * 7 / 64), "resamples": 64}

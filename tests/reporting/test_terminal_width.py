@@ -43,8 +43,9 @@ def test_a_summary_fits_a_terminal(judged):
     assert max(map(len, lines)) <= 80
     assert "WARNING: j: this judge follows the length of the answers and checks no fact in" in lines
     assert "  them; do not quote it" in lines
-    assert "candidate policy n win tie loss win rate 95 % CI".split() in [line.split() for line in lines]
-    assert "emo strict (leads) 12 4 8 0 66.7 34.9–90.1".split() in [line.split() for line in lines]
+    told = [" ".join(line.split()) for line in lines]
+    assert "candidate policy n win tie loss win rate 95 % CI" in told
+    assert "emo strict (leads) 12 4 8 0 66.7 34.9–90.1" in told
 
 
 def test_a_summary_in_a_file_has_a_line_per_sentence(judged):

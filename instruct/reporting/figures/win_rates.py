@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The most rows that fit on a page; beyond it only the leading policies are drawn.
 _MOST_ROWS = 60
-_WARNING = "WARNING: "
+_WARNING = " (WARNING: see the figure of its verdicts)"
 
 
 def win_rates(judges: list[JudgeReport]) -> canvas.Drawing | None:
@@ -52,10 +52,8 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
     axes.locator_params(axis="x", nbins=5)
     for place, (text, row) in enumerate(lines):
         if row is None:
-            style = (
-                {"color": canvas.ALERT, "size": 8} if text.startswith(_WARNING) else {"color": canvas.INK, "size": 9}
-            )
-            canvas.beside(axes, 0.15 - left, place, text, weight="bold", **style)
+            color = canvas.ALERT if text.endswith(_WARNING) else canvas.INK
+            canvas.beside(axes, 0.15 - left, place, text, weight="bold", size=9, color=color)
             continue
         color = canvas.INK if row["leads"] else canvas.FAINT
         canvas.beside(axes, 0.3 - left, place, text, size=9, color=color)
@@ -70,15 +68,13 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
-    """A line for each judge, its warning and each of its rows; a comparison is named on its first row."""
+    """A line for each judge and each of its rows; a comparison is named on its first row."""
     lines: list[tuple[str, dict[str, Any] | None]] = []
     judge, names = None, None
     for row in rows:
         if row["judge"] != judge:
             judge, names = row["judge"], None
-            lines.append((one_line(judge, 50), None))
-            if row["warning"]:
-                lines.append((one_line(_WARNING + row["warning"], 105), None))
+            lines.append((one_line(judge, 50) + _WARNING * bool(row["warning"]), None))
         lines.append(("" if row["names"] == names else canvas.abreast(*row["names"], most=32), row))
         names = row["names"]
     return lines
