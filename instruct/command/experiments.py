@@ -190,7 +190,7 @@ def _write_check(folder: Path, name: str, words: str, figure: Drawing) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure.save(folder)
     page = render(
-        "check.html.jinja", "report.css", name=name, words=words, figure=image(figure.svg()), title=figure.title
+        "check.html.jinja", "report.css", name=name, words=words, figure=image(figure.drawn("svg")), title=figure.title
     )
     write_atomically(folder / "check.html", page)
     say(f"page      {folder / 'check.html'}")

@@ -30,6 +30,12 @@ def add_verbs(verb: flags.AddVerb) -> None:
     )
     text = "also write report/receipt.md and .html: what the claims survive, check by check"
     sub.add_argument("--receipt", action="store_true", help=text)
+    sub.add_argument(
+        "--for",
+        dest="purpose",
+        choices=["pr", "slack"],
+        help="print the claims, numbers and warnings as a comment for a pull request, or as a message for Slack",
+    )
     sub.add_argument("--fail-under", type=float, metavar="X", help="exit 4 if a win rate is below X percent")
     sub.add_argument(
         "--metric",
@@ -82,7 +88,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
 
 
 def report(arguments: argparse.Namespace) -> Result:
-    from instruct.phases.report import print_report, print_written
+    from instruct.phases.report import print_written, written_report
     from instruct.reporting.gate import check_gate, check_threshold
     from instruct.reporting.human_labels import keep_labels
     from instruct.run.directory import RunDirectory
@@ -98,7 +104,7 @@ def report(arguments: argparse.Namespace) -> Result:
         run = call.named_run(arguments.run, "metrics.json" if evaluated else "judgments.sqlite")
         if arguments.human:
             keep_labels(run, arguments.human)
-        built = print_report(run.folder, difficulty)
+        folder, built = run.folder, written_report(run.folder, difficulty)
     else:
         from instruct.judging.interchange.exchange import importing
         from instruct.reporting.report import write_report
@@ -110,20 +116,25 @@ def report(arguments: argparse.Namespace) -> Result:
             if arguments.human:
                 keep_labels(run, arguments.human)
             built = write_report(run.folder, difficulty).report
-        print_written(built, Path(arguments.output))
+        folder = Path(arguments.output)
+    page = RunDirectory(folder).report / "report.html"
+    comment = ""
+    if arguments.purpose:
+        comment = (built.to_slack if arguments.purpose == "slack" else built.to_comment)(str(page))
+    else:
+        print_written(built, folder)
     if arguments.receipt:
         from instruct.reporting.receipt import write_receipt
 
-        folder = run.folder if arguments.annotations is None else Path(arguments.output)
         say(f"receipt: {write_receipt(built, RunDirectory(folder).report)}")
     if arguments.fail_under is None:
-        return call.reported(built)
+        return call.reported(built, text=comment)
     names = {key: getattr(arguments, key) for key in ("judge", "candidate", "allow_weak_judge")}
     try:
         passed = check_gate(built, arguments.fail_under, arguments.metric or "win_rate", **names)
     except GateError as error:
-        return call.reported(built, error)
-    return Result(built, "\n".join([*call.short(built), passed]), passed)
+        return call.reported(built, error, comment)
+    return Result(built, "\n".join([*call.short(built), passed]), comment + passed)
 
 
 def compare(arguments: argparse.Namespace) -> Result:

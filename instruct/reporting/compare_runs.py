@@ -289,7 +289,7 @@ def _page(compared: Compared) -> str:
         "compare.html.jinja",
         "report.css",
         title=shown.title,
-        figure=image(drawing.svg()) if drawing else None,
+        figure=image(drawing.drawn("svg")) if drawing else None,
         warnings=shown.claims_changed(),
         tables=compared.tables(),
         clean=one_line,

@@ -6,7 +6,7 @@ Texts are plain, on one line, and may hold foreign names: whoever renders them e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from instruct.base.errors import one_line
 from instruct.reporting import text as sentences
@@ -102,6 +102,25 @@ def document(report: ReportData) -> Document:
             Brief(brief_table(judge.comparisons)),
         ]
     return Document(one_line(report.run, 200), [*opening, *_together(report)], _numbers(report), lineage_tables(report))
+
+
+def summary(whole: Document, where: str = "") -> Document:
+    """A document's claims, each with what changes it, and the tables of its opening; `where`: a path or URL."""
+    blocks: list[Block] = []
+    for block in whole.opening:
+        match block:
+            case Verdict():
+                warnings = [f"Warning: {warning}" for warning in block.warnings if warning.severity == "claim"]
+                blocks.append(Listing("Verdict", [(block.headline, warnings)]))
+            case Caution() if block.warning.severity != "claim":
+                continue
+            case Brief(content=Table() as table):
+                blocks.append(replace(table, title="", note=""))
+            case Brief(content=list() as texts):
+                blocks.append(Listing("", [(text, []) for text in texts]))
+            case _:
+                blocks.append(block)
+    return Document(whole.title, [*blocks, *[Paragraph(where, label="Report")] * bool(where)])
 
 
 def _together(report: ReportData) -> Iterator[Block]:

@@ -12,10 +12,10 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.reporting.build import build
 from instruct.reporting.cautions import figure_warnings
-from instruct.reporting.document import document
+from instruct.reporting.document import document, summary
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.tables import figures_table
-from instruct.reporting.figures import draw_figures
+from instruct.reporting.figures import Pictures, draw_figures
 from instruct.reporting.findings import settle
 from instruct.reporting.length_control import Difficulty, keep_difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
@@ -23,6 +23,7 @@ from instruct.reporting.read import read_run
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
+from instruct.reporting.render.slack import render_slack
 from instruct.reporting.render.terminal import render_terminal
 from instruct.reporting.text import headline, seeds_headline
 
@@ -39,6 +40,10 @@ class Report(ReportData):
     def of(cls, data: ReportData) -> Self:
         """The report of these data."""
         return cls.model_construct(**dict(data))
+
+    def model_post_init(self, _: Any) -> None:
+        """`figures` also gives the figures by name, to show or to save: `report.figures["win_rates"]`."""
+        self.figures = Pictures(self)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -107,6 +112,20 @@ class Report(ReportData):
     def to_html(self) -> str:
         """The report as a page of its own, without the run's figures and pairs."""
         return render_page(self, {}, None)
+
+    def to_comment(self, where: str = "") -> str:
+        """The claims with their numbers, intervals and warnings as Markdown, for a pull request.
+
+        `where`: the report's path or URL, named at the end.
+        """
+        return render_markdown(summary(document(self), where))
+
+    def to_slack(self, where: str = "") -> str:
+        """The same for Slack, in its mrkdwn."""
+        return render_slack(summary(document(self), where))
+
+    def _repr_markdown_(self) -> str:
+        return self.to_comment()
 
     def rows(self) -> list[dict[str, Any]]:
         """Every figure, a row per judge, comparison and policy: what `pandas.DataFrame` takes, and figures.csv has."""

@@ -203,3 +203,32 @@ def test_no_metric_is_written_without_a_rate(run, card, judge_pairs):
     assert text.startswith("## Evaluation")
     assert "no verdict on emo" in text
     assert "model-index" not in text
+
+
+def test_a_comment_has_the_claims_numbers_warnings_and_place(judged, instruct):
+    _, printed, _ = instruct("report", judged.folder, "--for", "pr")
+    report = build_report(judged.folder)
+    assert printed.strip() == report.to_comment(str(judged.report / "report.html")).strip()
+    lines = printed.splitlines()
+    assert "> **Warning, j:** a judge for tests, not for figures" in lines
+    headline = "k: emo beats mle: win rate 100.0 % (95 % CI 63.1–100.0, n = 8)"
+    assert f"- **{headline}**" in lines
+    assert "  - Warning: too few: 5 pairs with a winner of 7 judged; a finding takes 6" in lines
+    assert "| emo | strict (leads) | 8 | 4 | 2 | 1 | 1 | 71.4 | 29.0–96.3 |" in lines
+    assert lines[-1] == f"Report: {judged.report / 'report.html'}"
+    code, told, _ = instruct("report", judged.folder, "--for", "slack", "--fail-under", "90", "--allow-weak-judge")
+    assert code == 4
+    assert ":warning: a judge for tests, not for figures (j)" in told.splitlines()
+    assert f"• *{headline}*" in told.splitlines()
+    assert len(told.split("```")) == 5  # a table for each judge
+    for text in (printed, told):
+        assert "secret" not in text
+
+
+def test_slack_shows_foreign_names_as_they_are(run, card, write_answers, judge_pairs):
+    card("j")
+    judge_pairs([WIN] * 7, candidate="<!channel> *b* `c`", baseline="gpt4_1106_preview")
+    told = build_report(run.folder).to_slack()
+    assert "<!channel>" not in told
+    assert "&lt;!channel&gt; \u200b*b\u200b* \u200b`c\u200b`" in told
+    assert "gpt4_1106_preview" in told

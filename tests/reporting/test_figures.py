@@ -13,6 +13,7 @@ from PIL import Image
 
 from instruct.analysis.results import LengthBin, LengthFigures
 from instruct.analysis.statistics import Tally
+from instruct.base.errors import InputError
 from instruct.base.files import write_atomically
 from instruct.reporting.comparison import tally_figures
 from instruct.reporting.figures import draw_figures, drawings, figures
@@ -26,7 +27,7 @@ from instruct.reporting.model import (
     Training,
     TrainingLog,
 )
-from instruct.reporting.report import build_report, write_report
+from instruct.reporting.report import Report, build_report, write_report
 
 HOSTILE = [
     "$x^2$ \\frac{1}{0}",
@@ -322,3 +323,28 @@ def test_the_report_lists_draws_and_embeds_the_figures(run, card, judge_pairs, w
         assert markdown.count(f"]({figure['png']})") == 1
         assert (run.report / figure["png"]).is_file()
         assert (run.report / figure["svg"]).is_file()
+
+
+def test_a_report_in_python_draws_its_figures(run, card, write_answers, judge_pairs, tmp_path):
+    card("j")
+    for name in ("emo", "mle"):
+        write_answers(name, 8)
+    judge_pairs([("first", "second")] * 8)
+    write_report(run.folder)
+    report = Report.read(run.folder)
+    assert [figure.name for figure in report.figures] == ["j", "win_rates", "length_difference", "answer_lengths"]
+    assert report.figures[1].png == "figures/win_rates.png"
+    picture = report.figures["win_rates"]
+    assert picture.title == report.figures[1].title
+    assert picture.svg == picture._repr_svg_()
+    picture.save(tmp_path / "here.svg")
+    assert {"emo vs mle", "n = 8"} & {*texts_of(tmp_path / "here.svg")}
+    picture.save(tmp_path / "here.png")
+    png_of(tmp_path / "here.png")
+    with pytest.raises(InputError, match=r"here.gif: the extension must be .svg, .png or .pdf"):
+        picture.save(tmp_path / "here.gif")
+    with pytest.raises(KeyError, match="no figure 'none' in this report; it has j, win_rates"):
+        report.figures["none"]
+    assert report == Report.read(run.folder)
+    assert json.loads(report.to_json())["figures"][1]["name"] == "win_rates"
+    assert report._repr_markdown_() == report.to_comment()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+from instruct.base.errors import InputError
+from instruct.base.files import write_atomically
 from instruct.reporting.figures.canvas import Drawing
 from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_length
 from instruct.reporting.figures.outcomes import outcomes
@@ -67,3 +70,46 @@ def draw_figures(report: ReportData, folder: Path) -> None:
     """Draw them into figures/ of `folder`; one that shows just this already is left as it is."""
     for drawing in drawings(report):
         drawing.save(folder / _FOLDER)
+
+
+class Picture:
+    """A figure that a notebook shows; drawn when it is asked for, from the report alone."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self.name, self.title, self._drawing = drawing.name, drawing.title, drawing
+
+    @property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return self._drawing.drawn("svg").decode()
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write FILE.svg, FILE.png (200 dpi) or FILE.pdf, whole or not at all.
+
+        Raises:
+            InputError: another extension, or a place that cannot be written.
+        """
+        path = Path(path).expanduser()
+        kind = path.suffix.lower()[1:]
+        if kind not in ("svg", "png", "pdf"):
+            raise InputError(f"{path}: the extension must be .svg, .png or .pdf; rename the file")
+        write_atomically(path, self._drawing.drawn(kind))
+
+
+class Pictures(list[Figure]):
+    """`Report.figures`: what report.json lists, and by name the figures themselves: `figures["win_rates"]`."""
+
+    def __init__(self, report: ReportData) -> None:
+        super().__init__(report.figures)
+        self._report = report
+
+    def __getitem__(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return super().__getitem__(name)
+        for drawing in drawings(self._report):
+            if drawing.name == name:
+                return Picture(drawing)
+        raise KeyError(f"no figure {name!r} in this report; it has {', '.join(each.name for each in self) or 'none'}")

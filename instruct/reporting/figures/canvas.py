@@ -64,9 +64,10 @@ class Drawing:
         for suffix, content in self._drawn(metadata).items():
             write_atomically(paths[suffix], content)
 
-    def svg(self) -> bytes:
-        """The figure as SVG, for a page."""
-        return self._drawn({".svg": {"Date": None}})[".svg"]
+    def drawn(self, kind: str) -> bytes:
+        """The figure as a file of a kind: svg, png or pdf."""
+        about: dict[str, Any] = {"svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}}
+        return self._drawn({f".{kind}": about[kind]})[f".{kind}"]
 
     def _drawn(self, metadata: dict[str, dict[str, Any]]) -> dict[str, bytes]:
         """The figure in each format named in `metadata`, drawn once."""
