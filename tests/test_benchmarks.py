@@ -95,6 +95,15 @@ def test_the_page_is_made_from_the_results(benchmarks):
     assert benchmarks.summary.page(page) == page
 
 
+def test_the_page_of_installation_has_the_measured_sizes():
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    measured = json.loads((ROOT / "benchmarks" / "results" / "install-sizes.json").read_text())
+    assert f"{measured['machine']['cores']} cores of an {measured['machine']['processor']}" in page
+    for row in measured["installs"]:
+        name = "none" if row["extra"] == "base" else f"`[{row['extra']}]`"
+        assert f"| {name} | {row['packages']} | {row['megabytes']:,} | {row['seconds']} |" in page
+
+
 def test_the_page_says_how_much_padding_grouping_saves():
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     rows = json.loads((ROOT / "benchmarks" / "results" / "padding-cpu.json").read_text())["rows"]
