@@ -98,13 +98,11 @@ def run(arguments: argparse.Namespace) -> Result:
     config = _config(arguments, arguments.overrides + call.cluster_override(arguments))
     retries = flags.named_retries(arguments)
     if arguments.on:
-        from dataclasses import asdict
-
         from instruct.phases.plan import print_plan
 
         if not arguments.dry_run:
             raise InputError("--on requires --dry-run; add it or drop --on")
-        return Result([asdict(phase) for phase in print_plan(config, arguments.on)])
+        return Result(print_plan(config, arguments.on))
     report, failure = run_phases(config, arguments.dry_run, arguments.first, arguments.last, *retries)
     folder = str(run_folder(config))
     line = "\n".join(call.short(report)) if report else folder

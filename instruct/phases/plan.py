@@ -46,7 +46,7 @@ class Phase:
         what: will be done.
         gib: of memory on one GPU, or None if that is another machine's.
         hours: None if they cannot be estimated.
-        usd: that is paid beside the machine, to a provider.
+        provider_usd: what is paid beside the machine, to a provider.
         formula: how the hours follow, with what is assumed.
     """
 
@@ -55,7 +55,7 @@ class Phase:
     gib: float | None
     hours: float | None
     formula: str
-    usd: float = 0.0
+    provider_usd: float = 0.0
 
     def fits(self, on: Machine) -> bool:
         """Whether a GPU, or the machine without one, has the memory."""
@@ -63,7 +63,7 @@ class Phase:
 
     def dollars(self, on: Machine) -> float:
         """What the machine and the provider cost; every GPU of a machine is paid for, also where one works."""
-        return (self.hours or 0) * on.usd_per_hour + self.usd
+        return (self.hours or 0) * on.usd_per_hour + self.provider_usd
 
 
 def plan(config: ExperimentConfig, on: Machine) -> list[Phase]:
@@ -79,8 +79,8 @@ def plan(config: ExperimentConfig, on: Machine) -> list[Phase]:
     return phases + [_judging(config, number, on) for number in range(len(config.judges))]
 
 
-def print_plan(config: ExperimentConfig, name: str) -> list[Phase]:
-    """Print what each phase takes on the machine of this name, and the sum."""
+def print_plan(config: ExperimentConfig, name: str) -> list[dict[str, Any]]:
+    """Print what each phase takes on the machine of this name, and the sum; the phases for programs."""
     on = machine(name)
     phases = plan(config, on)
     say(f"machine   {name}: {on.words()}; ${on.usd_per_hour:.2f} an hour, by {FOLDER}/machines.yaml")
@@ -95,13 +95,14 @@ def print_plan(config: ExperimentConfig, name: str) -> list[Phase]:
     hours = [phase.hours for phase in phases if phase.hours is not None]
     left_out = "" if len(hours) == len(phases) else "; without the phases that are not estimated"
     if large := [phase.name for phase in phases if not phase.fits(on)]:
-        left_out += f"; {', '.join(dict.fromkeys(large))} does not fit this machine"
+        large = list(dict.fromkeys(large))
+        left_out += f"; {' and '.join(large)} {'does' if len(large) == 1 else 'do'} not fit this machine"
     dollars = sum(phase.dollars(on) for phase in phases)
     say(f"total     {time_words(sum(hours))}, ${dollars:,.2f}{left_out}")
     if config.trained:
         shape = known_shape(config.model.name) or model_shape(config)
         say(f"disk      about {disk_gib(config, shape):.1f} GiB for checkpoints and adapters")
-    return phases
+    return [dataclasses.asdict(phase) | {"usd": phase.dollars(on), "fits": phase.fits(on)} for phase in phases]
 
 
 def print_later_phases(config: ExperimentConfig) -> None:

@@ -51,9 +51,9 @@ def left_out_warnings(manifest: Mapping[str, Any], *systems: str) -> list[str]:
     """How many prompts of compared files were left out, because not all files have them."""
     left_out = manifest["steps"].get(FILES, {}).get("inputs", {}).get("left_out", {})
     counts = [(name, *left_out[name]) for name in systems if name in left_out]
-    if not any(out for _, out, _ in counts):
+    parts = " and ".join(f"{out:,} of {counted(every, 'prompt')} of {name}" for name, out, every in counts if out)
+    if not parts:
         return []
-    parts = " and ".join(f"{out:,} of {counted(every, 'prompt')} of {name}" for name, out, every in counts)
     others = f" of {len(left_out)} files" if len(left_out) > 2 else ""
     return [f"compared on the common prompts{others}: {parts} left out"]
 

@@ -35,6 +35,31 @@ def check_words(text: str) -> None:
             pytest.fail(f"a user reads {text[max(0, found.start() - 100) : found.end() + 100]!r}")
 
 
+CARD = """\
+name: strict_editor
+description: our own judge, on our own server
+model: our/model
+protocol: pairwise
+prompt: prompt.txt
+prompt_form: chat
+decoding: {temperature: 0.0, max_tokens: 20}
+verdict: {words: {first: Response 1, second: Response 2, tie: Tie}}
+order_policy: both
+leading_policy: strict
+context_length: 4096
+licence: for our own use
+"""
+PROMPT = """\
+Which response is better? End with "So, the final decision is Response 1", "... Response 2" or "... Tie".
+
+{instruction}
+
+Response 1: {first}
+
+Response 2: {second}
+"""
+
+
 class User:
     """Someone in an empty folder who types commands."""
 
@@ -93,3 +118,16 @@ def says() -> Callable[..., None]:
             assert sentence in text, f"{sentence!r} is not in:\n{text[-6000:]}"
 
     return check
+
+
+@pytest.fixture
+def strict_editor(user) -> str:
+    """The name of a judge of the user's own."""
+    user.writes("judges/strict_editor/judge.yaml", CARD)
+    user.writes("judges/strict_editor/prompt.txt", PROMPT)
+    return "strict_editor"
+
+
+@pytest.fixture
+def no_wrong_words() -> Callable[[str], None]:
+    return check_words

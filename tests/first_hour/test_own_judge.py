@@ -10,29 +10,6 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-CARD = """\
-name: strict_editor
-description: our own judge, on our own server
-model: our/model
-protocol: pairwise
-prompt: prompt.txt
-prompt_form: chat
-decoding: {temperature: 0.0, max_tokens: 20}
-verdict: {words: {first: Response 1, second: Response 2, tie: Tie}}
-order_policy: both
-leading_policy: strict
-context_length: 4096
-licence: for our own use
-"""
-PROMPT = """\
-Which response is better? End with "So, the final decision is Response 1", "... Response 2" or "... Tie".
-
-{instruction}
-
-Response 1: {first}
-
-Response 2: {second}
-"""
 PAIRS = 60
 
 
@@ -40,10 +17,8 @@ def answers(name: str) -> list[dict[str, str]]:
     return [{"instruction": f"Question {n}?", "output": f"{name} says {n}.", "generator": name} for n in range(PAIRS)]
 
 
-def test_an_own_judge_is_killed_resumed_and_validated(user, says, fake_server, run_and_kill):
+def test_an_own_judge_is_killed_resumed_and_validated(user, strict_editor, says, fake_server, run_and_kill):
     url, requests = fake_server(delay=0.1)
-    user.writes("judges/strict_editor/judge.yaml", CARD)
-    user.writes("judges/strict_editor/prompt.txt", PROMPT)
     user.writes("ours.json", answers("ours"))
     user.writes("theirs.json", answers("theirs"))
     listed = user.types("list", "judges")

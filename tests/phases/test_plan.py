@@ -65,7 +65,7 @@ def test_an_api_judge_costs_its_price(offline):
     judge = phases_of("evol_emo", "8xh100")["judge"]
     requests = int(judge.what.split(", ")[1].removesuffix(" requests").replace(",", ""))
     assert judge.gib is None
-    assert judge.usd == pytest.approx(requests * (950 * 30 + 100 * 60) / 1e6)
+    assert judge.provider_usd == pytest.approx(requests * (950 * 30 + 100 * 60) / 1e6)
     assert "reported to have been shut down" in judge.formula
 
 
