@@ -2,7 +2,7 @@
 
     python -m benchmarks.roofline                                          # an H100, Llama-3.2-1B's head, 16,384 tokens
     python -m benchmarks.roofline --gpu rtx4090 --shape 49152,576 --tokens 4096 --chunk-rows 512 --head-trains
-    python -m benchmarks.roofline --totals                                 # the table of docs/performance.md
+    python -m benchmarks.roofline --totals                                 # the table of benchmarks/README.md
 
 Needs no GPU: everything printed is arithmetic. A product takes the longer of its operations and its bytes; everything
 else takes its bytes. Each operand is read once from memory (reuse in the cache is perfect), products reach 71 % of the

@@ -117,7 +117,7 @@ def test_the_page_says_how_much_padding_grouping_saves():
 def test_the_page_has_the_roofline_and_the_registers(benchmarks):
     from benchmarks.roofline import GPUS, total_lines
 
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert "\n".join(total_lines(GPUS["h100"], 16384, 128256, 3657)) in page
     found = json.loads((ROOT / "benchmarks" / "results" / "compiled_kernels-sm_90.json").read_text())
     assert found["device"] == "sm_90"
