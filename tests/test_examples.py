@@ -17,6 +17,26 @@ def test_notebooks_are_stored_without_output():
         assert all(cell.outputs == [] and cell.execution_count is None for cell in cells if cell.cell_type == "code")
 
 
+def test_the_notebook_for_colab_plans_less_than_a_t4_and_15_minutes(tmp_path, monkeypatch, instruct):
+    import json
+
+    cells = json.loads((EXAMPLES / "colab_t4.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert "**Not run yet**" in "".join(cells[0]["source"])
+    written, *commands = [
+        "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code" and cell["source"][0][0] in "%!"
+    ][1:]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "colab.yaml").write_text(written.partition("\n")[2], encoding="utf-8")
+    assert commands == ["!instruct run colab.yaml --dry-run --on t4-16gb", "!instruct run colab.yaml"]
+    code, printed, _ = instruct(*commands[0].split()[1:], "--json")
+    assert code == 0
+    phases = json.loads(printed)
+    assert {phase["name"] for phase in phases} == {"train", "answer", "judge"}
+    assert all(phase["fits"] for phase in phases)
+    assert sum(phase["hours"] for phase in phases) < 0.25
+    assert round(max(phase["gib"] for phase in phases)) == 2  # as its first cell says
+
+
 @pytest.mark.slow
 def test_the_quickstart_runs(tmp_path, monkeypatch, smollm2):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")

@@ -204,9 +204,8 @@ def _arguments(config: TrainingOptions, on: Machine, basis: _Basis) -> SimpleNam
     defaults = {field.name: field.default for field in dataclasses.fields(EMOConfig)}
     options = {
         **defaults,
-        **train_options(config, basis.plain_text),
+        **train_options(config, basis.plain_text, gpu=bool(on.gpus)),
         "use_cpu": not on.gpus,
-        "gradient_checkpointing": config.train.get("gradient_checkpointing", bool(on.gpus)),
         "world_size": max(1, on.gpus),
     }
     return SimpleNamespace(**options)

@@ -31,15 +31,17 @@ LOG = "training_log.json"
 HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
 
-def train_options(config: TrainingOptions, plain_text: bool = False) -> dict[str, Any]:
+def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool | None = None) -> dict[str, Any]:
     """The experiment's `train` section over this package's defaults, which pack `plain_text`.
+
+    `gpu`: whether the machine has one (default: whether this one has).
 
     Raises:
         InputError: float16 without a GPU.
     """
     import torch
 
-    gpu = torch.cuda.is_available()
+    gpu = torch.cuda.is_available() if gpu is None else gpu
     dtype = compute_dtype(config.model)
     if dtype == "float16" and not gpu and not config.train.get("bf16"):
         raise InputError("model.dtype: float16 trains with loss scaling, which needs a GPU; set it to bfloat16")

@@ -69,6 +69,13 @@ def test_an_api_judge_costs_its_price(offline):
     assert "reported to have been shut down" in judge.formula
 
 
+def test_a_plan_is_for_the_machine_named_not_for_this_one(offline):
+    """Float16 needs a GPU, which the machine of the plan has."""
+    assert phases_of("demo", "t4-16gb", "--model.dtype", "float16")["train"].gib < 1
+    with pytest.raises(InputError, match="float16 trains with loss scaling, which needs a GPU"):
+        phases_of("demo", "cpu", "--model.dtype", "float16")
+
+
 def test_what_does_not_fit_is_said(instruct, offline):
     code, stdout, _ = instruct("run", "paper/llama2_7b_alpaca", "--dry-run", "--on", "a100-80gb")
     assert code == 0
