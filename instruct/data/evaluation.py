@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, Problems, one_line
+from instruct.data.bad_rows import LISTED
 from instruct.data.benchmarks import as_prompt, id_of, model_of, turns_of
 from instruct.data.cards import DatasetCard, Source, Template, check_purpose, load_dataset_card
 from instruct.data.formats import Prompt, alpaca_prompt, text_field
@@ -190,17 +191,20 @@ class AnswerForm:
         Raises:
             InputError: a named column is in no file, or a file has neither it nor the usual one.
         """
-        names = {"instruction": self.prompt, "output": self.response}
+        names, problems = {"instruction": self.prompt, "output": self.response}, Problems()
         for field, flag in (("instruction", "--prompt-column"), ("output", "--response-column")):
             used = any(names[field] in row.fields for rows in files for row in rows)
             column = field if names[field] is None or used else names[field]
             for row in itertools.chain(*files):
                 if column != field or not {field, names[field]} & row.fields.keys():
                     present = one_line(", ".join(map(str, row.fields)), 120)
-                    raise InputError(
+                    problems.found.append(
                         f"{row.place}: no column {one_line(column, 60)!r} (columns: {present}); rename the column, or "
                         f"name it with {flag}"
                     )
+                if len(problems.found) == LISTED:
+                    problems.refuse()
+        problems.refuse()
         return [[self._renamed(row, names) for row in rows] for rows in files]
 
     def _renamed(self, row: RawRow, names: Mapping[str, str | None]) -> RawRow:
@@ -233,7 +237,19 @@ def answers_name(path: Path) -> str:
 
 
 def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:
-    """The same of rows that were read already; `generator` is the name of rows without one."""
+    """The same of rows that were read already; `generator` is the name of rows without one.
+
+    Raises:
+        InputErrors: rows without instruction or output, all of them.
+    """
+    problems = Problems()
+    for row in raw:
+        with problems.collected():
+            _instruction(row)
+            text_field(row, "output")
+        if len(problems.found) == LISTED:
+            break
+    problems.refuse()
     return [
         _answer(row, "unknown", generator) | ({} if id is None else {"id": id})
         for row, id in zip(raw, pair_ids(raw), strict=True)

@@ -135,10 +135,10 @@ def check_gpu(config: ExperimentConfig) -> None:
     if not config.train.get("use_cpu"):
         check_gpu_is_usable()
     if config.needs_gpu and not torch.cuda.is_available():
-        small = f"{config.name}_smollm2"
-        instead = (
-            f"`instruct run {small}` is this experiment" if small in packaged_configs() else "`instruct run demo` is"
-        )
+        # A recipe's name goes on with a corpus or a model: continual_llama-7b.
+        names = [name.removesuffix("_smollm2") for name in packaged_configs() if name.endswith("_smollm2")]
+        small = sorted((f"{name}_smollm2" for name in names if f"{config.name}_".startswith(f"{name}_")), key=len)
+        instead = f"`instruct run {small[-1]}` is this experiment" if small else "`instruct run demo` is"
         raise InputError(
             f"config {config.name}: needs a GPU and this machine has none; {instead} for a CPU, and "
             "`--needs_gpu false` tries it on the CPU anyway"

@@ -13,7 +13,7 @@ import instruct as package
 from instruct.base.errors import InputError, StoppedError
 from instruct.base.options import key_type
 from instruct.command.main import make_parser
-from instruct.config import ExperimentConfig, make_config
+from instruct.config import ExperimentConfig, load_config, make_config
 
 ROOT = Path(package.__file__).parent
 CONFIG = {"run", "train", "preview", "generate", "evaluate"}
@@ -156,9 +156,15 @@ def test_errors_about_a_configs_judge_name_the_flags_of_its_keys():
 def test_a_config_for_a_gpu_names_the_one_for_a_cpu(instruct, monkeypatch):
     import torch
 
+    from instruct.phases.preflight import check_gpu
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "`instruct run open_ended_smollm2` is this" in instruct("train", "open_ended")[2]
     assert "`instruct run demo` is for a CPU" in instruct("train", "evol_emo")[2]
+    for name in ("continual_llama-7b", "open_ended_ptb"):  # as recipes call their runs
+        small = f"{name.rpartition('_')[0]}_smollm2"
+        with pytest.raises(InputError, match=f"`instruct run {small}` is this experiment for a CPU"):
+            check_gpu(load_config("evol_emo").model_copy(update={"name": name}))
 
 
 def test_a_model_that_a_recipe_makes_names_the_recipe(instruct, tmp_path, monkeypatch):

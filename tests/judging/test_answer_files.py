@@ -209,3 +209,15 @@ def test_flags_about_files_need_files(judge: Any, flag: str):
     code, _, error = judge("runs/x", flag)
     assert code == 2
     assert f"{flag.partition('=')[0]} requires --output DIR, the run to create from files of answers" in error
+
+
+def test_all_wrong_rows_of_a_file_are_named_at_once(tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_text(
+        json.dumps([{"instruction": "A", "output": 5}, {"instruction": "B", "output": "b"}, {"output": ""}])
+    )
+    with pytest.raises(InputError, match=r"row 1: output: .*row 3: no column 'instruction'"):
+        load_answers(path)
+    path.write_text(json.dumps([{"instruction": "A"}, {"output": "b"}]))
+    with pytest.raises(InputError, match=r"row 2: no column 'instruction'.*row 1: no column 'output'"):
+        load_answers(path, AnswerForm())
