@@ -212,14 +212,15 @@ _STANDARD_ERRORS = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
 _FROM = "80 % power, two-sided test at 5 %, with the observed standard deviation"
 
 
-def power(values: NDArray[np.float64]) -> Power:
+def power(values: NDArray[np.float64], pairs: int | None = None) -> Power:
     """The smallest difference from 50 % that the pairs can detect, and the pairs needed for the observed one.
 
     With s the standard deviation (ddof=1) of the n scores and z = 1.960 + 0.842: the difference is 100 z s / sqrt(n)
     points, and the pairs are ceil((z s / (mean - 1/2)) ** 2).
 
     Args:
-        values: scores, 0 to 1, one for each pair with a verdict.
+        values: scores, 0 to 1, one for each pair with a verdict, or for each conversation.
+        pairs: how many pairs they are of; None: one each.
 
     Source: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), chapter 2, in the normal
     approximation; statsmodels.stats.power.zt_ind_solve_power with ratio=0 gives the same.
@@ -231,6 +232,7 @@ def power(values: NDArray[np.float64]) -> Power:
         return Power(
             smallest_difference=None, pairs_needed=None, note="all verdicts are the same, so there is no deviation"
         )
+    per_value = 1 if pairs is None else pairs / len(values)
     smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
     if smallest < 50 / len(values):  # less than one tie more or less changes
         return Power(smallest_difference=None, pairs_needed=None, note="not estimable: the verdicts hardly differ")
@@ -241,6 +243,6 @@ def power(values: NDArray[np.float64]) -> Power:
         )
     return Power(
         smallest_difference=round(smallest, 6),
-        pairs_needed=max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2)),
+        pairs_needed=max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2 * per_value)),
         note=_FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs",
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.inference import rounded_interval, score_interval
+from instruct.analysis.outcomes import scores_of_units
 from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
 
 MODEL = (
@@ -28,13 +29,18 @@ _MOST_STEPS = 100
 
 
 def length_figures(
-    scores: NDArray[np.float64], candidate: NDArray[np.int64], baseline: NDArray[np.int64]
+    scores: NDArray[np.float64],
+    candidate: NDArray[np.int64],
+    baseline: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> LengthFigures | None:
     """The figures over pairs with a verdict and both answers, in their order; None without any.
 
     Args:
         scores: 0 to 1 for each pair, 1 the candidate is better.
         candidate, baseline: the answers' lengths in characters.
+        weights, units: as in fractional_logit.
     """
     if not len(scores):
         return None
@@ -42,12 +48,17 @@ def length_figures(
     return LengthFigures(
         candidate_mean=round(float(candidate.mean()), 6),
         baseline_mean=round(float(baseline.mean()), 6),
-        by_difference=by_difference(scores, difference),
-        adjusted=length_adjusted(scores, difference),
+        by_difference=by_difference(scores, difference, weights, units),
+        adjusted=length_adjusted(scores, difference, weights, units),
     )
 
 
-def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> list[LengthBin]:
+def by_difference(
+    scores: NDArray[np.float64],
+    difference: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
+) -> list[LengthBin]:
     """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide,
     or if a bin had too few pairs, and none of too few pairs in all.
 
@@ -60,24 +71,32 @@ def by_difference(scores: NDArray[np.float64], difference: NDArray[np.int64]) ->
             break
     else:
         return []
+    weights = np.ones(len(scores)) if weights is None else weights
+    units = np.arange(len(scores)) if units is None else units
     found = []
     for number in np.unique(place):
         inside = place == number
-        n, points = int(inside.sum()), float(scores[inside].sum())
+        rows = zip(units[inside].tolist(), scores[inside].tolist(), weights[inside].tolist(), strict=True)
+        values = np.array(list(scores_of_units(rows).values()))
         found.append(
             LengthBin(
                 low=int(difference[inside].min()),
                 high=int(difference[inside].max()),
-                n=n,
-                win_rate=round(100 * points / n, 6),
-                interval=rounded_interval(score_interval(scores[inside])),
+                n=int(inside.sum()),
+                win_rate=round(100 * float(values.mean()), 6),
+                interval=rounded_interval(score_interval(values)),
             )
         )
     return found
 
 
-def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) -> LengthAdjusted:
-    """The win rate if both answers had the same length, by the MODEL.
+def length_adjusted(
+    scores: NDArray[np.float64],
+    difference: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
+) -> LengthAdjusted:
+    """The win rate if both answers had the same length, by the MODEL; `weights` and `units` as in fractional_logit.
 
     AlpacaEval's length term, for any judge and without its instruction difficulties and its regularisation: an
     unpenalized regression on this comparison only. It is not the leaderboard's length-controlled rate.
@@ -89,7 +108,7 @@ def length_adjusted(scores: NDArray[np.float64], difference: NDArray[np.int64]) 
     note = _unfit(scores, difference)
     if note is None:
         term = np.tanh(difference / difference.std(ddof=1))
-        fit = fractional_logit(scores, np.column_stack([np.ones_like(term), term]))
+        fit = fractional_logit(scores, np.column_stack([np.ones_like(term), term]), weights, units)
         if fit is not None:
             beta, covariance = fit
             (level, slope), (error, slope_error) = beta, np.sqrt(np.diag(covariance))
@@ -133,7 +152,10 @@ def _range(part: LengthBin) -> str:
 
 
 def fractional_logit(
-    scores: NDArray[np.float64], x: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    scores: NDArray[np.float64],
+    x: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The coefficients of a fractional logistic regression and their robust (HC0) covariance.
 
@@ -143,6 +165,9 @@ def fractional_logit(
         scores: shape (pairs,), 0 to 1.
         x: shape (pairs, terms), the intercept first.
         weights: shape (pairs,), how often each pair counts; None: once.
+        units: shape (pairs,), the conversation that each pair is a turn of; None: all pairs are independent.
+
+    Source: Liang and Zeger, Biometrika 73 (1986), for the covariance with units of several pairs.
     """
     beta = np.zeros(x.shape[1])
     weights = np.ones(len(scores)) if weights is None else weights
@@ -159,6 +184,10 @@ def fractional_logit(
             return None
         if np.abs(step).max() < 1e-10:
             residuals = x * (weights * (scores - mean))[:, None]
+            if units is not None:
+                place = np.unique(units, return_inverse=True)[1]
+                turns, residuals = residuals, np.zeros((place.max() + 1, x.shape[1]))
+                np.add.at(residuals, place, turns)
             covariance = inverse @ (residuals.T @ residuals) @ inverse
             return beta, covariance
     return None

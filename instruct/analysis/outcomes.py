@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, cast, get_args
+from typing import Literal, Protocol, TypeVar, cast, get_args
 
 Policy = Literal["single", "strict", "upstream", "averaged"]
 Outcome = Literal["win", "tie", "loss", "unparsed", "failed"]
 # Why a pair is a tie: the judge called it one, its verdict changed with the order, or both answers are the same.
 TieKind = Literal["called", "contradicted", "identical"]
+Unit = TypeVar("Unit", bound=Hashable)
 
 # AlpacaEval's coding of a verdict, in the order shown.
 PREFERENCES = {"first": 1.0, "tie": 1.5, "second": 2.0}
@@ -171,7 +172,7 @@ class PairResult:
 
     `score`: 1 the candidate is better, 0 the baseline, 1/2 a tie, and a weighted judge's grades in between; None
     without a verdict. `tie`: why the pair is a tie; None if it is none. `weight`: how often the pair counts, by a judge
-    whose grades say so.
+    whose grades say so. `conversation`: of which the pair is a turn; empty if it stands for itself.
     """
 
     instruction: str
@@ -180,17 +181,50 @@ class PairResult:
     score: float | None
     tie: TieKind | None = None
     weight: float = 1.0
+    conversation: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What is drawn at random: the conversation, or the pair."""
+        return self.conversation or self.instruction
 
 
 def weighted_scores(pairs: Iterable[PairResult]) -> list[float]:
-    """The scores of the pairs with a verdict, whose mean is the weighted mean.
-
-    Each is its distance from 1/2 times the pair's weight, relative to the mean weight; it may be below 0 or above 1.
-    """
+    """The scores of the pairs with a verdict, whose mean is the weighted mean."""
     judged = [(pair.score, pair.weight) for pair in pairs if pair.score is not None]
-    total = math.fsum(weight for _, weight in judged)
-    same = all(weight == judged[0][1] for _, weight in judged)
-    return [score if same else 0.5 + (score - 0.5) * weight * len(judged) / total for score, weight in judged]
+    return list(scores_of_units((number, *each) for number, each in enumerate(judged)).values())
+
+
+def unit_scores(pairs: Iterable[PairResult]) -> dict[str, float]:
+    """The scores of the conversations with a verdict, and of pairs that are no turn of one."""
+    return scores_of_units((pair.unit, pair.score, pair.weight) for pair in pairs if pair.score is not None)
+
+
+def scores_of_units(judged: Iterable[tuple[Unit, float, float]]) -> dict[Unit, float]:
+    """The mean score of each unit, such as a conversation, so that their mean is the weighted mean of all scores.
+
+    Turns of one conversation are not independent, so that the conversation is the unit of intervals and tests; it has
+    the weight of its turns together. If not all weights are equal, a unit's score is its distance from 1/2 times its
+    weight, relative to the mean weight; it may be below 0 or above 1.
+
+    Args:
+        judged: the unit, the score and the weight of each pair with a verdict.
+
+    Source: Cochran, Sampling Techniques (1977), section 9.2: a sample of clusters.
+    """
+    inside: dict[Unit, list[tuple[float, float]]] = {}
+    for unit, score, weight in judged:
+        inside.setdefault(unit, []).append((score, weight))
+    counts = {unit: math.fsum(weight for _, weight in turns) for unit, turns in inside.items()}
+    total = math.fsum(counts.values())
+    same = len(set(counts.values())) == 1
+    means = {
+        unit: math.fsum(score * weight for score, weight in turns) / counts[unit] if turns[1:] else turns[0][0]
+        for unit, turns in inside.items()
+    }
+    if same:
+        return means
+    return {unit: 0.5 + (mean - 0.5) * counts[unit] * len(means) / total for unit, mean in means.items()}
 
 
 def graded(grades: Sequence[float]) -> tuple[float, float]:

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from instruct.analysis.claims import LEAST_DECIDED, Finding, finding_of
 from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
-from instruct.analysis.outcomes import UNKNOWN_ORDER, PairResult, ShownVerdict, is_identical, weighted_scores
+from instruct.analysis.outcomes import (
+    UNKNOWN_ORDER,
+    PairResult,
+    ShownVerdict,
+    is_identical,
+    unit_scores,
+    weighted_scores,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,10 @@ class Tally:
 
     `scores` are a weighted judge's, one for each pair with a verdict: 1 the candidate is surely better, 0 the baseline,
     1/2 a tie. They make the win rate and its error, and the counts are of scores above, at and below 1/2. Scores of
-    pairs that count unequally may be below 0 or above 1: see `weighted_scores`.
+    pairs that count unequally may be below 0 or above 1: see `scores_of_units`.
+
+    `conversations` are the scores of the conversations that the pairs are turns of. Standard error, interval and test
+    are then of these; the counts and the win rate stay those of the turns.
 
     Raises:
         ValueError: another number of scores than of verdicts, or more ties of a kind than ties.
@@ -39,6 +49,7 @@ class Tally:
     scores: tuple[float, ...] | None = None
     contradicted: int = 0
     identical: int = 0
+    conversations: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.scores is not None and len(self.scores) != self.n_judged:
@@ -83,19 +94,24 @@ class Tally:
         None with fewer than two verdicts.
         """
         n = self.n_judged
-        if n < 2:
+        if len(self.values) < 2:
             return None
-        if self.scores is not None:
-            return 100 * statistics.stdev(self.scores) / math.sqrt(n)
+        if self.graded:
+            return 100 * statistics.stdev(self.values.tolist()) / math.sqrt(len(self.values))
         mean = self.points / n
         squares = self.win * (1 - mean) ** 2 + self.tie * (0.5 - mean) ** 2 + self.loss * mean**2
         return 100 * math.sqrt(squares / (n - 1) / n)
 
     @property
+    def graded(self) -> bool:
+        """Whether what is tested has other values than a win, a tie and a loss."""
+        return self.scores is not None or self.conversations is not None
+
+    @property
     def values(self) -> NDArray[np.float64]:
-        """The scores, one for each pair with a verdict: shape (n_judged,)."""
-        if self.scores is not None:
-            return np.array(self.scores, dtype=np.float64)
+        """The scores of what is drawn at random: shape (conversations,) or (n_judged,)."""
+        if self.graded:
+            return np.array(self.scores if self.conversations is None else self.conversations, dtype=np.float64)
         return np.repeat([1.0, 0.5, 0.0], [self.win, self.tie, self.loss])
 
     @property
@@ -106,7 +122,7 @@ class Tally:
     @property
     def p(self) -> float | None:
         """Of the test that decides: the sign test, or the sign-flip test of graded preferences."""
-        return sign_test(self.win, self.loss) if self.scores is None else sign_flip_test(self.values - 0.5)[0]
+        return sign_flip_test(self.values - 0.5)[0] if self.graded else sign_test(self.win, self.loss)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -118,8 +134,9 @@ class Tally:
     @property
     def finding(self) -> Finding:
         """Which side is better, by `p`; `too few` with fewer than six wins and losses."""
-        graded = self.interval if self.scores is not None else None
-        return finding_of(self.p, self.win_rate, self.win + self.loss >= LEAST_DECIDED, graded)
+        graded = self.interval if self.graded else None
+        decided = min(self.win + self.loss, len(self.values))
+        return finding_of(self.p, self.win_rate, decided >= LEAST_DECIDED, graded)
 
     @property
     def reversible(self) -> bool:
@@ -128,9 +145,13 @@ class Tally:
 
 
 def tally(
-    outcomes: Iterable[str], scores: Iterable[float] | None = None, contradicted: int = 0, identical: int = 0
+    outcomes: Iterable[str],
+    scores: Iterable[float] | None = None,
+    contradicted: int = 0,
+    identical: int = 0,
+    conversations: Iterable[float] | None = None,
 ) -> Tally:
-    """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores`: a weighted judge's, of the pairs with a verdict.
+    """Count `win`, `tie`, `loss`, `unparsed` and `failed`; `scores` and the others as in Tally.
 
     Raises:
         ValueError: another word, another number of scores than of verdicts, or more ties of a kind than ties.
@@ -140,7 +161,11 @@ def tally(
     if unknown:
         raise ValueError(f"unknown outcome {min(unknown)!r}")
     return Tally(
-        **counts, scores=None if scores is None else tuple(scores), contradicted=contradicted, identical=identical
+        **counts,
+        scores=None if scores is None else tuple(scores),
+        contradicted=contradicted,
+        identical=identical,
+        conversations=None if conversations is None else tuple(conversations),
     )
 
 
@@ -191,11 +216,12 @@ def position_statistics(judgments: Iterable[ShownVerdict]) -> PositionStatistics
 
 
 def tally_pairs(pairs: Sequence[PairResult]) -> Tally:
-    """The pairs' outcomes, and their scores if these are graded."""
+    """The pairs' outcomes, their scores if these are graded, and those of the conversations that they are turns of."""
     scores = weighted_scores(pairs)
     return tally(
         (pair.outcome for pair in pairs),
         scores if any(score not in (0, 0.5, 1) for score in scores) else None,
         contradicted=sum(pair.tie == "contradicted" for pair in pairs),
         identical=sum(pair.tie == "identical" for pair in pairs),
+        conversations=unit_scores(pairs).values() if any(pair.conversation for pair in pairs) else None,
     )

@@ -48,7 +48,10 @@ def style_features(candidate: NDArray[np.float64], baseline: NDArray[np.float64]
 
 
 def style_control(
-    scores: NDArray[np.float64], features: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+    scores: NDArray[np.float64],
+    features: NDArray[np.float64],
+    weights: NDArray[np.float64] | None = None,
+    units: NDArray[np.int64] | None = None,
 ) -> StyleControl:
     """Arena-Hard's model of one candidate's verdicts: logit E[score] = a + b z, z the standardized features.
 
@@ -57,10 +60,10 @@ def style_control(
     all have lost), one in which fewer than LEAST_PAIRS_APART pairs differ.
 
     Args:
-        scores: shape (pairs,), 0 to 1, 1 the candidate is better; one row per prompt, which averages its orders, as the
-            covariance takes rows for independent.
+        scores: shape (pairs,), 0 to 1, 1 the candidate is better; one row per prompt, which averages its orders.
         features: shape (pairs, 4), of style_features.
         weights: shape (pairs,), how many battles each pair is, by a judge whose grades say so; None: one.
+        units: shape (pairs,), as in fractional_logit.
     """
     weights = np.ones(len(scores)) if weights is None else weights
     apart = (features != 0).sum(axis=0)
@@ -73,7 +76,8 @@ def style_control(
             break
         mean = np.average(kept, axis=0, weights=weights)
         spread = np.sqrt(weights @ (kept - mean) ** 2 / (weights.sum() - 1))
-        fit = fractional_logit(scores, np.column_stack([np.ones(len(scores)), (kept - mean) / spread]), weights)
+        x = np.column_stack([np.ones(len(scores)), (kept - mean) / spread])
+        fit = fractional_logit(scores, x, weights, units)
         if fit is not None:
             without = [term for term in STYLE_TERMS if term not in terms]
             left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []

@@ -261,6 +261,32 @@ def identity(row: Mapping[str, Any]) -> str:
     return str(row.get("id", row["instruction"]))
 
 
+_TURN = re.compile(r"(.*), turn \d+", re.DOTALL)  # as EvalPrompt.answered names it
+
+
+def conversation_of(pair: str) -> str:
+    """The conversation that a pair is a turn of, by what identifies the pair; empty if it stands for itself."""
+    found = _TURN.fullmatch(pair)
+    return found[1] if found else ""
+
+
+def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The conversations of rows of answers that are turns of one, by what identifies each row's pair."""
+    firsts: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for row in rows:
+        pair = identity(row)
+        if known := conversation_of(pair):
+            found[pair] = known
+        elif row.get("earlier"):
+            begun = str(row["earlier"][0].get("content"))
+            found[pair] = firsts.get(begun, begun)
+            found.setdefault(found[pair], found[pair])
+        else:
+            firsts.setdefault(str(row["instruction"]), pair)
+    return found
+
+
 def pair_ids(raw: Sequence[RawRow]) -> list[str | None]:
     """The `id` of each row whose instruction repeats; None for the others, which their instruction identifies.
 

@@ -107,7 +107,8 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
     """What to show the judge, in the order in which it is shown. Nothing is asked.
 
     Raises:
-        InputError: candidate and baseline have different prompts.
+        InputError: candidate and baseline have different prompts, or a stopping rule that takes pairs for independent
+            would stop turns of conversations.
     """
     card = judge.card
     template = ChatTemplate() if card.protocol == "reward" else PromptTemplate(card)
@@ -138,6 +139,11 @@ def plan_comparison(judge: Judge, candidate: Answers, baseline: Answers, engine:
             else:
                 (plan.identical if identical else plan.presentations).append(each)
     if judge.options.stop_when:
+        if any(row.get("earlier") for row in candidate.rows):
+            raise InputError(
+                f"--stop-when {judge.options.stop_when}: the answers of {one_line(candidate.name, 60)} are turns of "
+                "conversations, which are not independent; judge all of them, without --stop-when"
+            )
         place = {each: number for number, each in enumerate(random_order(plan.identities()))}
         plan.presentations.sort(key=lambda each: (place[each.instruction], each.position))
     return plan

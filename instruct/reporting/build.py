@@ -112,12 +112,6 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
     return BuiltReport(data, sorted(found, key=lambda outcomes: order[outcomes.judged.key.judge]))
 
 
-_TURNS = (
-    "{} of {} pairs are later turns of the same conversations, which count as if they were independent: the interval "
-    "is too narrow and p too small"
-)
-
-
 def _asked(answers: SystemAnswers, judged: Judged) -> SystemAnswers:
     """The answers that a judge was asked about."""
     return replace(answers, rows=of_sets(answers.rows, judged.eval_sets)) if judged.eval_sets else answers
@@ -133,9 +127,7 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
         for side in sides
         if side
     ]
-    asked = _asked(ours, judged).rows if ours else []
-    prompts = {identity(row) for row in asked}
-    turns = sum("earlier" in row for row in asked)
+    prompts = {identity(row) for row in _asked(ours, judged).rows} if ours else set()
     length_control, doubts = _length_control(contents, outcomes, difficulty)
     figures = comparison_figures(
         outcomes,
@@ -145,7 +137,6 @@ def _comparison(contents: RunContents, outcomes: Outcomes, difficulty: Difficult
         [
             *map(claim_warning, lineage_warnings(contents.run, contents.manifest, judged.card, judged.step)),
             *map(claim_warning, doubts),
-            *([claim_warning(_TURNS.format(turns, len(asked)))] if turns else []),
             *map(note_warning, _identical_warnings(outcomes, ours, theirs)),
         ],
     )

@@ -19,7 +19,7 @@ from instruct.analysis.outcomes import (
     Policy,
     leading_policy,
     results_by_policy,
-    weighted_scores,
+    unit_scores,
 )
 from instruct.analysis.results import (
     JudgeNoise,
@@ -74,10 +74,9 @@ class Outcomes:
         return self.by_policy[self.leading]
 
     def scores(self, policy: Policy) -> dict[str, float | None]:
-        """Each pair's score by its instruction."""
+        """The score of each conversation, or of each pair that is no turn of one by its instruction."""
         pairs = self.by_policy[policy]
-        scores = iter(weighted_scores(pairs))
-        return {pair.instruction: None if pair.score is None else next(scores) for pair in pairs}
+        return {**dict.fromkeys(pair.unit for pair in pairs), **unit_scores(pairs)}
 
 
 def outcomes_of(judged: Judged) -> Outcomes:
@@ -95,7 +94,15 @@ def outcomes_of(judged: Judged) -> Outcomes:
         every = {policy: [pairs, *(one.get(policy, []) for one in further)] for policy, pairs in by_policy.items()}
         noise = judge_noise(every[leading])
         by_policy = {policy: mean_of_samples(samples) for policy, samples in every.items()}
+    by_policy = {policy: in_conversations(pairs, judged.conversations) for policy, pairs in by_policy.items()}
     return Outcomes(judged, by_policy, leading, noise)
+
+
+def in_conversations(pairs: list[PairResult], conversations: Mapping[str, str]) -> list[PairResult]:
+    """The pairs, of which some are turns of these conversations."""
+    if not conversations:
+        return pairs
+    return [replace(pair, conversation=conversations.get(pair.instruction, "")) for pair in pairs]
 
 
 def comparison_figures(
@@ -179,7 +186,7 @@ def comparison_figures(
         length_control=length_control,
         style=style,
         parts=_parts(outcomes.pairs),
-        power=power(counts.values),
+        power=power(counts.values, counts.n_judged),
         sequential=looked,
         with_labels=None,
         noise=outcomes.noise,
@@ -228,7 +235,8 @@ def tally_figures(counts: Tally) -> TallyFigures:
     """A tally as report.json holds it, its finding by its own test."""
     kind: Any = "counted" if counts.scores is None else "weighted"
     interval = _rounded(agreeing_interval(counts.interval, counts.finding))
-    return recorded(TallyFigures, counts, kind=kind, interval=interval, interval_method="score")
+    number = None if counts.conversations is None else len(counts.conversations)
+    return recorded(TallyFigures, counts, kind=kind, conversations=number, interval=interval, interval_method="score")
 
 
 def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
@@ -265,8 +273,9 @@ def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarni
 
 def significance(counts: Tally, looked: Sequential | None) -> Significance:
     """The tests of a claim, which is not yet corrected for the others; `looked` as in leading_figures."""
-    sign, (flip, resamples) = sign_test(counts.win, counts.loss), sign_flip_test(counts.values - 0.5)
-    p = sign if counts.scores is None else flip
+    flip, resamples = sign_flip_test(counts.values - 0.5)
+    sign = None if counts.conversations is not None else sign_test(counts.win, counts.loss)
+    p = flip if counts.graded else sign
     return Significance(
         sign_test=SignTest(p=sign, n=counts.win + counts.loss),
         permutation_test=PermutationTest(p=flip, resamples=resamples),
@@ -278,15 +287,16 @@ def _length_and_style(
     pairs: Iterable[PairResult], candidate: Styles, baseline: Styles
 ) -> tuple[LengthFigures | None, StyleControl | None]:
     rows = [
-        (pair.score, pair.weight, candidate[pair.instruction], baseline[pair.instruction])
+        (pair.score, pair.weight, pair.unit, candidate[pair.instruction], baseline[pair.instruction])
         for pair in pairs
         if pair.score is not None and pair.instruction in candidate and pair.instruction in baseline
     ]
     if not rows:
         return None, None
-    scores, weights, ours, theirs = map(np.array, zip(*rows, strict=True))
-    style = style_control(scores, style_features(ours, theirs), weights)
-    return length_figures(scores, ours[:, 0], theirs[:, 0]), style
+    scores, weights, names, ours, theirs = map(np.array, zip(*rows, strict=True))
+    units = np.unique(names, return_inverse=True)[1]
+    style = style_control(scores, style_features(ours, theirs), weights, units)
+    return length_figures(scores, ours[:, 0], theirs[:, 0], weights, units), style
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:

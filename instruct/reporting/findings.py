@@ -36,8 +36,9 @@ def _settle_together(claims: Sequence[_Claim]) -> None:
             claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
         else:
             figures = claim.majority if isinstance(claim, Panel) else claim.leading_figures
-            graded = figures.interval if figures.kind == "weighted" else None
-            enough = figures.win + figures.loss >= LEAST_DECIDED
+            graded = figures.interval if figures.graded else None
+            units = figures.n_judged if figures.conversations is None else figures.conversations
+            enough = min(figures.win + figures.loss, units) >= LEAST_DECIDED
             figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
             figures.interval = agreeing_interval(figures.interval, figures.finding)
 

@@ -47,6 +47,8 @@ def with_labels(outcomes: Outcomes, labels: Labels) -> tuple[PredictionPowered |
     given = labels.of(candidate, baseline)
     if not given:
         return None, []
+    if any(pair.conversation for pair in outcomes.pairs):
+        return None, ["the labels are not combined with the verdicts, because pairs are turns of one conversation"]
     verdicts = {pair: 0.5 if score is None else score for pair, score in outcomes.scores(outcomes.leading).items()}
     labeled = [pair for pair in verdicts if pair in given]
     rest = np.array([score for pair, score in verdicts.items() if pair not in given])

@@ -99,6 +99,9 @@ class TallyFigures(Record):
     finding (`wilson` and `standard error` are of version 5 and before). The ties:
     `contradicted` pairs, whose verdict changed with the order, `identical` answers, which the judge was not asked
     about, and ties that the judge called.
+
+    `conversations`: that the pairs with a verdict are turns of, and that error, interval and test are of; None if each
+    pair stands for itself.
     """
 
     kind: Literal["weighted", "counted"]
@@ -119,6 +122,7 @@ class TallyFigures(Record):
     bounds: Interval | None
     finding: Finding
     reversible: bool
+    conversations: int | None = Field(default=None, exclude_if=lambda number: number is None)
 
     @model_validator(mode="before")
     @classmethod
@@ -127,6 +131,11 @@ class TallyFigures(Record):
         if not isinstance(figures, dict):
             return figures
         return {name: value for name, value in figures.items() if name != "second_interval"}
+
+    @property
+    def graded(self) -> bool:
+        """Whether the permutation test decides, and not the sign test of wins and losses."""
+        return self.kind == "weighted" or self.conversations is not None
 
     @property
     def called(self) -> int:

@@ -10,7 +10,7 @@ from instruct.analysis.results import Sequential
 from instruct.analysis.sequential import sequential
 from instruct.analysis.statistics import tally_pairs
 from instruct.data.evaluation import identity
-from instruct.reporting.comparison import Outcomes, leading_figures, significance, stop_rule
+from instruct.reporting.comparison import Outcomes, in_conversations, leading_figures, significance, stop_rule
 from instruct.reporting.model import Panel
 from instruct.reporting.read import SystemAnswers
 
@@ -27,7 +27,8 @@ def panels_of(found: Sequence[Outcomes], answers: Mapping[str, SystemAnswers]) -
         voted = votes(outcomes_of, identical)
         if sum(map(bool, voted.values())) < 2:
             continue
-        most = majority(outcomes_of, identical)
+        together = {pair: name for one in judged for pair, name in one.judged.conversations.items()}
+        most = in_conversations(majority(outcomes_of, identical), together)
         prompts = {identity(row) for row in answers[candidate].rows} if candidate in answers else set()
         looked, counts = _sequential(judged, most, prompts), tally_pairs(most)
         panels.append(

@@ -11,7 +11,7 @@ from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import identity, load_answers
+from instruct.data.evaluation import conversation_of, conversations, identity, load_answers
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
@@ -33,7 +33,7 @@ class Judged:
     `step` is {} if the manifest has no record, `card` None if it cannot be loaded (`problem` says why), `imported`
     whether the verdicts were read from a file. `replies` maps keys to the replies that the page shows; `margins` are
     those of all verdicts read from labels. `samples`: the verdicts of each further sample, if the judge was asked
-    several times.
+    several times. `conversations`: by pair, of those that are turns of one.
     """
 
     key: ComparisonKey
@@ -45,6 +45,7 @@ class Judged:
     replies: dict[str, Completion]
     margins: Margins = field(default_factory=Margins)
     samples: Sequence[Sequence[Judgment]] = ()
+    conversations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def eval_sets(self) -> list[str]:
@@ -167,7 +168,10 @@ def _judged(
             for name in (key.candidate, key.baseline)
         ]
         samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
-    return Judged(key, judgments, step, card, problem, bool(imported), replies, known, samples)
+    turns = {judgment.instruction: conversation_of(judgment.instruction) for judgment in judgments}
+    together = {pair: conversation for pair, conversation in turns.items() if conversation}
+    together |= conversations(answers[key.candidate].rows if key.candidate in answers else ())
+    return Judged(key, judgments, step, card, problem, bool(imported), replies, known, samples, together)
 
 
 def _card(name: str, step: dict[str, Any]) -> tuple[JudgeCard | None, str | None]:

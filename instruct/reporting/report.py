@@ -80,8 +80,8 @@ class Report(ReportData):
         for comparison in comparisons:
             tests, looked = comparison.significance, comparison.sequential
             if looked is None or looked.judged == looked.pairs:
-                weighted = comparison.leading_figures.kind == "weighted"
-                tests.p = tests.permutation_test.p if weighted else tests.sign_test.p
+                graded = comparison.leading_figures.graded
+                tests.p = tests.permutation_test.p if graded else tests.sign_test.p
         settle(self)
         for comparison in comparisons if version == _WITHOUT_FIGURE_WARNINGS else ():
             comparison.warnings = [*figure_warnings(comparison), *comparison.warnings]

@@ -159,7 +159,8 @@ def claim_figures(figures: TallyFigures) -> str:
     """The second half: the win rate of the system named first in the claim; empty without any verdict."""
     if figures.win_rate is None:
         return ""
-    details = [*rate_details(figures), f"n = {figures.n_judged}"]
+    turns = "" if figures.conversations is None else f" turns of {counted(figures.conversations, 'conversation')}"
+    details = [*rate_details(figures), f"n = {figures.n_judged}{turns}"]
     details += [f"{figures.identical} identical"] if figures.identical else []
     weighted = "weighted " * (figures.kind == "weighted")
     weighted += "early-stopped " * (figures.interval_method == "confidence sequence")
@@ -191,12 +192,12 @@ def _claimed(figures: TallyFigures, rate: float | None) -> float | None:
 def evidence(comparison: ComparisonReport) -> str | None:
     """The significance test, the win rate at equal length, and the minimum detectable difference.
 
-    For counted verdicts the sign test is named, for graded preferences the permutation test.
+    For counted verdicts the sign test is named, for graded preferences and conversations the permutation test.
     """
     tests, length, power = comparison.significance, comparison.length, comparison.power
     parts = [sequence] if (sequence := _stopping(comparison)) else []
     if tests.permutation_test.p is not None:
-        if comparison.leading_figures.kind == "weighted":
+        if comparison.leading_figures.graded:
             parts.append(f"Permutation test: p {_equals(tests.permutation_test.p)}.")
         elif tests.sign_test.p is not None:
             pairs = counted(tests.sign_test.n, "pair")

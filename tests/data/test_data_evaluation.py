@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from instruct.base.errors import InputError
-from instruct.data.evaluation import EvalPrompt, eval_prompt, load_answers, load_eval_set
+from instruct.data.evaluation import EvalPrompt, conversations, eval_prompt, load_answers, load_eval_set
 from instruct.data.formats import alpaca_prompt
 
 Write = Callable[[str, Any], str]
@@ -131,3 +131,12 @@ def test_a_training_card_is_refused_as_an_evaluation_set() -> None:
 def test_an_evaluation_prompt_is_rendered_like_a_training_row() -> None:
     assert eval_prompt("Go.", "alpaca") == alpaca_prompt("Go.")
     assert eval_prompt("Go.", "chat") == [{"role": "user", "content": "Go."}]
+
+
+def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_before_them() -> None:
+    turns = EvalPrompt("Hi?", "chat", id="81", later=("And?",)).answered(["Ho.", "So."], "m")
+    assert conversations(turns) == {"81, turn 1": "81", "81, turn 2": "81"}
+    earlier = [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "A"}]
+    plain = [row("a?"), row("b?"), row("more?", earlier=earlier), row("b? more", earlier=[{"content": "c?"}])]
+    assert conversations(plain) == {"a?": "a?", "more?": "a?", "b? more": "c?", "c?": "c?"}
+    assert conversations([row("a?"), row("b?")]) == {}

@@ -109,3 +109,13 @@ def test_looking_at_the_verdicts_takes_time_in_proportion_to_the_pairs(run, inst
     assert code == 0, err
     assert looked[-1] > 1.9 * PAIRS
     assert sum(looked) < 51 * 2 * PAIRS
+
+
+def test_turns_of_conversations_are_not_stopped_early(run: RunDirectory, instruct) -> None:
+    earlier = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Hello."}]
+    for path in run.outputs.glob("*.json"):
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps([row | {"earlier": earlier} for row in rows]), encoding="utf-8")
+    code, _, err = instruct(*CALL, "--base-url", "http://127.0.0.1:9/v1", "--stop-when", "decided")
+    assert code == 2
+    assert "turns of conversations, which are not independent; judge all of them, without --stop-when" in err

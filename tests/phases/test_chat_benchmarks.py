@@ -91,10 +91,11 @@ def test_the_demo_with_arena_hard_and_mt_bench_ends_in_one_report(fake_server, t
 
     # Judges of different sets have no majority, and turns of one question are not independent.
     assert [sorted(panel["policies"]) for panel in report["panels"]] == [["mt_bench", "mt_bench_single"]]
-    warnings = [warning["text"] for warning in judges["mt_bench"][0]["warnings"]]
-    assert any("10 of 20 pairs are later turns of the same conversations" in text for text in warnings)
-    warnings = [warning["text"] for warning in judges["smollm2_score"][1]["warnings"]]
-    assert not any("10 of" in text for text in warnings)
+    figures = judges["mt_bench"][0]["policies"][judges["mt_bench"][0]["leading"]]
+    assert (figures["n"], figures["conversations"]) == (20, 10)
+    assert judges["mt_bench"][0]["significance"]["sign_test"]["p"] is None
+    assert "conversations" not in judges["smollm2_score"][1]["policies"]["single"]
+    assert "turns of 10 conversations" in done.stdout
 
     run, official = RunDirectory("runs/chat"), {}
     with open_store(run) as store:

@@ -1,0 +1,99 @@
+"""Turns of one conversation are not independent: intervals and tests are of conversations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from instruct.analysis.inference import power
+from instruct.analysis.lengths import fractional_logit, length_figures
+from instruct.analysis.outcomes import PairResult, outcome_of_score, unit_scores
+from instruct.analysis.statistics import Tally, tally_pairs
+
+CONVERSATIONS, TIMES = 80, 500
+
+
+def judged(rng: np.random.Generator, level: float = 0.0) -> list[PairResult]:
+    """Two turns of each conversation, which an ability that they share decides; a turn in ten is not read."""
+    shared = rng.normal(level, 6.0, size=CONVERSATIONS)
+    pairs = []
+    for number in range(CONVERSATIONS):
+        for turn in (1, 2):
+            chance = 1 / (1 + math.exp(-shared[number]))
+            score = (
+                None
+                if rng.random() < 0.1
+                else float(rng.choice([0.0, 0.5, 1.0], p=[0.9 - 0.9 * chance, 0.1, 0.9 * chance]))
+            )
+            outcome = "unparsed" if score is None else outcome_of_score(score)
+            pairs.append(PairResult(f"{number}, turn {turn}", "d", outcome, score, conversation=str(number)))
+    return pairs
+
+
+def claims(counts: Tally) -> bool:
+    return counts.finding in ("candidate", "baseline")
+
+
+def test_false_claims_and_coverage_hold_for_correlated_turns():
+    """The nominal 5 % with Monte Carlo's error; turns taken for independent claim too much."""
+    rng = np.random.default_rng(0)
+    samples = [judged(rng) for _ in range(TIMES)]
+    tallies = [tally_pairs(pairs) for pairs in samples]
+    alone = [tally_pairs([replace(pair, conversation="") for pair in pairs]) for pairs in samples]
+    margin = 3 * math.sqrt(0.05 * 0.95 / TIMES)
+    assert sum(map(claims, tallies)) / TIMES <= 0.05 + margin
+    assert sum(map(claims, alone)) / TIMES > 0.05 + margin
+    covered = [counts.interval[0] <= 50 <= counts.interval[1] for counts in tallies]
+    assert abs(np.mean(covered) - 0.95) <= margin
+    assert np.mean([one.interval[0] <= 50 <= one.interval[1] for one in alone]) < 0.95 - margin
+    errors = [counts.standard_error for counts in tallies]
+    assert np.mean(errors) == pytest.approx(np.std([counts.win_rate for counts in tallies]), rel=0.1)
+
+
+def test_the_win_rate_is_that_of_the_turns():
+    pairs = judged(np.random.default_rng(1), level=0.3)
+    counts, alone = tally_pairs(pairs), tally_pairs([replace(pair, conversation="") for pair in pairs])
+    assert 100 * counts.values.mean() == pytest.approx(alone.win_rate)
+    assert (counts.win_rate, counts.bounds, counts.n_judged) == (alone.win_rate, alone.bounds, alone.n_judged)
+    assert len(counts.values) < alone.n_judged
+    assert power(counts.values, counts.n_judged).smallest_difference > power(alone.values).smallest_difference
+
+
+def test_one_turn_each_is_the_pair_itself():
+    pairs = [replace(pair, conversation="") for pair in judged(np.random.default_rng(2))]
+    known = {pair.instruction: pair.score for pair in pairs if pair.score is not None}
+    assert unit_scores(pairs) == known
+    assert unit_scores([]) == {}
+
+
+def test_few_conversations_are_too_few_whatever_their_turns_are():
+    pairs = [PairResult(f"{n}, turn {t}", "d", "win", 1.0, conversation=str(n)) for n in range(4) for t in range(5)]
+    assert tally_pairs(pairs).finding == "too few"
+
+
+def test_the_covariance_of_a_regression_is_that_of_conversations():
+    """Every pair twice, as two turns that are alike, has the covariance of one."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([np.ones(60), rng.normal(size=60)])
+    scores = rng.random(60)
+    beta, covariance = fractional_logit(scores, x)
+    twice = fractional_logit(np.repeat(scores, 2), np.repeat(x, 2, axis=0), units=np.repeat(np.arange(60), 2))
+    assert twice[0] == pytest.approx(beta)
+    assert twice[1] == pytest.approx(covariance)
+
+
+def test_grades_weigh_in_the_rate_at_equal_length():
+    """A pair of weight 2 counts as two pairs, in rates; its interval is that of one."""
+    rng = np.random.default_rng(4)
+    scores, difference, weights = rng.random(100), rng.integers(-300, 300, size=100), rng.choice([1.0, 2.0], size=100)
+    found = length_figures(scores, 400 + difference, np.full(100, 400), weights)
+    beta = fractional_logit(
+        scores, np.column_stack([np.ones(100), np.tanh(difference / difference.std(ddof=1))]), weights
+    )[0]
+    assert found.adjusted.win_rate == pytest.approx(100 / (1 + math.exp(-beta[0])))
+    fifth = found.by_difference[0]
+    inside = difference <= fifth.high
+    assert fifth.win_rate == pytest.approx(100 * np.average(scores[inside], weights=weights[inside]))
