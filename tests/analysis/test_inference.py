@@ -205,7 +205,7 @@ def test_power_equals_statsmodels(counts):
         assert "no difference to detect" in found.note
     elif seen / deviation < 0.5:
         needed = zt_ind_solve_power(effect_size=seen / deviation, alpha=0.05, power=0.8, ratio=0)
-        assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1)
+        assert found.pairs_needed == pytest.approx(needed, rel=1e-3, abs=1.01)  # rounded up
 
 
 def test_the_minimum_detectable_difference_is_found_in_80_percent_of_experiments():
