@@ -18,7 +18,7 @@ from instruct.data.evaluation import EvalSet
 from instruct.data.options import template_of
 from instruct.data.templates import MODES, Rendering
 from instruct.phases.remedies import generation_flags
-from instruct.phases.systems import system_folders, weights_identity
+from instruct.phases.systems import system_folders, warn_of_changed_files, weights_identity
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import only_process, outputs_of
 
@@ -55,6 +55,7 @@ def generate(config: ExperimentConfig, run: RunDirectory, retry_failed: bool = F
             with generation_flags("continuations", config.continuations.generation):
                 found = continue_prefixes(config, run, with_controls(config, run))
             files |= {f"{name} (continuations)" if config.answers else name: path for name, path in found.items()}
+    warn_of_changed_files(run)
     return files
 
 

@@ -13,6 +13,7 @@ from instruct.base.files import changed_file, sha256_of
 from instruct.base.output import Finding
 from instruct.judging.comparison import judged_comparisons
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, was_judged
+from instruct.phases.systems import CHANGED, generated_files
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
 from instruct.run.measurements import read_metrics, read_values, recorded_hashes
@@ -83,20 +84,8 @@ def _adapters(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
                 yield Finding("adapters", "ok", f"{folder}: as trained")
 
 
-def _generated(run: RunDirectory, steps: Steps) -> dict[Path, Any]:
-    """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
-    recorded: dict[Path, Any] = {}
-    for step, record in steps.items():
-        results = record.get("results") or {}
-        if record["status"] == "done" and step == "answers":
-            recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
-        elif record["status"] == "done" and step.startswith("continuations/"):
-            recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
-    return recorded
-
-
 def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
-    recorded = _generated(run, steps)
+    recorded = generated_files(run, steps)
     yield from _judged(run, steps, recorded)
     for path, about in recorded.items():
         digest = about.get("sha256") if isinstance(about, dict) else None
@@ -106,9 +95,7 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
         elif digest is None:
             yield Finding("outputs", "warning", f"{path}: its hash was not recorded")
         elif sha256_of(path) != digest:
-            text = f"{path}: is not what was generated"
-            remedy = f"restore it, or delete it, and `instruct generate {run.folder}` writes it from the stored replies"
-            yield Finding("outputs", "error", text, remedy)
+            yield Finding("outputs", "error", *CHANGED.format(path=path, run=run.folder).split("; "))
         else:
             yield Finding("outputs", "ok", f"{path}: as generated")
 
@@ -135,7 +122,7 @@ def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iter
 
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
-    generated = {path.with_suffix(".replies.sqlite"): about for path, about in _generated(run, steps).items()}
+    generated = {path.with_suffix(".replies.sqlite"): about for path, about in generated_files(run, steps).items()}
     for path in sorted(
         {*generated, *run.outputs.glob("*.replies.sqlite"), *run.continuations.glob("*.replies.sqlite")}
     ):
@@ -164,8 +151,10 @@ def _replies(path: Path, about: Any) -> Iterator[Finding]:
             yield Finding("replies", "warning", f"{path}: is not there", remedy)
         return
     try:
-        with BatchStore(path, migrate=False) as store:
-            missing = answers - len(store)
+        missing = answers
+        for part in (path, *path.parent.glob(f"turn_*/{path.name}")):  # later turns of conversations
+            with BatchStore(part, migrate=False) as store:
+                missing -= len(store)
     except InstructError as error:
         yield _problem("replies", error)
         return

@@ -1,12 +1,15 @@
-"""Where the weights of a run's systems are."""
+"""Where the weights of a run's systems are, and what they generated."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from instruct.base.errors import InputError
 from instruct.base.files import sha256_of
 from instruct.base.models import model_path
+from instruct.base.output import warn
 from instruct.config import ExperimentConfig
 from instruct.run.directory import RunDirectory
 
@@ -48,3 +51,29 @@ def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path |
         return config.model.name
     path = model_path(config.model.name)
     return model_identity(path, check_model(path, config.model.revision))
+
+
+CHANGED = (
+    "{path}: is not what was generated; restore it, or delete it, and `instruct generate {run}` writes it from the "
+    "stored replies"
+)
+
+
+def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -> dict[Path, Any]:
+    """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
+    recorded: dict[Path, Any] = {}
+    for step, record in steps.items():
+        results = record.get("results") or {}
+        if record["status"] == "done" and step == "answers":
+            recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
+        elif record["status"] == "done" and step.startswith("continuations/"):
+            recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
+    return recorded
+
+
+def warn_of_changed_files(run: RunDirectory) -> None:
+    """Say which answers and continuations were changed after they were generated; they are used as they are."""
+    for path, about in generated_files(run, run.manifest()["steps"]).items():
+        digest = about.get("sha256") if isinstance(about, dict) else None
+        if digest and path.is_file() and sha256_of(path) != digest:
+            warn(CHANGED.format(path=path, run=run.folder))

@@ -45,6 +45,13 @@ class _Step(BaseModel):
         return self
 
 
+# What the step "overlap" records.
+_OVERLAP = {
+    "inputs": ("data", "prompts"),
+    "results": ("prompts", "rows", "exact", "shared", "short", "found"),
+}
+
+
 class _Manifest(BaseModel):
     """What every version has written; more is not looked at."""
 
@@ -54,6 +61,15 @@ class _Manifest(BaseModel):
     versions: dict[str, str | None]
     machine: dict[str, Any]
     steps: dict[str, _Step]
+
+    @model_validator(mode="after")
+    def _overlap_is_whole(self) -> _Manifest:
+        step = self.steps.get("overlap")
+        if step and step.status == "done":
+            for part, names in _OVERLAP.items():
+                if missing := [name for name in names if name not in (getattr(step, part) or {})]:
+                    raise ValueError(f"steps.overlap.{part}: has no {missing[0]}")
+        return self
 
 
 _Pairs = list[Annotated[list[str], Len(2, 2)]] | None

@@ -75,11 +75,12 @@ def answers_and_verdicts(folder: Path) -> dict[str, Any]:
     return {name: content for name, content in made.items() if not name.endswith("adapter_config.json")}
 
 
-def check_told(code: int, stderr: str, file: Path) -> None:
+def check_told(code: int, stderr: str) -> None:
     """It ended well, or said why not in one line; each setting of a swapped config is refused in a line of its own."""
     assert code in (0, 1, 2, 3), stderr
     assert "Traceback" not in stderr, stderr
-    assert len(complaints(stderr)) == bool(code) or file.name == "config.yaml", stderr
+    several = all("config.yaml: " in line for line in complaints(stderr))
+    assert len(complaints(stderr)) == bool(code) or (code and several), stderr
 
 
 @pytest.mark.parametrize(
@@ -106,14 +107,14 @@ def test_a_damaged_run_is_refused_or_the_same(undisturbed, state, instruct, monk
                 monkeypatch.setattr("instruct.run.replies._checked", set())
                 try:
                     code, _, stderr = instruct(*call)
-                    check_told(code, stderr, file)
+                    check_told(code, stderr)
                     if call[0] != "doctor" and code == 0:
                         reported = figures_of(folder)
                         if file.name == "training_log.json" and not file.exists():  # as after training elsewhere
                             reported["trainings"] = figures["trainings"]
                         assert reported == figures
                     if call[0] == "run" and code == 0:
-                        assert answers_and_verdicts(folder) == made
+                        assert answers_and_verdicts(folder) == made or "is not what was generated" in stderr
                     told["refused" if code else "the same"] += 1
                 except Exception as error:
                     wrong.append(f"{call[0]} after {mutate.__name__} {file}, mutation {number}: {error!r:.500}")

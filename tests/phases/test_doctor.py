@@ -14,6 +14,7 @@ import pytest
 
 from instruct.base.replies import Completion, Failure
 from instruct.judging.store import JudgmentStore
+from instruct.phases.systems import warn_of_changed_files
 from instruct.run.directory import RunDirectory
 from instruct.run.replies import BatchStore
 
@@ -87,6 +88,16 @@ def test_replies_that_are_gone_are_a_warning(run, instruct):
         failures = {f"emo/1/{place}/x": Failure("HTTP 400", permanent=True) for place in range(2)}
         store.add_batch("work", "engine", 1, 1.0, failures)
     assert "ok       replies   runs/two_judges/outputs/emo.replies.sqlite: whole" in "\n".join(lines(instruct))
+
+
+def test_answers_that_were_changed_are_named_when_answering_ends(run, caplog):
+    warn_of_changed_files(run)
+    assert not caplog.messages
+    rows = json.loads((run.outputs / "mle.json").read_text())
+    (run.outputs / "mle.json").write_text(json.dumps([row | {"output": "Mine."} for row in rows]))
+    warn_of_changed_files(run)
+    (line,) = caplog.messages
+    assert "outputs/mle.json: is not what was generated; restore it, or delete it" in line
 
 
 def test_an_unfinished_step_says_what_the_next_command_does(run, instruct):

@@ -141,6 +141,10 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
         (lambda manifest: {**manifest, "machine": None}, "machine: Input should be a valid dictionary"),
         (lambda manifest: {**manifest, "versions": {"trl": 1}}, "versions.trl: Input should be a valid string"),
         (lambda manifest: {name: manifest[name] for name in manifest if name != "steps"}, "steps: Field required"),
+        (
+            lambda manifest: {**manifest, "steps": {"overlap": DONE | {"inputs": {"data": "d"}}}},
+            r"\(top level\): steps\.overlap\.inputs: has no prompts",
+        ),
         *[
             (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
             for step, place in [
