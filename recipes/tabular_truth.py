@@ -150,10 +150,10 @@ def control(mle: torch.Tensor, entropy: float, table: Table) -> dict[str, float]
     def entropies(temperatures: list[float]) -> list[float]:
         return [measured(at_temperature(mle, each), table)["entropy"] for each in temperatures]
 
-    try:
-        ((temperature, _),) = matching_temperatures(entropies, {"": entropy}).values()
-    except InputError:
+    matched = matching_temperatures(entropies, {"": entropy})
+    if not matched:
         return None
+    temperature, _ = matched[""]
     return {"temperature": temperature, **measured(at_temperature(mle, temperature), table)}
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from instruct.base.errors import InputError
-from instruct.base.output import say
+from instruct.base.output import say, warn
 from instruct.engines.forward import open_model
 from instruct.measuring.human_text import Predictors
-from instruct.measuring.texts.entropy import entropies, matching_temperatures
+from instruct.measuring.texts.entropy import COLDEST, HOTTEST, entropies, matching_temperatures
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import metric_step, numbers, read_metrics, write_numbers
 
@@ -56,7 +56,7 @@ def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: 
         resampled: whether a control whose temperature has changed is sampled again afterwards.
 
     Raises:
-        InputError: no temperature has a system's entropy, or a control was sampled at another one.
+        InputError: a control was sampled at another temperature.
     """
     run = predictors.run
     predictors.measure(["entropy"], {name: (name, 1.0) for name in pairs})
@@ -65,7 +65,12 @@ def match_controls(predictors: Predictors, pairs: Mapping[str, str], resampled: 
     controls: dict[str, Matched] = {}
     for mle in dict.fromkeys(pairs.values()):
         own = {name: target for name, target in targets.items() if pairs[name] == mle}
-        controls |= _matched(predictors, mle, own)
+        controls |= (matched := _matched(predictors, mle, own))
+        for name in (name for name in own if control_name(name) not in matched):
+            found = f"its entropy of {own[name]:.3f} nats"
+            reason = f"{found} is that of {mle} at no temperature between {COLDEST} and {HOTTEST}"
+            record_no_control(run, name, reason)
+            warn(f"no control of {name}: {reason}")
     if not resampled:
         _check_sampled(run, controls)
     for name, control in controls.items():
@@ -86,6 +91,7 @@ def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dic
             temperatures = matching_temperatures(
                 lambda asked: entropies(model, predictors.human, windows, asked).means, targets
             )
+            recorded |= {control_name(system): None for system in targets}
             for system, (temperature, reached) in temperatures.items():
                 control = Matched(
                     mle=mle,
@@ -98,7 +104,7 @@ def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dic
                 recorded[control_name(system)] = control.model_dump(mode="json")
     model.close()
     known = run.manifest()["steps"][step]["results"]
-    controls = {name: Matched.model_validate(known[name]) for name in map(control_name, targets)}
+    controls = {name: Matched.model_validate(known[name]) for name in map(control_name, targets) if known[name]}
     for name, control in controls.items():
         say(
             f"control   {name}: {mle} at temperature {control.temperature:.3f} has an entropy of {control.entropy:.3f} "

@@ -89,7 +89,7 @@ def match_temperatures(
         human: text that entropies are measured on; None: there is none.
 
     Raises:
-        InputError: a system is not trained, no temperature has its entropy, or a control was sampled at another one.
+        InputError: a system is not trained, or a control was sampled at another temperature.
     """
     compared = _compared(config)
     problem = _problem(config, human)

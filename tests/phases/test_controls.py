@@ -105,6 +105,19 @@ def test_a_missing_control_is_recorded_with_its_reason(config, run, flags, reaso
 
 
 @pytest.mark.slow
+def test_a_system_whose_entropy_no_temperature_has_is_named_and_the_others_are_matched(
+    config, run, caplog, monkeypatch
+):
+    monkeypatch.setattr("instruct.measuring.texts.entropy.HOTTEST", 1.01)
+    monkeypatch.setattr("instruct.measuring.texts.entropy.COLDEST", 1.0)
+    monkeypatch.setattr("instruct.measuring.texts.entropy._FIRST", (1.0, 1.01))
+    monkeypatch.setattr("instruct.measuring.texts.entropy.TOLERANCE", 1e-9)
+    for _ in range(2):  # the second time from what was recorded
+        assert match_temperatures(config, run, human_text(config)) == {}
+        assert "nats is that of mle at no temperature between" in no_control(run)
+    assert "no control of emo: its entropy of" in caplog.text
+
+
 def test_a_control_made_later_replaces_the_reason_why_there_was_none(config, run):
     match_temperatures(config, run, None)
     assert no_control(run)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruct.base.errors import InputError
 from instruct.engines.forward import ForwardModel
 from instruct.measuring.texts.held_out import HeldOut, Window
 from instruct.run.measurements import Number, numbers
@@ -62,28 +61,21 @@ def entropy(values: Entropies, index: int, temperature: float) -> list[Number]:
 def matching_temperatures(
     measure: Callable[[list[float]], list[float]], targets: dict[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """The temperature at which a model's mean entropy is each target, and that entropy.
+    """The temperature at which a model's mean entropy is each target, and that entropy; no entry where none is.
 
     Entropy grows with temperature. Brackets are narrowed by interpolation, guarded by bisection, with all targets in
     one pass over the texts at a time, until the entropies are within TOLERANCE.
 
     Args:
-        measure: mean entropies at temperatures, which it measures in one pass.
+        measure: mean entropies at temperatures between COLDEST and HOTTEST, which it measures in one pass.
         targets: nats per token, by system.
-
-    Raises:
-        InputError: no temperature between COLDEST and HOTTEST has that entropy.
     """
     known = dict(zip(_FIRST, measure(list(_FIRST)), strict=True))
     if any(not min(known.values()) <= target <= max(known.values()) for target in targets.values()):
         ends = [COLDEST, HOTTEST]
         known |= zip(ends, measure(ends), strict=True)
-    for name, target in targets.items():
-        if not min(known.values()) - TOLERANCE <= target <= max(known.values()) + TOLERANCE:
-            raise InputError(
-                f"system {name}: its entropy of {target:.3f} nats is that of no temperature between {COLDEST} and "
-                f"{HOTTEST}; set evaluation.texts.matched_temperature to false"
-            )
+    least, most = min(known.values()) - TOLERANCE, max(known.values()) + TOLERANCE
+    targets = {name: target for name, target in targets.items() if least <= target <= most}
     for number in range(_PASSES):
         guesses = {
             name: _between(known, target, bisect=number % 3 == 2)
