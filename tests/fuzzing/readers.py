@@ -333,7 +333,10 @@ READERS = {
         (".jsonl",), ([line(n, p) for n in range(2) for p in ("first", "second")], [line(0), line(1)]), read_json_lines
     ),
     "outputs": Reader(
-        ROWS, ([{"instruction": f"Q{n}?", "output": "O", "generator": "g"} for n in range(3)],), read_outputs
+        ROWS,
+        ([{"instruction": f"Q{n}?", "output": "O", "generator": "g"} for n in range(3)],),
+        read_outputs,
+        several_problems=True,
     ),
     "evaluation set": Reader(
         (*ROWS, ".csv"), ([{"instruction": f"Q{n}?", "output": "O", "dataset": "d"} for n in range(3)],), read_eval_set
