@@ -154,7 +154,7 @@ def bench(arguments: argparse.Namespace) -> Result:
     found = bench_objectives(config := _config(arguments, overrides), options, arguments.dry_run)
     if found is None:
         return Result(None, str(run_folder(config)))
-    return call.shown(found, found.markdown())
+    return call.reported(found)
 
 
 def check(arguments: argparse.Namespace) -> Result:

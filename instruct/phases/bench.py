@@ -28,7 +28,7 @@ from instruct.phases.plan import plan, time_words
 from instruct.run.directory import RunDirectory
 
 if TYPE_CHECKING:
-    from instruct.reporting.bench import BenchReport
+    from instruct.reporting.report import Report
 
 RATES = [1e-4, 3e-4, 1e-3]
 LIMITS = (1e-6, 1e-1)  # rates are not extended beyond
@@ -56,7 +56,7 @@ class BenchOptions(Options):
     """A judge that compares the answers with those of mle (default: none)."""
 
 
-def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> BenchReport | None:
+def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False) -> Report | None:
     """Choose each objective's learning rate, train it with several seeds, measure and compare. Rerun it to resume.
 
     Rows are split into three sets with different prompts. Each objective is trained with each rate and seed 0 (runs/
@@ -71,7 +71,8 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     Raises:
         InputError: the config sets what the bench sets itself, or there are too few rows.
     """
-    from instruct.reporting.bench import bench_report, write_bench
+    from instruct.phases.report import print_written, written_report
+    from instruct.reporting.bench import STEP
 
     _check(config)
     folder = Path("runs") / f"{config.name}-rows"
@@ -86,13 +87,19 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     scores = {key: _tried_rates(config, folder, key, options.rates) for key in first} if chooses else {}
     chosen = {key: best_rate(tried) for key, tried in scores.items()} if chooses else first
     final = _final(config, options, folder, sizes["test"], chosen)
-    report, failure = run_phases(final, False, "train", "report", False)
+    _, failure = run_phases(final, False, "train", "judge", False)
     run = RunDirectory(run_folder(final))
-    table = bench_report(run, report, scores, sizes)
-    write_bench(run, table)
+    tried = {
+        key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in found.items()}
+        for key, found in scores.items()
+    }
+    with run.step(STEP, {"rows": sizes, "rates": tried}):
+        pass  # the report makes the table of it
+    report = written_report(run.folder, failure=failure)
+    print_written(report, run.folder)
     if failure:
         raise failure
-    return table
+    return report
 
 
 def _print_plan(

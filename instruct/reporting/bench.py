@@ -4,118 +4,26 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from instruct.analysis.claims import LEAST_SEEDS, finding_of
 from instruct.analysis.holm import holm
-from instruct.analysis.results import Interval, Record
 from instruct.analysis.seeds import score_difference
-from instruct.base.files import write_atomically
-from instruct.base.output import say
 from instruct.data.evaluation import identity
 from instruct.measuring.controls import control_name
 from instruct.measuring.texts.rouge import rouge
+from instruct.reporting.bench_results import JUDGED, Bench, BenchDifference, BenchSystem
 from instruct.reporting.model import ReportData
-from instruct.reporting.read import RunContents, read_run
-from instruct.reporting.render.markdown import escape_markdown, section
-from instruct.reporting.tables import Column, columns_table
+from instruct.reporting.read import RunContents
 from instruct.reporting.tasks import scored_rows
-from instruct.run.directory import RunDirectory
 from instruct.training.options import without_seed
 
 # Score by prompt.
 Scores = Mapping[str, float | None]
 GREEDY, SAMPLED, ENTROPY = "ROUGE-L", "ROUGE-L of samples", "cross-entropy"
-JUDGED = "win rate − ½"
 _OTHER_FIGURES = {"entropy": "entropy", "matched_temperature": "temperature", "distinct_2": "distinct-2 of samples"}
-
-
-class BenchSystem(Record):
-    """An objective, or MLE at the temperature that gives it an objective's entropy.
-
-    `figures`: mean over `trainings`, `deviations` between them. `minutes` and `gib` are of one training, the means of
-    what was measured; `rates` the cross-entropy that chose `learning_rate`, by rate.
-    """
-
-    name: str
-    trainings: int
-    learning_rate: float | None
-    rates: dict[str, float]
-    figures: dict[str, float]
-    deviations: dict[str, float]
-    minutes: float | None
-    gib: float | None
-
-
-class BenchDifference(Record):
-    """The first system's figure minus the second's, over `trainings` with the same seeds and `n` prompts or rows.
-
-    `interval` and `p` cover other seeds and other prompts; `p_holm` is corrected for all tests of the table.
-    `finding`: better, worse, no difference, or too few seeds.
-    """
-
-    measure: str
-    first: str
-    second: str
-    trainings: int
-    n: int
-    difference: float | None
-    interval: Interval | None
-    p: float | None
-    p_holm: float | None
-    finding: str
-
-
-class BenchReport(Record):
-    """What `instruct bench` found. `rows`: those of each part; `notes`: what was not measured, and why."""
-
-    rows: dict[str, int]
-    systems: list[BenchSystem]
-    differences: list[BenchDifference]
-    notes: list[str]
-
-    def markdown(self) -> str:
-        """The table, as bench.md has it."""
-        names = list(dict.fromkeys(name for system in self.systems for name in system.figures))
-        columns = [
-            Column("system", "name", text=True),
-            Column("learning rate", lambda row: None if row.learning_rate is None else f"{row.learning_rate:g}"),
-            Column("trainings"),
-            *(Column(name, _cell(name)) for name in names),
-            Column("minutes", lambda row: None if row.minutes is None else f"{row.minutes:.1f}"),
-            Column("GiB", lambda row: None if row.gib is None else f"{row.gib:.1f}"),
-        ]
-        tests = [
-            Column("difference", lambda row: f"{row.first} − {row.second}", text=True),
-            Column("of", "measure", text=True),
-            Column("seeds", "trainings"),
-            Column("n"),
-            Column("mean", lambda row: _signed(row.difference)),
-            Column("95 % CI", lambda row: row.interval and " to ".join(map(_signed, row.interval))),
-            Column("p (Holm)", lambda row: None if row.p_holm is None else f"{row.p_holm:.3g}"),
-            Column("finding"),
-        ]
-        tables = [columns_table("Systems", self.systems, columns), columns_table("Beside MLE", self.differences, tests)]
-        parts = ", ".join(f"{count:,} rows to {part}" for part, count in self.rows.items())
-        lines = ["# Objectives side by side", "", f"{parts}, with different prompts.", ""]
-        lines += [line for table in tables for line in section(table, 2)]
-        return "\n".join([*lines, *(f"- {escape_markdown(note)}" for note in self.notes)]) + "\n"
-
-
-def _cell(name: str) -> Callable[[BenchSystem], str | None]:
-    def cell(row: BenchSystem) -> str | None:
-        if name not in row.figures:
-            return None
-        spread = f" ± {row.deviations[name]:.4f}" if name in row.deviations else ""
-        return f"{row.figures[name]:.4f}{spread}"
-
-    return cell
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+.4f}"
 
 
 @dataclass(frozen=True)
@@ -132,23 +40,19 @@ class _Measured:
         return [known[name] for name in names] if all(name in known for name in names) else []
 
 
-def bench_report(
-    run: RunDirectory,
-    report: ReportData | None,
-    rates: Mapping[str, Mapping[float, float]],
-    rows: Mapping[str, int],
-) -> BenchReport:
-    """The table of a finished run.
+STEP = "bench"  # of the manifest: which learning rates were tried, and how many rows there were
 
-    Args:
-        report: the run's, with what judges found.
-        rates: by objective, the cross-entropy that chose among learning rates.
-        rows: how many rows trained, chose and tested.
 
-    Raises:
-        InputError: the run's files cannot be read.
-    """
-    contents = read_run(run.folder)
+def bench_of(contents: RunContents, report: ReportData) -> Bench | None:
+    """What a run of `instruct bench` found; None of other runs. `report`: the run's, with what judges found."""
+    record = contents.manifest["steps"].get(STEP)
+    if record is None:
+        return None
+    rows = record["inputs"]["rows"]
+    rates = {
+        key: {float(rate): math.inf if score is None else score for rate, score in tried.items()}
+        for key, tried in record["inputs"]["rates"].items()
+    }
     names: dict[str, dict[int, str]] = {}
     for name, system in contents.config["systems"].items():
         if system.get("seed") is not None:
@@ -158,24 +62,20 @@ def bench_report(
     others = {_at_entropy(key): [control_name(name) for name in own.values()] for key, own in names.items()}
     others |= {name: [name] for name, system in contents.config["systems"].items() if system["objective"] == "none"}
     systems += [system for label, own in others.items() if (system := _system(measured, label, own, {})).figures]
-    differences = _differences(measured) + _verdicts(report)
+    differences = _differences(measured)
     corrected = holm([difference.p for difference in differences])
     for difference, p in zip(differences, corrected, strict=True):
         difference.p_holm, difference.finding = p, _finding(difference, p)
-    return BenchReport(
-        rows=dict(rows), systems=systems, differences=differences, notes=_notes(measured, report, rates, rows)
+    return Bench(
+        rows=rows,
+        systems=systems,
+        differences=differences + _verdicts(report),
+        notes=_notes(measured, report, rates, rows),
     )
 
 
 def _at_entropy(key: str) -> str:
     return f"MLE at the entropy of {key}"
-
-
-def write_bench(run: RunDirectory, table: BenchReport) -> None:
-    """Write bench.json and bench.md beside the run's report, and print the table."""
-    write_atomically(run.folder / "bench.json", table.model_dump_json(indent=1) + "\n")
-    write_atomically(run.folder / "bench.md", table.markdown())
-    say(f"bench     {run.folder / 'bench.md'}")
 
 
 def _scores(contents: RunContents) -> dict[str, Mapping[str, Scores]]:
@@ -278,8 +178,8 @@ def _differences(measured: _Measured) -> list[BenchDifference]:
     return found
 
 
-def _verdicts(report: ReportData | None) -> list[BenchDifference]:
-    """What judges found, over seeds and prompts: the win rate's distance from one half."""
+def _verdicts(report: ReportData) -> list[BenchDifference]:
+    """What judges found, over seeds and prompts: the win rate's distance from one half, corrected as the claim is."""
     return [
         BenchDifference(
             measure=f"{JUDGED} ({spread.judge})",
@@ -290,13 +190,14 @@ def _verdicts(report: ReportData | None) -> list[BenchDifference]:
             difference=spread.mean / 100 - 0.5,
             interval=spread.interval_both and [end / 100 - 0.5 for end in spread.interval_both],
             p=spread.p,
-            p_holm=None,
-            finding="",
+            p_holm=spread.adjusted_p,
+            finding=_FINDINGS.get(spread.finding, _FEW),
         )
-        for spread in (report.seeds if report else [])
+        for spread in report.seeds
     ]
 
 
+_FEW = f"fewer than {LEAST_SEEDS} seeds"
 _FINDINGS = {"candidate": "better", "baseline": "worse", "no difference": "no difference shown"}
 # Of a metric of lm-eval's, which may be one of those where less is better.
 _DIRECTIONS = {**_FINDINGS, "candidate": "higher", "baseline": "lower"}
@@ -308,13 +209,13 @@ def _finding(difference: BenchDifference, p: float | None) -> str:
     gain = -value if difference.measure == ENTROPY else value
     found = finding_of(p, 50 + gain, difference.trainings >= LEAST_SEEDS)
     measure = difference.measure
-    known = measure in (ENTROPY, GREEDY, SAMPLED) or measure.startswith(JUDGED) or measure.endswith("(accuracy)")
+    known = measure in (ENTROPY, GREEDY, SAMPLED) or measure.endswith("(accuracy)")
     words = _FINDINGS if known else _DIRECTIONS
-    return words.get(found, f"fewer than {LEAST_SEEDS} seeds")
+    return words.get(found, _FEW)
 
 
 def _notes(
-    measured: _Measured, report: ReportData | None, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
+    measured: _Measured, report: ReportData, rates: Mapping[str, Mapping[float, float]], rows: Mapping[str, int]
 ) -> list[str]:
     contents = measured.contents
     chosen = "learning rates: one was given for all, and none was chosen; another may suit each objective"
@@ -327,7 +228,8 @@ def _notes(
         "cross-entropy: of the test answers without their end token, nats per token, the mean over answers; "
         "ROUGE-L: F1 without stemming of greedy answers, and of samples at temperature 1; ± is between trainings",
         chosen,
-        "intervals and p: two-way, over seeds and prompts (docs/statistics.md); Holm's correction is over all tests",
+        "intervals and p: two-way, over seeds and prompts (docs/statistics.md); Holm's correction is over all tests "
+        "but a judge's, which are corrected together",
     ]
     for key, scores in rates.items():
         best = min(scores, key=lambda rate: scores[rate])
@@ -338,7 +240,7 @@ def _notes(
         notes += [f"{key} diverged with a rate of {rate:g}" for rate, score in scores.items() if math.isinf(score)]
     if not any(measure not in (ENTROPY, GREEDY, SAMPLED) for measure in measured.scores):
         notes.append("forgetting and other skills were not measured: no task was asked (--tasks)")
-    if not (report and report.judges):
+    if not report.judges:
         notes.append("no judge compared the answers (--judge)")
     if failed := sum(bool(row.get("failed")) for answers in contents.answers.values() for row in answers.rows):
         notes.append(f"{failed:,} answers failed; their prompts are left out of ROUGE-L's differences")

@@ -17,6 +17,7 @@ from instruct.base.files import sha256_of
 from instruct.data.evaluation import identity, of_sets
 from instruct.judging.comparison import file_comparisons, judged_comparisons, system_name
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
+from instruct.reporting.bench import bench_of
 from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
 from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded
 from instruct.reporting.figures import figures
@@ -100,6 +101,7 @@ def build(contents: RunContents, difficulty: Difficulty | None = None) -> BuiltR
         sha256=data_hashes(manifest) | _difficulty_hashes(difficulty),
     )
     settle(data)
+    data.bench = bench_of(contents, data)
     for outcomes in found:
         judged = outcomes.judged
         comparisons = judges[judged.key.judge].comparisons

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from instruct.base.errors import one_line
 from instruct.reporting import text as sentences
+from instruct.reporting.bench_tables import bench_tables
 from instruct.reporting.cautions import judge_warnings, task_warnings
 from instruct.reporting.comparison_tables import brief_table, comparison_tables, panel_tables
 from instruct.reporting.figures import TEXT_FIGURES, outcome_names
@@ -92,6 +93,10 @@ def document(report: ReportData) -> Document:
     opening: list[Block] = [
         Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)
     ]
+    if report.bench:
+        opening.append(
+            Listing("Objectives side by side", [(line, []) for line in sentences.bench_headlines(report.bench)])
+        )
     if report.seeds:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds))
@@ -159,7 +164,7 @@ def _numbers(report: ReportData) -> list[Block]:
         return [figures[name] for name in names if name in figures]
 
     names = outcome_names(report.judges)
-    blocks = shown("win_rates", "stopping")
+    blocks = [*(bench_tables(report.bench) if report.bench else []), *shown("win_rates", "stopping")]
     for judge in report.judges:
         content = [*_about(judge), *shown(names[judge.name]), *comparison_tables(judge.comparisons)]
         blocks.append(Section(f"Verdicts of {name(judge.name)}", content))

@@ -36,6 +36,7 @@ from instruct.analysis.results import (
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
+from instruct.reporting.bench_results import Bench
 from instruct.training.options import seed_name
 
 # Raised when a key of report.json changes its meaning or is removed; a new key does not raise it.
@@ -372,7 +373,8 @@ class ReportData(Record):
     """The whole of report.json. `config` describes the experiment in a few words; `sha256` names data and weights.
 
     `usd`: what all replies in the store of verdicts cost, in US dollars. `overlap` is None if nobody counted it for
-    these prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none.
+    these prompts and these training rows. `texts` and `tasks` are None if `instruct evaluate` measured none, `bench` if
+    `instruct bench` did not make the run.
     """
 
     model_config = ConfigDict(title="Report")
@@ -391,6 +393,7 @@ class ReportData(Record):
     overlap: OverlapReport | None
     texts: TextReport | None = None
     tasks: TaskReport | None = None
+    bench: Bench | None = Field(default=None, exclude_if=lambda bench: bench is None)
     figures: list[Figure]
     config: dict[str, str]
     phases: list[Phase]
@@ -429,7 +432,7 @@ def report_schema() -> dict[str, Any]:
         schema,
         *(schema["$defs"][name] for name in ("Significance", "SeedSpread", "Sequential", "Panel", "ComparisonReport")),
     ):
-        part["required"] = list(part["properties"])
+        part["required"] = [name for name in part["properties"] if name != "bench"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -25,7 +25,7 @@ from instruct.reporting.render.page import render_page, write_page
 from instruct.reporting.render.page_pairs import packed_pairs
 from instruct.reporting.render.slack import render_slack
 from instruct.reporting.render.terminal import render_terminal
-from instruct.reporting.text import headline, seeds_headline
+from instruct.reporting.text import bench_headlines, headline, seeds_headline
 
 # This version's report.json has the warnings that were read from the run, not those that follow from the figures.
 _WITHOUT_FIGURE_WARNINGS = 4
@@ -138,6 +138,7 @@ class Report(ReportData):
         Systems trained with several seeds are compared over all of them; single seeds have no sentence here.
         """
         return [
+            *(bench_headlines(self.bench) if self.bench else []),
             *map(seeds_headline, self.seeds),
             *(headline(judge, pair) for judge in self.judges for pair in judge.comparisons if not pair.spread),
         ]

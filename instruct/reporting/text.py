@@ -8,6 +8,7 @@ from instruct.analysis.claims import LEAST_SEEDS
 from instruct.analysis.results import PairAgreement, Paired, SeedSpread, Significance
 from instruct.analysis.task_results import Forgetting
 from instruct.base.errors import counted, one_line
+from instruct.reporting.bench_results import JUDGED, Bench
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 
 POLICIES = {
@@ -95,6 +96,24 @@ def seeds_headline(spread: SeedSpread) -> str:
     }[spread.finding]
     text = f"{name(spread.judge)}: {said}; for {candidate}: {over_seeds(spread)}"
     return text if spread.adjusted_p is None else f"{text}. {capital(adjusted(spread))}"
+
+
+def bench_headlines(found: Bench) -> list[str]:
+    """Each objective beside MLE, by each measure but a judge's, which has sentences of its own."""
+    lines = []
+    for row in found.differences:
+        if row.difference is None or row.measure.startswith(JUDGED):
+            continue
+        ends = f", 95 % CI {' to '.join(map(signed, row.interval))}" if row.interval else ""
+        counts = f"n = {row.n}, {counted(row.trainings, 'seed')}"
+        said = f"{name(row.first)} against {name(row.second)}, {one_line(row.measure, 60)}: {row.finding}"
+        lines.append(f"{said} ({signed(row.difference)}{ends}; {counts})")
+    return lines
+
+
+def signed(value: float) -> str:
+    """A difference of figures, with its sign."""
+    return f"{value:+.4f}"
 
 
 def seeds_cost(spread: SeedSpread) -> list[str]:

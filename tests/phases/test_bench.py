@@ -138,7 +138,7 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
     assert "6 trainings: mle-seed1" in plan
     assert not (tmp_path / "runs" / "bench").exists()
     table = instruct(*call, "-q")
-    content = json.loads((tmp_path / "runs" / "bench" / "bench.json").read_text())
+    content = json.loads((tmp_path / "runs" / "bench" / "report" / "report.json").read_text())["bench"]
     assert content["rows"] == {"train": 18, "choose": 2, "test": 4}
     systems = {system["name"]: system for system in content["systems"]}
     assert set(systems) == {"mle", "EntropyBonus", "MLE at the entropy of EntropyBonus"}
@@ -152,6 +152,8 @@ def test_an_objective_of_a_stranger_goes_through_check_bench_and_a_report(tmp_pa
         ("ROUGE-L of samples", "MLE at the entropy of EntropyBonus"),
     ]
     assert all((each["trainings"], each["n"]) == (3, 4) for each in content["differences"])
-    assert "no judge compared the answers" in table
-    assert (tmp_path / "runs" / "bench" / "report" / "report.html").is_file()
+    assert "EntropyBonus against MLE at the entropy of EntropyBonus, ROUGE-L of samples: " in table
+    for name in ("report.html", "report.md"):
+        page = (tmp_path / "runs" / "bench" / "report" / name).read_text()
+        assert "No judge compared the answers" in page
     assert instruct(*call, "-q") == table  # nothing is done again

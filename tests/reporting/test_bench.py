@@ -9,6 +9,11 @@ import pytest
 
 from instruct.analysis.seeds import score_difference
 from instruct.reporting import bench
+from instruct.reporting.bench_results import Bench, BenchDifference, BenchSystem
+from instruct.reporting.document import document
+from instruct.reporting.render.markdown import render_markdown
+from instruct.reporting.report import build_report
+from instruct.reporting.text import bench_headlines
 
 
 def measured_of(seeds: int, gain: float) -> bench._Measured:
@@ -52,7 +57,7 @@ def test_a_finding_needs_three_seeds_and_knows_what_is_better(seeds, gain, greed
 
 @pytest.mark.parametrize(
     ("measure", "finding"),
-    [("sst2 (accuracy)", "better"), ("win rate − ½ (j)", "better"), ("wikitext (word_perplexity)", "higher")],
+    [("sst2 (accuracy)", "better"), ("wikitext (word_perplexity)", "higher")],
 )
 def test_what_is_better_is_not_said_of_a_metric_that_may_be_a_loss(measure, finding):
     (found, *_) = bench._differences(measured_of(3, 0.1))
@@ -66,19 +71,35 @@ def test_a_measure_that_a_training_lacks_is_not_compared():
     assert bench.GREEDY not in dict(shared)
 
 
-def test_the_table_shows_every_figure_and_escapes_names():
-    system = bench.BenchSystem(
+def found(measure: str = "ROUGE-L") -> Bench:
+    system = BenchSystem(
         name="a|b", trainings=3, learning_rate=3e-4, rates={}, figures={"ROUGE-L": 0.5}, deviations={"ROUGE-L": 0.01},
         minutes=1.25, gib=None,
     )  # fmt: skip
     result = score_difference([{"x": 0.4, "y": 0.7}] * 3, [{"x": 0.3, "y": 0.5}] * 3)
-    difference = bench.BenchDifference(
-        measure="ROUGE-L", first="a|b", second="mle", trainings=3, n=2, difference=result.value,
-        interval=result.interval, p=result.p, p_holm=0.25, finding="no difference shown",
+    difference = BenchDifference(
+        measure=measure, first="a|b", second="mle", trainings=3, n=2, difference=result.value,
+        interval=[0.1, 0.2], p=result.p, p_holm=0.25, finding="no difference shown",
     )  # fmt: skip
     rows = {"train": 1000, "choose": 100, "test": 2}
-    text = bench.BenchReport(rows=rows, systems=[system], differences=[difference], notes=["no judge"]).markdown()
+    return Bench(rows=rows, systems=[system], differences=[difference], notes=["no judge"])
+
+
+def test_the_report_shows_every_figure_and_escapes_names(run, write_answers, judge_pairs):
+    write_answers("emo", 8)
+    write_answers("mle", 8)
+    judge_pairs([("first", "second")] * 8)
+    report = build_report(run.folder)
+    report.bench = found()
+    text = render_markdown(document(report))
     assert "1,000 rows to train, 100 rows to choose, 2 rows to test" in text
     assert r"| a\|b | 0.0003 | 3 | 0.5000 ± 0.0100 | " in text
     assert r"| a\|b − mle | ROUGE-L | 3 | 2 | +0.1500 | " in text
-    assert text.endswith("- no judge\n")
+    assert "No judge." in text
+    said = "a|b against mle, ROUGE-L: no difference shown (+0.1500, 95 % CI +0.1000 to +0.2000; n = 2, 3 seeds)"
+    assert said in report.headlines()
+    assert said.partition(":")[0] in str(report)
+
+
+def test_a_judges_claim_has_its_own_sentence_alone():
+    assert not bench_headlines(found("win rate − ½ (autoj)"))
