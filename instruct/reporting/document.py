@@ -42,11 +42,12 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Listing:
-    """Sentences, each with those that explain it. `missing`: they tell what is not there yet."""
+    """Sentences, each with those that explain it. `missing`: of what is not there yet; `leads`: they come first."""
 
     title: str
     items: list[tuple[str, list[str]]]
     missing: bool = False
+    leads: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,8 @@ def document(report: ReportData) -> Document:
         Caution(warning, name(judge.name)) for judge in report.judges for warning in judge_warnings(judge)
     ]
     if report.bench:
-        opening.append(
-            Listing("Objectives side by side", [(line, []) for line in sentences.bench_headlines(report.bench)])
-        )
+        found: list[tuple[str, list[str]]] = [(line, []) for line in sentences.bench_headlines(report.bench)]
+        opening.append(Listing("Objectives side by side", found, leads=True))
     if report.seeds:
         seeds = [(sentences.seeds_headline(spread), sentences.seeds_cost(spread)) for spread in report.seeds]
         opening.append(Listing("Training seeds", seeds))
