@@ -240,14 +240,14 @@ def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:
     """The same of rows that were read already; `generator` is the name of rows without one.
 
     Raises:
-        InputErrors: rows without instruction or output, all of them.
+        InputErrors: rows without instruction or output, all of them; the first one alone if it lacks a column.
     """
     problems = Problems()
     for row in raw:
         with problems.collected():
             _instruction(row)
             text_field(row, "output")
-        if len(problems.found) == LISTED:
+        if len(problems.found) == LISTED or (row is raw[0] and "no column" in "".join(problems.found)):
             break
     problems.refuse()
     return [

@@ -218,6 +218,10 @@ def test_all_wrong_rows_of_a_file_are_named_at_once(tmp_path):
     )
     with pytest.raises(InputError, match=r"row 1: output: .*row 3: no column 'instruction'"):
         load_answers(path)
+    path.write_text(json.dumps([{"prompt": "A", "output": "a"}] * 3))
+    with pytest.raises(InputError, match=r"row 1: no column 'instruction'") as refused:  # a file of another form
+        load_answers(path)
+    assert "row 2" not in str(refused.value)
     path.write_text(json.dumps([{"instruction": "A"}, {"output": "b"}]))
     with pytest.raises(InputError, match=r"row 2: no column 'instruction'.*row 1: no column 'output'"):
         load_answers(path, AnswerForm())
