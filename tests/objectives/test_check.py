@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull, pull_curves
+from instruct.objectives.check import behavior, built_in_truth, cost, gradient_errors, pull, pull_curves
 from instruct.objectives.expectation import Expectation as Expected
 from instruct.objectives.expectation import descend
 from instruct.objectives.own import make_own_objective
@@ -115,6 +115,14 @@ def test_the_kernels_gradient_is_that_of_the_expectation(objective):
 
 
 @pytest.mark.slow
+def test_the_cost_is_that_of_the_operations_beside_cross_entropys():
+    """DFT weighs by what cross-entropy computes; EMO and GEM pass over the logits again."""
+    assert (cost(MLE()).operations, cost(MLE()).bytes) == (1, 1)
+    assert cost(DFT()).bytes == pytest.approx(1, abs=0.01)
+    assert cost(EMO()).bytes > 1.5
+    assert cost(GEM()).bytes > cost(EAFT()).bytes > cost(DFT()).bytes
+
+
 def test_the_documented_objective_is_checked_from_its_file(tmp_path, instruct):
     (code,) = re.findall(r"```python\n(.*?class EntropyBonus.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "my_loss.py").write_text(code)
