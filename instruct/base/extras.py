@@ -23,18 +23,18 @@ def requirements(extra: str | None = None) -> Iterator[str]:
 
 
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
-    """The error in one line with the extra that installs the package; None if no extra does."""
+    """The error in one line with the smallest extra that installs the package; None if no extra does."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     package = canonicalize_name((error.name or "").partition(".")[0])
     extras = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []
-    for extra in extras:
-        if package in {canonicalize_name(Requirement(text).name) for text in requirements(extra)} - {PROJECT}:
-            return InputError(
-                f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'"
-            )
-    return None
+    installed = {extra: {canonicalize_name(Requirement(text).name) for text in requirements(extra)} for extra in extras}
+    having = [extra for extra, packages in installed.items() if package in packages - {PROJECT}]
+    if not having:
+        return None
+    extra = min(having, key=lambda extra: len(installed[extra]))
+    return InputError(f"this needs the package {package}, which is not installed: pip install '{PROJECT}[{extra}]'")
 
 
 def vllm_is_installed() -> bool:

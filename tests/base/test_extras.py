@@ -16,6 +16,7 @@ DECLARED = [
     'torch>=2.13; extra == "train"',
     'lm-eval>=0.4; extra == "lm-eval"',
     'tomli; python_version < "3.0"',
+    *[f'{package}; extra == "all"' for package in ("torch>=2.13", "lm-eval>=0.4", "ray")],
 ]
 
 
@@ -23,9 +24,9 @@ DECLARED = [
 def declared(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: DECLARED)
     metadata = importlib.metadata.metadata("emo-instruct")
-    for extra in ("train", "lm-eval"):
-        if extra not in (metadata.get_all("Provides-Extra") or []):
-            metadata["Provides-Extra"] = extra
+    del metadata["Provides-Extra"]
+    for extra in ("all", "lm-eval", "train"):  # sorted, as hatchling writes them
+        metadata["Provides-Extra"] = extra
     monkeypatch.setattr(importlib.metadata, "metadata", lambda name: metadata)
 
 
