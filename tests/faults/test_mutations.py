@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from works import RUN, VERBS, complaints, products
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults"), pytest.mark.timeout(3600)]
 
 
 def truncated(path: Path, drawn: random.Random) -> None:
