@@ -10,14 +10,13 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from instruct.objectives.built_in import MLE, Energy
+from instruct.objectives.counted_cost import Cost, cost
 from instruct.objectives.expectation import Expectation, descend
 from instruct.objectives.linear import linear_objective_loss
 from instruct.objectives.objective import LogitLoss, Objective
@@ -156,19 +155,6 @@ def _class(behavior: Behavior) -> str:
         f"not calibrated: {sharper}, not a temperature (nearest: {min(near):.2f} to {max(near):.2f}, median "
         f"{statistics.median(near):.2f}; JS up to {residual:.0e} nats remain)"
     )
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What the loss and its gradient take, relative to cross-entropy by the same path, counted on the CPU.
-
-    Attributes:
-        operations: tensor operations but views: on a GPU, launches, where nothing is fused.
-        bytes: that these operations read and write.
-    """
-
-    operations: float
-    bytes: float
 
 
 @dataclass(frozen=True)
@@ -312,39 +298,6 @@ def gradient_errors(objective: Objective) -> GradientErrors:
         (expected,) = torch.autograd.grad(Expectation(objective, table.double()).loss(logits, shares), wide)
         errors.append(float((found.double() / 2**10 - expected).norm() / expected.norm()))
     return GradientErrors(*errors)
-
-
-class _Moved(TorchDispatchMode):
-    """Counts operations and the bytes of their tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = self.bytes = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        if not (function.is_view or "empty" in str(function) or "detach" in str(function)):
-            self.operations += 1
-            tensors = [each for each in tree_leaves((args, kwargs, made)) if isinstance(each, Tensor)]
-            self.bytes += sum(each.numel() * each.element_size() for each in tensors)
-        return made
-
-
-def cost(objective: Objective) -> Cost:
-    """Counts of the loss of 256 tokens over a vocabulary of 8,192, with its gradient, relative to cross-entropy's."""
-    ours, theirs = _moved(objective), _moved(MLE())
-    return Cost(ours.operations / theirs.operations, ours.bytes / theirs.bytes)
-
-
-def _moved(objective: Objective) -> _Moved:
-    generator = torch.Generator().manual_seed(3)
-    head = torch.randn(8192, 4 * WIDTH, generator=generator) / 8
-    states = torch.randn(256, head.shape[1], generator=generator).requires_grad_()
-    labels = torch.randint(0, len(head), (len(states),), generator=generator)
-    with _Moved() as moved:
-        loss, _ = linear_objective_loss(states, head, labels, objective)
-        loss.backward()
-    return moved
 
 
 def _least(distance: Callable[[Tensor], Tensor], log_truth: Tensor) -> Tensor:

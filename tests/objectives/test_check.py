@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.check import behavior, built_in_truth, cost, gradient_errors, pull, pull_curves
+from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull, pull_curves
+from instruct.objectives.counted_cost import cost
 from instruct.objectives.expectation import Expectation as Expected
 from instruct.objectives.expectation import descend
 from instruct.objectives.own import make_own_objective
