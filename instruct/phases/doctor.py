@@ -13,7 +13,7 @@ from instruct.base.files import changed_file, sha256_of
 from instruct.base.output import Finding
 from instruct.judging.comparison import judged_comparisons
 from instruct.judging.store import JudgmentStore, check_verdicts, open_store, was_judged
-from instruct.phases.systems import CHANGED, generated_files
+from instruct.phases.systems import changed_output, generated_files
 from instruct.run.directory import RunDirectory
 from instruct.run.lock import VERDICTS, adapter_of, only_process, outputs_of
 from instruct.run.measurements import read_metrics, read_values, recorded_hashes
@@ -88,14 +88,14 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
     recorded = generated_files(run, steps)
     yield from _judged(run, steps, recorded)
     for path, about in recorded.items():
-        digest = about.get("sha256") if isinstance(about, dict) else None
+        digest = about.get("sha256")
         if not path.is_file():
             text = f"{path}: is recorded, and is not there"
             yield Finding("outputs", "error", text, f"restore it, or `instruct generate {run.folder}` writes it again")
         elif digest is None:
             yield Finding("outputs", "warning", f"{path}: its hash was not recorded")
         elif sha256_of(path) != digest:
-            yield Finding("outputs", "error", *CHANGED.format(path=path, run=run.folder).split("; "))
+            yield Finding("outputs", "error", *changed_output(run, path))
         else:
             yield Finding("outputs", "ok", f"{path}: as generated")
 
@@ -126,7 +126,7 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
     for path in sorted(
         {*generated, *run.outputs.glob("*.replies.sqlite"), *run.continuations.glob("*.replies.sqlite")}
     ):
-        yield from _replies(path, generated.get(path))
+        yield from _replies(path, generated.get(path, {}))
     if not was_judged(run):
         return
     try:
@@ -142,9 +142,9 @@ def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:
             yield _problem("verdicts", error)
 
 
-def _replies(path: Path, about: Any) -> Iterator[Finding]:
+def _replies(path: Path, about: dict[str, Any]) -> Iterator[Finding]:
     """Are the replies there from which the answers were written? `about`: what the run records of a finished step."""
-    answers = about["n"] if isinstance(about, dict) and isinstance(about.get("n"), int) else 0
+    answers = about["n"] if isinstance(about.get("n"), int) else 0
     remedy = "restore it from a copy; without it, answers that are lost are asked again"
     if not path.is_file():
         if answers and not path.with_name(path.name.replace(".replies.sqlite", ".batches.jsonl")).is_file():

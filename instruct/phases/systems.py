@@ -53,13 +53,13 @@ def weights_identity(config: ExperimentConfig, run: RunDirectory, folder: Path |
     return model_identity(path, check_model(path, config.model.revision))
 
 
-CHANGED = (
-    "{path}: is not what was generated; restore it, or delete it, and `instruct generate {run}` writes it from the "
-    "stored replies"
-)
+def changed_output(run: RunDirectory, path: Path) -> tuple[str, str]:
+    """What is wrong with a file that was changed after it was generated, and what to do."""
+    remedy = f"restore it, or delete it, and `instruct generate {run.folder}` writes it from the stored replies"
+    return f"{path}: is not what was generated", remedy
 
 
-def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -> dict[Path, Any]:
+def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -> dict[Path, dict[str, Any]]:
     """The files of answers and continuations that finished steps wrote, with what was recorded of each."""
     recorded: dict[Path, Any] = {}
     for step, record in steps.items():
@@ -68,12 +68,12 @@ def generated_files(run: RunDirectory, steps: Mapping[str, Mapping[str, Any]]) -
             recorded |= {run.outputs / f"{name}.json": about for name, about in results.items()}
         elif record["status"] == "done" and step.startswith("continuations/"):
             recorded[run.continuations / f"{step.removeprefix('continuations/')}.json"] = results
-    return recorded
+    return {path: about if isinstance(about, dict) else {} for path, about in recorded.items()}
 
 
 def warn_of_changed_files(run: RunDirectory) -> None:
     """Say which answers and continuations were changed after they were generated; they are used as they are."""
     for path, about in generated_files(run, run.manifest()["steps"]).items():
-        digest = about.get("sha256") if isinstance(about, dict) else None
+        digest = about.get("sha256")
         if digest and path.is_file() and sha256_of(path) != digest:
-            warn(CHANGED.format(path=path, run=run.folder))
+            warn("; ".join(changed_output(run, path)))

@@ -46,7 +46,7 @@ STEP = "bench"  # of the manifest: which learning rates were tried, and how many
 def bench_of(contents: RunContents, report: ReportData) -> Bench | None:
     """What a run of `instruct bench` found; None of other runs. `report`: the run's, with what judges found."""
     record = contents.manifest["steps"].get(STEP)
-    if record is None:
+    if record is None or record["status"] != "done":
         return None
     rows = record["inputs"]["rows"]
     rates = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -45,10 +46,13 @@ class _Step(BaseModel):
         return self
 
 
-# What the step "overlap" records.
-_OVERLAP = {
-    "inputs": ("data", "prompts"),
-    "results": ("prompts", "rows", "exact", "shared", "short", "found"),
+# By step and by part of its record, the keys without which a step that is done cannot be read.
+_NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
+    "overlap": {
+        "inputs": ("data", "prompts"),
+        "results": ("prompts", "rows", "exact", "shared", "short", "found"),
+    },
+    "bench": {"inputs": ("rows", "rates")},
 }
 
 
@@ -63,12 +67,12 @@ class _Manifest(BaseModel):
     steps: dict[str, _Step]
 
     @model_validator(mode="after")
-    def _overlap_is_whole(self) -> _Manifest:
-        step = self.steps.get("overlap")
-        if step and step.status == "done":
-            for part, names in _OVERLAP.items():
-                if missing := [name for name in names if name not in (getattr(step, part) or {})]:
-                    raise ValueError(f"steps.overlap.{part}: has no {missing[0]}")
+    def _records_are_whole(self) -> _Manifest:
+        for name, parts in _NEEDED.items():
+            step = self.steps.get(name)
+            for part, keys in parts.items() if step and step.status == "done" else ():
+                if missing := [key for key in keys if key not in getattr(step, part)]:
+                    raise ValueError(f"steps.{name}.{part}: has no {missing[0]}")
         return self
 
 
@@ -119,7 +123,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it has another shape; the message names the first place.
     """
-    return _read(path, _Manifest)
+    return _read(path, _Manifest, json.loads)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -128,14 +132,12 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or it has another shape; the message names the first place.
     """
-    return _read(path, _Config)
+    return _read(path, _Config, _yaml)
 
 
-def _read(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
-    is_json = path.suffix == ".json"
+def _read(path: Path, shape: type[BaseModel], load: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        content: dict[str, Any] = json.loads(text) if is_json else _loaded(text)
+        content: dict[str, Any] = load(path.read_text(encoding="utf-8"))
         shape.model_validate(content)
         return content
     except (FileNotFoundError, NotADirectoryError):
@@ -145,11 +147,11 @@ def _read(path: Path, shape: type[BaseModel]) -> dict[str, Any]:
         place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
         problem = f"{place}: {one_line(first['msg'].removeprefix('Value error, '), 120)}"
     except (ValueError, RecursionError):
-        problem = f"is not valid {'JSON' if is_json else 'YAML'}"
+        problem = f"is not valid {'JSON' if load is json.loads else 'YAML'}"
     raise InputError(f"{path}: {problem}; restore it or delete the run")
 
 
-def _loaded(text: str) -> Any:
+def _yaml(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except Exception as error:  # a tag's constructor raises anything

@@ -145,6 +145,10 @@ DONE = {"status": "done", "inputs": {}, "results": {}}
             lambda manifest: {**manifest, "steps": {"overlap": DONE | {"inputs": {"data": "d"}}}},
             r"\(top level\): steps\.overlap\.inputs: has no prompts",
         ),
+        (
+            lambda manifest: {**manifest, "steps": {"bench": DONE | {"inputs": {"rows": {}}}}},
+            r"\(top level\): steps\.bench\.inputs: has no rates",
+        ),
         *[
             (lambda manifest, step=step: {**manifest, "steps": {"answers": step}}, place)
             for step, place in [
