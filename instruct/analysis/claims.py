@@ -38,6 +38,11 @@ def finding_of(
     return "candidate" if rate > 50 else "baseline"
 
 
+def enough_decided(wins: int, losses: int, units: int) -> bool:
+    """Whether a claim may be made on so many decided pairs, of `units` that are drawn at random (or conversations)."""
+    return min(wins + losses, units) >= LEAST_DECIDED
+
+
 def agreeing_interval(interval: Sequence[float] | None, finding: Finding) -> list[float] | None:
     """The interval of a win rate in percent, extended to 50 where nothing is claimed, and cut there where it is.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.claims import LEAST_DECIDED, Finding, finding_of
+from instruct.analysis.claims import Finding, enough_decided, finding_of
 from instruct.analysis.inference import score_interval, sign_flip_test, sign_test
 from instruct.analysis.outcomes import (
     UNKNOWN_ORDER,
@@ -93,11 +93,11 @@ class Tally:
 
         None with fewer than two verdicts.
         """
-        n = self.n_judged
-        if len(self.values) < 2:
+        n, values = self.n_judged, self.values
+        if len(values) < 2:
             return None
         if self.graded:
-            return 100 * statistics.stdev(self.values.tolist()) / math.sqrt(len(self.values))
+            return 100 * statistics.stdev(values.tolist()) / math.sqrt(len(values))
         mean = self.points / n
         squares = self.win * (1 - mean) ** 2 + self.tie * (0.5 - mean) ** 2 + self.loss * mean**2
         return 100 * math.sqrt(squares / (n - 1) / n)
@@ -135,8 +135,7 @@ class Tally:
     def finding(self) -> Finding:
         """Which side is better, by `p`; `too few` with fewer than six wins and losses."""
         graded = self.interval if self.graded else None
-        decided = min(self.win + self.loss, len(self.values))
-        return finding_of(self.p, self.win_rate, decided >= LEAST_DECIDED, graded)
+        return finding_of(self.p, self.win_rate, enough_decided(self.win, self.loss, len(self.values)), graded)
 
     @property
     def reversible(self) -> bool:

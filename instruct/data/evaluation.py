@@ -242,18 +242,14 @@ def answers_of(raw: Sequence[RawRow], generator: str) -> list[dict[str, Any]]:
     Raises:
         InputErrors: rows without instruction or output, all of them; the first one alone if it lacks a column.
     """
-    problems = Problems()
+    problems, answers = Problems(), []
     for row in raw:
         with problems.collected():
-            _instruction(row)
-            text_field(row, "output")
-        if len(problems.found) == LISTED or (row is raw[0] and "no column" in "".join(problems.found)):
+            answers.append(_answer(row, "unknown", generator))
+        if len(problems.found) == LISTED or not {"instruction", "output"} <= raw[0].fields.keys():
             break
     problems.refuse()
-    return [
-        _answer(row, "unknown", generator) | ({} if id is None else {"id": id})
-        for row, id in zip(raw, pair_ids(raw), strict=True)
-    ]
+    return [answer if id is None else answer | {"id": id} for answer, id in zip(answers, pair_ids(raw), strict=True)]
 
 
 def identity(row: Mapping[str, Any]) -> str:
@@ -261,13 +257,7 @@ def identity(row: Mapping[str, Any]) -> str:
     return str(row.get("id", row["instruction"]))
 
 
-_TURN = re.compile(r"(.*), turn \d+", re.DOTALL)  # as EvalPrompt.answered names it
-
-
-def conversation_of(pair: str) -> str:
-    """The conversation that a pair is a turn of, by what identifies the pair; empty if it stands for itself."""
-    found = _TURN.fullmatch(pair)
-    return found[1] if found else ""
+_TURN = re.compile(r"(.+), turn \d+", re.DOTALL)  # as EvalPrompt.answered names it
 
 
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -276,8 +266,8 @@ def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in rows:
         pair = identity(row)
-        if known := conversation_of(pair):
-            found[pair] = known
+        if turn := _TURN.fullmatch(pair):
+            found[pair] = turn[1]
         elif row.get("earlier"):
             begun = str(row["earlier"][0].get("content"))
             found[pair] = firsts.get(begun, begun)
@@ -384,10 +374,10 @@ def _part(row: RawRow, default: str) -> str:
 
 
 def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str, Any]:
-    failed = row.fields.get("failed")
+    instruction, failed = _instruction(row), row.fields.get("failed")
     return {
         "dataset": _part(row, dataset),
-        "instruction": row.fields["instruction"],
+        "instruction": instruction,
         "output": text_field(row, "output"),
         "generator": text_field(row, "generator", optional=True) or generator or dataset,
         **({"failed": failed} if failed and isinstance(failed, str) else {}),

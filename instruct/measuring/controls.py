@@ -91,7 +91,6 @@ def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dic
             temperatures = matching_temperatures(
                 lambda asked: entropies(model, predictors.human, windows, asked).means, targets
             )
-            recorded |= {control_name(system): None for system in targets}
             for system, (temperature, reached) in temperatures.items():
                 control = Matched(
                     mle=mle,
@@ -104,7 +103,7 @@ def _matched(predictors: Predictors, mle: str, targets: dict[str, float]) -> dic
                 recorded[control_name(system)] = control.model_dump(mode="json")
     model.close()
     known = run.manifest()["steps"][step]["results"]
-    controls = {name: Matched.model_validate(known[name]) for name in map(control_name, targets) if known[name]}
+    controls = {name: Matched.model_validate(known[name]) for name in map(control_name, targets) if name in known}
     for name, control in controls.items():
         say(
             f"control   {name}: {mle} at temperature {control.temperature:.3f} has an entropy of {control.entropy:.3f} "

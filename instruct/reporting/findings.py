@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instruct.analysis.claims import LEAST_DECIDED, LEAST_SEEDS, agreeing_interval, finding_of
+from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of
 from instruct.analysis.holm import holm
 from instruct.analysis.results import SeedSpread, Significance
 from instruct.reporting.model import ComparisonReport, Panel, ReportData
@@ -38,7 +38,7 @@ def _settle_together(claims: Sequence[_Claim]) -> None:
             figures = claim.majority if isinstance(claim, Panel) else claim.leading_figures
             graded = figures.interval if figures.graded else None
             units = figures.n_judged if figures.conversations is None else figures.conversations
-            enough = min(figures.win + figures.loss, units) >= LEAST_DECIDED
+            enough = enough_decided(figures.win, figures.loss, units)
             figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
             figures.interval = agreeing_interval(figures.interval, figures.finding)
 

@@ -11,7 +11,7 @@ from instruct.analysis.outcomes import EXCHANGED, UNKNOWN_ORDER, Margins
 from instruct.base.errors import InputError, UnknownNameError, one_line
 from instruct.base.files import sha256_of
 from instruct.base.replies import Completion
-from instruct.data.evaluation import conversation_of, conversations, identity, load_answers
+from instruct.data.evaluation import conversations, identity, load_answers
 from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey, judged_comparisons
 from instruct.judging.human_agreement import agreement_words
@@ -168,9 +168,8 @@ def _judged(
             for name in (key.candidate, key.baseline)
         ]
         samples = read_samples(card, judgments, (outputs[0], outputs[1]), asked, store)
-    turns = {judgment.instruction: conversation_of(judgment.instruction) for judgment in judgments}
-    together = {pair: conversation for pair, conversation in turns.items() if conversation}
-    together |= conversations(answers[key.candidate].rows if key.candidate in answers else ())
+    rows = answers[key.candidate].rows if key.candidate in answers else []
+    together = conversations([*rows, *({"instruction": judgment.instruction} for judgment in judgments)])
     return Judged(key, judgments, step, card, problem, bool(imported), replies, known, samples, together)
 
 
