@@ -255,11 +255,11 @@ def report_text(results: dict[str, Any]) -> str:
 
 def draw_plane(panels: Any) -> Any:
     """Forward against reverse cross-entropy, a panel for infinite data and one for samples."""
-    from instruct.reporting.figures.canvas import COLORS, FAINT, INK, axes_at, picture_of
+    from instruct.reporting.figures.canvas import COLORS, FAINT, INK, axes_at, empty_figure
 
-    picture = picture_of(4.2, "Precision and recall", "Each objective, and MLE at temperatures from 0.5 to 1.2 (line)")
+    figure = empty_figure(4.2, "Precision and recall", "Each objective, and MLE at temperatures from 0.5 to 1.2 (line)")
     for number, panel in enumerate(panels):
-        axes = axes_at(picture, 0.7 + 3.1 * number, 0.95, 2.5, 2.6)
+        axes = axes_at(figure, 0.7 + 3.1 * number, 0.95, 2.5, 2.6)
         recall, precision = zip(*panel["curve"], strict=True)
         axes.plot(recall, precision, "-", color=FAINT, linewidth=1.2, zorder=1)
         outside = []
@@ -277,7 +277,7 @@ def draw_plane(panels: Any) -> Any:
             corner: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "top"}
             axes.text(0.98, 0.98, "far right: " + "\n".join(outside), fontsize=6.5, color=FAINT, **corner)
     axes.legend(loc="upper left", bbox_to_anchor=(1.02, 1.02), frameon=False, fontsize=7)
-    return picture
+    return figure
 
 
 def panels(results: dict[str, Any]) -> list[dict[str, Any]]:

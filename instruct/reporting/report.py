@@ -15,7 +15,7 @@ from instruct.reporting.cautions import figure_warnings
 from instruct.reporting.document import document, summary
 from instruct.reporting.exports import write_exports
 from instruct.reporting.exports.tables import figures_table
-from instruct.reporting.figures import Pictures, draw_figures
+from instruct.reporting.figures import DrawnFigures, draw_figures
 from instruct.reporting.findings import settle
 from instruct.reporting.length_control import Difficulty, keep_difficulty
 from instruct.reporting.model import SCHEMA_VERSION, ReportData
@@ -43,7 +43,7 @@ class Report(ReportData):
 
     def model_post_init(self, _: Any) -> None:
         """`figures` also gives the figures by name, to show or to save: `report.figures["win_rates"]`."""
-        self.figures = Pictures(self)
+        self.figures = DrawnFigures(self)
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

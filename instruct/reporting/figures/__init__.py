@@ -72,7 +72,7 @@ def draw_figures(report: ReportData, folder: Path) -> None:
         drawing.save(folder / _FOLDER)
 
 
-class Picture:
+class DrawnFigure:
     """A figure that a notebook shows; drawn when it is asked for, from the report alone."""
 
     def __init__(self, drawing: Drawing) -> None:
@@ -99,7 +99,7 @@ class Picture:
         write_atomically(path, self._drawing.drawn(kind))
 
 
-class Pictures(list[Figure]):
+class DrawnFigures(list[Figure]):
     """`Report.figures`: what report.json lists, and by name the figures themselves: `figures["win_rates"]`."""
 
     def __init__(self, report: ReportData) -> None:
@@ -111,5 +111,5 @@ class Pictures(list[Figure]):
             return super().__getitem__(name)
         for drawing in drawings(self._report):
             if drawing.name == name:
-                return Picture(drawing)
+                return DrawnFigure(drawing)
         raise KeyError(f"no figure {name!r} in this report; it has {', '.join(each.name for each in self) or 'none'}")

@@ -17,7 +17,7 @@ from instruct.base.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette: distinct for every kind of color blindness, its first two colors in gray too.
 BLUE, ORANGE = "#0072B2", "#E69F00"
@@ -27,7 +27,7 @@ WIDTH = 8.0  # inches, as wide as a page
 ROW = 0.27  # of a forest plot
 _LEFT = 0.15
 _STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same figure on every machine
     "font.size": 10,
     "text.parse_math": False,  # names are foreign text: a dollar sign is a dollar sign
     "svg.hashsalt": "instruct",
@@ -45,7 +45,7 @@ class Drawing:
     name: str
     title: str
     data: Any
-    draw: Callable[[Any], Picture]
+    draw: Callable[[Any], Figure]
 
     def save(self, folder: Path) -> None:
         """Write NAME.png (200 dpi) and NAME.svg.
@@ -76,10 +76,10 @@ class Drawing:
         found = {}
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
-            picture = self.draw(self.data)
+            figure = self.draw(self.data)
             for suffix, about in metadata.items():
                 buffer = io.BytesIO()
-                picture.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=about)
+                figure.savefig(buffer, format=suffix[1:], facecolor="white", dpi=200, metadata=about)
                 found[suffix] = buffer.getvalue()
         return found
 
@@ -90,21 +90,21 @@ class Drawing:
         return hashlib.sha256(json.dumps([self.name, self.data, drawn_by]).encode()).hexdigest()
 
 
-def picture_of(height: float, title: str, subtitle: str) -> Picture:
+def empty_figure(height: float, title: str, subtitle: str) -> Figure:
     """An empty figure, `height` inches high, with its title and a line below it."""
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height))
     place = _LEFT / WIDTH
-    picture.text(place, 1 - 0.2 / height, title, va="top", size=13, weight="bold")
-    picture.text(place, 1 - 0.47 / height, subtitle, va="top", size=9, color=FAINT)
-    return picture
+    figure.text(place, 1 - 0.2 / height, title, va="top", size=13, weight="bold")
+    figure.text(place, 1 - 0.47 / height, subtitle, va="top", size=9, color=FAINT)
+    return figure
 
 
-def axes_at(picture: Picture, left: float, top: float, width: float, height: float) -> Axes:
+def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Axes at a place in inches from the figure's left and top."""
-    total = picture.get_figheight()
-    axes = picture.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
+    total = figure.get_figheight()
+    axes = figure.add_axes((left / WIDTH, 1 - (top + height) / total, width / WIDTH, height / total))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -119,10 +119,10 @@ def even_line(axes: Axes, upright: bool = False) -> None:
     draw(50, color=LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
 
 
-def forest_axes(picture: Picture, place: tuple[float, float, float], rows: int, limits: tuple[float, float]) -> Axes:
+def forest_axes(figure: Figure, place: tuple[float, float, float], rows: int, limits: tuple[float, float]) -> Axes:
     """Axes for a row per rate in percent; `place`: left, top and width in inches."""
     left, top, width = place
-    axes = axes_at(picture, left, top, width, ROW * rows)
+    axes = axes_at(figure, left, top, width, ROW * rows)
     axes.set_xlim(*limits)
     axes.set_ylim(rows - 0.5, -0.5)
     even_line(axes, upright=True)
@@ -149,10 +149,10 @@ def percent(value: float, _: object = None) -> str:
     return f"{value:g} %"
 
 
-def legend(picture: Picture, handles: Any, loc: Any, place: tuple[float, float], **style: Any) -> None:
-    """A legend without a frame; `place`: its corner as parts of the picture."""
+def legend(figure: Figure, handles: Any, loc: Any, place: tuple[float, float], **style: Any) -> None:
+    """A legend without a frame; `place`: its corner as parts of the figure."""
     known: dict[str, Any] = {"frameon": False, "borderaxespad": 0, "fontsize": 8}
-    picture.legend(handles=handles, loc=loc, bbox_to_anchor=place, **known | style)
+    figure.legend(handles=handles, loc=loc, bbox_to_anchor=place, **known | style)
 
 
 def abreast(candidate: str, baseline: str, *, most: int) -> str:

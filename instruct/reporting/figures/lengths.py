@@ -11,7 +11,7 @@ from instruct.reporting.model import JudgeReport, SystemReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _MOST_PANELS = 12
 _PANEL, _GAP = 1.75, 0.95
@@ -50,7 +50,7 @@ def answer_lengths(systems: list[SystemReport]) -> canvas.Drawing | None:
     return canvas.Drawing("answer_lengths", "Length of each system's answers", rows, _draw_lengths) if rows else None
 
 
-def _draw_differences(panels: list[dict[str, Any]]) -> Picture:
+def _draw_differences(panels: list[dict[str, Any]]) -> Figure:
     shown = panels[:_MOST_PANELS]
     columns = min(2, len(shown))
     rows = math.ceil(len(shown) / columns)
@@ -58,15 +58,15 @@ def _draw_differences(panels: list[dict[str, Any]]) -> Picture:
     height = top + rows * (_PANEL + _GAP)
     more = f"; the first {len(shown)} of {len(panels)} comparisons" if len(shown) < len(panels) else ""
     subtitle = f"Bins: characters longer than the baseline's answer, with 95 % intervals; line: all pairs{more}"
-    picture = canvas.picture_of(height, "Win rate by difference in length", subtitle)
+    figure = canvas.empty_figure(height, "Win rate by difference in length", subtitle)
     width = (canvas.WIDTH - columns * (left + right)) / columns
     for place, panel in enumerate(shown):
         row, column = divmod(place, columns)
         axes = canvas.axes_at(
-            picture, left + column * (width + left + right), top + row * (_PANEL + _GAP), width, _PANEL
+            figure, left + column * (width + left + right), top + row * (_PANEL + _GAP), width, _PANEL
         )
         _draw_panel(axes, panel, 30 if columns == 2 else 70)
-    return picture
+    return figure
 
 
 def _draw_panel(axes: Axes, panel: dict[str, Any], limit: int) -> None:
@@ -100,18 +100,18 @@ def _signed(characters: int) -> str:
     return f"{characters:+d}".replace("-", "\N{MINUS SIGN}") if characters else "0"
 
 
-def _draw_lengths(rows: list[dict[str, Any]]) -> Picture:
+def _draw_lengths(rows: list[dict[str, Any]]) -> Figure:
     labels = [one_line(row["name"], 28) for row in rows]
     left, right, top, bottom = canvas.left_margin(labels), 1.6, 0.85, 0.6
     height = top + _SYSTEM * len(rows) + bottom
-    picture = canvas.picture_of(height, "Length of the answers", "Share of each system's answers by characters")
+    figure = canvas.empty_figure(height, "Length of the answers", "Share of each system's answers by characters")
     edges = rows[0]["edges"]
     width = edges[1] - edges[0]
     wider = len(edges) > 2 and edges[-1] - edges[-2] > width  # the last bar holds all that is longer
     end = edges[-2] + 2 * width if wider else edges[-1]
     most = max(count / row["n"] for row in rows for count in row["counts"])
     for place, row in enumerate(rows):
-        axes = canvas.axes_at(picture, left, top + place * _SYSTEM, canvas.WIDTH - left - right, _SYSTEM - 0.12)
+        axes = canvas.axes_at(figure, left, top + place * _SYSTEM, canvas.WIDTH - left - right, _SYSTEM - 0.12)
         starts = [*edges[:-2], edges[-2] + width if wider else edges[-2]]
         shares = [count / row["n"] for count in row["counts"]]
         bars = axes.bar(starts, shares, width, align="edge", color=canvas.BLUE, edgecolor="white", linewidth=0.4)
@@ -131,8 +131,8 @@ def _draw_lengths(rows: list[dict[str, Any]]) -> Picture:
         )
         _label_lengths(axes, edges[-2] if wider else edges[-1], last=place == len(rows) - 1)
     said = "Dashed: the median." + (f" Pale: {edges[-2]} characters and more, up to {edges[-1] - 1}." if wider else "")
-    picture.text(left / canvas.WIDTH, 0.1 / height, said, size=8, color=canvas.FAINT)
-    return picture
+    figure.text(left / canvas.WIDTH, 0.1 / height, said, size=8, color=canvas.FAINT)
+    return figure
 
 
 def _label_lengths(axes: Axes, bound: int, last: bool) -> None:

@@ -8,7 +8,7 @@ from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _PANELS: dict[str, dict[str, str | None]] = {
     "label's probability": {"spread": "rest spread", "conflict": "rest on one token"},
@@ -28,12 +28,12 @@ def pull_figure(name: str, at: float, curves: dict[str, list[list[float]]]) -> c
     return canvas.Drawing("pull", title, {"title": title, "at": at, "curves": curves}, _draw)
 
 
-def _draw(data: dict[str, Any]) -> Picture:
-    picture = canvas.picture_of(3.3, data["title"], f"second and third panel: a label of probability {data['at']:g}")
+def _draw(data: dict[str, Any]) -> Figure:
+    figure = canvas.empty_figure(3.3, data["title"], f"second and third panel: a label of probability {data['at']:g}")
     width = 2.1
     largest = max(pull for points in data["curves"].values() for _, pull in points)
     for number, (label, curves) in enumerate(_PANELS.items()):
-        axes = canvas.axes_at(picture, 0.5 + number * (width + 0.45), 0.75, width, 1.95)
+        axes = canvas.axes_at(figure, 0.5 + number * (width + 0.45), 0.75, width, 1.95)
         for color, (curve, words) in zip(canvas.COLORS, curves.items(), strict=False):
             axes.plot(*zip(*data["curves"][curve], strict=True), color=color, label=words, linewidth=1.8)
         axes.axhline(1, color=canvas.LINE, linewidth=1, linestyle=(0, (4, 2)), zorder=0)
@@ -43,4 +43,4 @@ def _draw(data: dict[str, Any]) -> Picture:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # mathematics is not parsed in names
             axes.legend(frameon=False, fontsize=8)
-    return picture
+    return figure

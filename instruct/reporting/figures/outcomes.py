@@ -11,7 +11,7 @@ from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 # The light colors of report.css: any two differ in lightness, too. Contradicted and identical pairs are hatched.
 _PARTS: dict[str, tuple[str, str, tuple[str, str] | None]] = {
@@ -40,7 +40,7 @@ def outcomes(judge: JudgeReport, name: str) -> canvas.Drawing:
     return canvas.Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", data, _draw)
 
 
-def _draw(data: dict[str, Any]) -> Picture:
+def _draw(data: dict[str, Any]) -> Figure:
     from matplotlib.patches import Patch
 
     rows = data["rows"]
@@ -51,15 +51,15 @@ def _draw(data: dict[str, Any]) -> Picture:
     height = top + _ROW * len(rows) + bottom
     policies = ", ".join(dict.fromkeys(row["policy"] for row in rows))
     subtitle = f"{one_line(data['model'], 70)}, policy: {policies}"
-    picture = canvas.picture_of(height, f"Verdicts of {one_line(data['judge'], 60)}", subtitle)
+    figure = canvas.empty_figure(height, f"Verdicts of {one_line(data['judge'], 60)}", subtitle)
     width = canvas.WIDTH - left - right
-    axes = canvas.axes_at(picture, left, top, width, _ROW * len(rows))
+    axes = canvas.axes_at(figure, left, top, width, _ROW * len(rows))
     for place, row in enumerate(rows):
         _draw_row(axes, place, row, width)
     _style(axes, names)
     if warning:
         style = {"facecolor": "#FFF1E8", "edgecolor": canvas.ALERT, "linewidth": 0.8, "boxstyle": "round,pad=0.45"}
-        picture.text(
+        figure.text(
             0.23 / canvas.WIDTH, 1 - 0.86 / height, "\n".join(warning), va="top", size=8.5, color=canvas.ALERT,
             weight="bold", linespacing=1.35, bbox=style,
         )  # fmt: skip
@@ -71,8 +71,8 @@ def _draw(data: dict[str, Any]) -> Picture:
         if part not in absent
     ]
     spacing = {"handlelength": 1, "handleheight": 1, "columnspacing": 1.5, "handletextpad": 0.5}
-    canvas.legend(picture, handles, "lower left", (left / canvas.WIDTH, 0.02), ncols=len(handles), **spacing)
-    return picture
+    canvas.legend(figure, handles, "lower left", (left / canvas.WIDTH, 0.02), ncols=len(handles), **spacing)
+    return figure
 
 
 def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:

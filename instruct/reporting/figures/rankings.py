@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import BLUE, FAINT, INK, ROW, WIDTH, Drawing, beside, forest_axes, picture_of
+from instruct.reporting.figures.canvas import BLUE, FAINT, INK, ROW, WIDTH, Drawing, beside, empty_figure, forest_axes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _GAP, _TOP = 0.7, 1.05
 # The most systems that fit on a page; the best are drawn.
@@ -22,17 +22,17 @@ def ranked_systems(ranked: Sequence[dict[str, Any]]) -> Drawing | None:
     return Drawing("ranking", title, list(ranked), _draw) if ranked else None
 
 
-def _draw(panels: list[dict[str, Any]]) -> Picture:
+def _draw(panels: list[dict[str, Any]]) -> Figure:
     panels = [panel | {"standings": panel["standings"][:_MOST_ROWS]} for panel in panels]
     left, right = 3.0, 2.2
     width = WIDTH - left - right
     rows = sum(len(panel["standings"]) for panel in panels)
     height = _TOP + rows * ROW + len(panels) * _GAP
-    picture = picture_of(height, "Systems ranked", "Win rates with simultaneous 95 % intervals; a tie is half a win")
+    figure = empty_figure(height, "Systems ranked", "Win rates with simultaneous 95 % intervals; a tie is half a win")
     top = _TOP
     for panel in panels:
         systems = panel["standings"]
-        axes = forest_axes(picture, (left, top, width), len(systems), (0, 100))
+        axes = forest_axes(figure, (left, top, width), len(systems), (0, 100))
         top += len(systems) * ROW + _GAP
         title = f"{one_line(panel['judge'], 40)}, against {one_line(panel['baseline'], 40)}"
         beside(axes, 0.15 - left, -0.85, title, size=9, weight="bold", color=INK)
@@ -44,4 +44,4 @@ def _draw(panels: list[dict[str, Any]]) -> Picture:
             beside(axes, width + 0.15, place, said, size=8, color=FAINT)
             axes.plot(system["interval"], [place, place], color=BLUE, linewidth=2)
             axes.plot(system["win_rate"], place, "o", color=BLUE, markersize=5, clip_on=False, zorder=3)
-    return picture
+    return figure

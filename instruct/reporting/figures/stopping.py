@@ -10,7 +10,7 @@ from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _PANEL, _GAP, _TOP = 1.7, 0.75, 1.0
 # More panels than this do not fit on a page.
@@ -32,13 +32,13 @@ def stopping(judges: list[JudgeReport]) -> canvas.Drawing | None:
     return canvas.Drawing("stopping", title, panels, _draw) if panels else None
 
 
-def _draw(panels: list[dict[str, Any]]) -> Picture:
+def _draw(panels: list[dict[str, Any]]) -> Figure:
     left, right = 0.65, 0.25
     height = _TOP + len(panels) * (_PANEL + _GAP)
     subtitle = "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
-    picture = canvas.picture_of(height, "When judging could stop", subtitle)
+    figure = canvas.empty_figure(height, "When judging could stop", subtitle)
     for number, panel in enumerate(panels):
-        axes = canvas.axes_at(picture, left, _TOP + number * (_PANEL + _GAP), canvas.WIDTH - left - right, _PANEL)
+        axes = canvas.axes_at(figure, left, _TOP + number * (_PANEL + _GAP), canvas.WIDTH - left - right, _PANEL)
         axes.set_title(panel["name"], loc="left", size=9, weight="bold", color=canvas.INK)
         axes.set_xlabel("pairs judged", size=8, color=canvas.INK, labelpad=1)
         axes.set_xlim(0, panel["pairs"])
@@ -63,4 +63,4 @@ def _draw(panels: list[dict[str, Any]]) -> Picture:
                 color=canvas.FAINT,
                 **place,
             )
-    return picture
+    return figure

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from instruct.analysis.text_results import TextReport, TextSystem
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, WIDTH, Drawing, axes_at, picture_of
+from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, WIDTH, Drawing, axes_at, empty_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _SIDE, _LEFT, _TOP, _BELOW = 3.9, 0.75, 0.95, 0.65
 _STYLES: dict[str, Any] = {"system": {"linestyle": "-", "marker": "o"}, "control": {"linestyle": ":", "marker": "s"}}
@@ -58,22 +58,22 @@ def _styles(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _square(title: str, subtitle: str) -> tuple[Picture, Axes]:
-    picture = picture_of(_TOP + _SIDE + _BELOW, title, subtitle)
-    return picture, axes_at(picture, _LEFT, _TOP, _SIDE, _SIDE)
+def _square(title: str, subtitle: str) -> tuple[Figure, Axes]:
+    figure = empty_figure(_TOP + _SIDE + _BELOW, title, subtitle)
+    return figure, axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
 
 
-def _legend(picture: Picture, axes: Axes) -> None:
+def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    height = picture.get_figheight()
-    picture.legend(
+    height = figure.get_figheight()
+    figure.legend(
         handles, labels, loc="upper left", bbox_to_anchor=((_LEFT + _SIDE + 0.2) / WIDTH, 1 - _TOP / height),
         frameon=False, fontsize=9, borderaxespad=0,
     )  # fmt: skip
 
 
-def _draw_curves(found: list[dict[str, Any]]) -> Picture:
-    picture, axes = _square("MAUVE's divergence curves", "Up and to the right: closer to human text")
+def _draw_curves(found: list[dict[str, Any]]) -> Figure:
+    figure, axes = _square("MAUVE's divergence curves", "Up and to the right: closer to human text")
     for each, style in zip(found, _styles(found), strict=True):
         xs, ys = zip(*each["curve"], strict=True)
         style = {**style, "marker": None}
@@ -81,12 +81,12 @@ def _draw_curves(found: list[dict[str, Any]]) -> Picture:
     axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
     axes.set_xlabel("similarity of the system's texts to the mixture (precision)", size=8, color=INK)
     axes.set_ylabel("similarity of human texts to the mixture (recall)", size=8, color=INK)
-    _legend(picture, axes)
-    return picture
+    _legend(figure, axes)
+    return figure
 
 
-def _draw_plane(found: list[dict[str, Any]]) -> Picture:
-    picture, axes = _square("Precision and recall", "Nats per token; down: precision, left: recall")
+def _draw_plane(found: list[dict[str, Any]]) -> Figure:
+    figure, axes = _square("Precision and recall", "Nats per token; down: precision, left: recall")
     for each in found:
         if each["by_temperature"]:
             _, xs, ys = zip(*each["by_temperature"], strict=True)
@@ -108,5 +108,5 @@ def _draw_plane(found: list[dict[str, Any]]) -> Picture:
     axes.set_xlabel("forward cross-entropy: what human text the system misses", size=8, color=INK)
     axes.set_ylabel("reverse cross-entropy: how unlikely its own choices are", size=8, color=INK)
     axes.margins(0.15)
-    _legend(picture, axes)
-    return picture
+    _legend(figure, axes)
+    return figure

@@ -7,13 +7,13 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
-from instruct.reporting.figures.canvas import COLORS, FAINT, INK, WIDTH, Drawing, axes_at, legend, picture_of
+from instruct.reporting.figures.canvas import COLORS, FAINT, INK, WIDTH, Drawing, axes_at, empty_figure, legend
 from instruct.reporting.model import EvaluationLog, Training, TrainingLog
 from instruct.training.options import without_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 _CURVES = {
     "ce": "cross-entropy (nats per token)",
@@ -54,25 +54,25 @@ def _by_system(logs: list[tuple[Training, TrainingLog | EvaluationLog | None]]) 
     return [{"name": name, "objective": objective, "logs": logs} for (name, objective), logs in found.items()]
 
 
-def _draw_logs(systems: list[dict[str, Any]]) -> Picture:
+def _draw_logs(systems: list[dict[str, Any]]) -> Figure:
     shown = [key for key in _CURVES if _values(systems, key)]
     height = math.ceil(len(shown) / 2) * (_PANEL + _GAP)
-    picture, top = _picture(systems, height, "Training", "As logged, over optimizer steps")
+    figure, top = _figure(systems, height, "Training", "As logged, over optimizer steps")
     for place, key in enumerate(shown):
         row, column = divmod(place, 2)
         left, width = _LEFT + column * WIDTH / 2, WIDTH / 2 - _LEFT - _RIGHT
-        axes = axes_at(picture, left, top + row * (_PANEL + _GAP), width, _PANEL)
+        axes = axes_at(figure, left, top + row * (_PANEL + _GAP), width, _PANEL)
         axes.set_title(_CURVES[key], loc="left", size=9, weight="bold", color=INK)
         _plot(axes, systems, key)
-    return picture
+    return figure
 
 
-def _draw_perplexity(systems: list[dict[str, Any]]) -> Picture:
-    picture, top = _picture(systems, _HEIGHT + _BELOW, "Perplexity while training", "Per token of the held-out rows")
-    axes = axes_at(picture, _LEFT, top, WIDTH - _LEFT - _RIGHT, _HEIGHT)
+def _draw_perplexity(systems: list[dict[str, Any]]) -> Figure:
+    figure, top = _figure(systems, _HEIGHT + _BELOW, "Perplexity while training", "Per token of the held-out rows")
+    axes = axes_at(figure, _LEFT, top, WIDTH - _LEFT - _RIGHT, _HEIGHT)
     axes.set_ylabel("perplexity", size=8, color=INK)
     _plot(axes, systems, "perplexity")
-    return picture
+    return figure
 
 
 def _values(systems: list[dict[str, Any]], key: str) -> list[float]:
@@ -89,18 +89,18 @@ def _label(system: dict[str, Any]) -> str:
     return one_line(name, 40) + of + (f", {seeds} seeds" if seeds > 1 else "")
 
 
-def _picture(systems: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[Picture, float]:
-    """A picture with a legend, and where its panels begin; `panels`: their height. Both in inches."""
+def _figure(systems: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[Figure, float]:
+    """A figure with a legend, and where its panels begin; `panels`: their height. Both in inches."""
     from matplotlib.lines import Line2D
 
     labels = list(map(_label, systems))
     columns = 2 if max(map(len, labels)) <= 45 else 1
     top = _TOP + 0.21 * math.ceil(len(labels) / columns)
-    picture = picture_of(top + panels, title, subtitle)
+    figure = empty_figure(top + panels, title, subtitle)
     handles = [Line2D([], [], linewidth=1.4, label=label, **_style(number)) for number, label in enumerate(labels)]
     place = (0.15 / WIDTH, 1 - 0.7 / (top + panels))
-    legend(picture, handles, "upper left", place, ncols=columns, fontsize=9, columnspacing=2)
-    return picture, top
+    legend(figure, handles, "upper left", place, ncols=columns, fontsize=9, columnspacing=2)
+    return figure, top
 
 
 def _plot(axes: Axes, systems: list[dict[str, Any]], key: str) -> None:

@@ -11,7 +11,7 @@ from instruct.reporting.model import JudgeReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Picture
+    from matplotlib.figure import Figure
 
 # The most rows that fit on a page; beyond it only the leading policies are drawn.
 _MOST_ROWS = 60
@@ -40,15 +40,15 @@ def win_rates(judges: list[JudgeReport]) -> canvas.Drawing | None:
     return canvas.Drawing("win_rates", title, rows, _draw) if rows else None
 
 
-def _draw(rows: list[dict[str, Any]]) -> Picture:
+def _draw(rows: list[dict[str, Any]]) -> Figure:
     from matplotlib.lines import Line2D
 
     lines = _lines(rows)
     left, right, top, bottom = 3.65, 2.0, 0.8, 0.75
     width = canvas.WIDTH - left - right
     height = top + canvas.ROW * len(lines) + bottom
-    picture = canvas.picture_of(height, "Win rates", "With 95 % intervals; a tie is half a win")
-    axes = canvas.forest_axes(picture, (left, top, width), len(lines), _limits(rows))
+    figure = canvas.empty_figure(height, "Win rates", "With 95 % intervals; a tie is half a win")
+    axes = canvas.forest_axes(figure, (left, top, width), len(lines), _limits(rows))
     axes.locator_params(axis="x", nbins=5)
     for place, (text, row) in enumerate(lines):
         if row is None:
@@ -63,8 +63,8 @@ def _draw(rows: list[dict[str, Any]]) -> Picture:
     handles = [Line2D([], [], color=canvas.BLUE, marker="o", label="the judge's leading policy")]
     if not all(row["leads"] for row in rows):
         handles.append(Line2D([], [], color=canvas.FAINT, marker="o", markerfacecolor="white", label="another policy"))
-    canvas.legend(picture, handles, "lower left", (left / canvas.WIDTH, 0.1 / height), ncols=2, columnspacing=1.5)
-    return picture
+    canvas.legend(figure, handles, "lower left", (left / canvas.WIDTH, 0.1 / height), ncols=2, columnspacing=1.5)
+    return figure
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
