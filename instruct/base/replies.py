@@ -14,6 +14,8 @@ class Completion:
     whole choice in OpenAI's form, if it was to be kept; `model` is the model that the server says answered.
     `reasoning` is what the model thought before its text, None if it did not or the text has it; `tool_calls` are those
     of a reply, in OpenAI's form. `reasoning_tokens` are those of `completion_tokens` before the text; None if unknown.
+    `score` is that of the prompt's tokens, if the request asked for it: the sum of their natural log-probabilities, and
+    whether each is the most probable one.
     """
 
     text: str
@@ -26,6 +28,7 @@ class Completion:
     reasoning: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     reasoning_tokens: int | None = None
+    score: tuple[float, bool] | None = None
 
     @property
     def cut_in_thinking(self) -> bool:
@@ -37,7 +40,7 @@ class Completion:
         return {
             name: value
             for name, value in vars(self).items()
-            if value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens")
+            if value is not None or name not in ("reasoning", "tool_calls", "reasoning_tokens", "score")
         }
 
 

@@ -58,7 +58,7 @@ class EngineOptions:
     Attributes:
         subject: who is asked, as error messages name it: "judge autoj".
         model: a hub id, a local folder, or the name that a server knows.
-        context_length: tokens of prompt and reply together.
+        context_length: tokens of prompt and reply together; -1: as many as vLLM has memory for.
         labels: texts whose log-probabilities as the first token are wanted; each is one token.
         response_schema: a JSON schema that the reply must follow.
         chat: prompts are chats, so the chat template's end of a turn ends a reply too.
@@ -71,6 +71,7 @@ class EngineOptions:
         keep_choice: a server's whole choice is kept, not its text alone.
         batch: local prompts that are always computed together; None: one by one, or as a stream.
         adapters: LoRA adapter folders that requests may name.
+        stop_texts: requests may name texts that end a reply.
         tokenizer: the model's, loaded already; None: it is loaded from the model.
         dtype: of the weights; None: bfloat16 in transformers and on a CPU, otherwise vLLM's choice.
         quantization: "4bit" quantizes the weights as QLoRA does (bitsandbytes, NF4).
@@ -100,6 +101,7 @@ class EngineOptions:
     keep_choice: bool = False
     batch: int | None = None
     adapters: tuple[Path, ...] = ()
+    stop_texts: bool = False
     tokenizer: Any = None
     dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
     quantization: Literal["4bit"] | None = None
@@ -119,9 +121,10 @@ class Request:
     """One prompt, the key its completion is stored under, and the most that one attempt can cost in US dollars.
 
     `adapter` is a folder in `EngineOptions.adapters`, or the name that a server knows an adapter by. `max_tokens` and
-    `temperature` override the decoding's. A reply does not end before `min_tokens`. `seed` makes a sample repeatable; a
-    server is sent it only if it is given. `may_try` tells whether there is money for so many attempts; it is asked
-    before an attempt after those that the server may have charged for.
+    `temperature` override the decoding's. A reply does not end before `min_tokens`; it ends after one of the texts
+    `stop`. `seed` makes a sample repeatable; a server is sent it only if it is given. With `scored`, nothing is
+    generated: the prompt's token ids from that place on are scored (`Completion.score`). `may_try` tells whether there
+    is money for so many attempts; it is asked before an attempt after those that the server may have charged for.
     """
 
     key: str
@@ -132,6 +135,8 @@ class Request:
     seed: int | None = None
     min_tokens: int = 0
     temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    scored: int | None = None
     may_try: Callable[[int], bool] | None = field(default=None, repr=False, compare=False)
 
 

@@ -10,7 +10,7 @@ from instruct.base.options import Options
 
 
 class ClusterOptions(Options):
-    """A Ray cluster that runs the engines of answers and of judges on local models (docs/cluster.md)."""
+    """A Ray cluster that runs the engines of answers, tasks and judges on local models (docs/cluster.md)."""
 
     address: str | None = None
     """HOST:PORT of the cluster (default: RAY_ADDRESS, or the cluster that this machine belongs to)."""

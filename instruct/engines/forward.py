@@ -23,6 +23,7 @@ from instruct.engines.base import Decoding, EngineOptions
 from instruct.engines.causal import CausalEngine
 from instruct.engines.local import load_tokenizer
 from instruct.engines.rewards import BATCH_TOKENS, batches, padded
+from instruct.engines.stop_tokens import stop_token_ids
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
 
 if TYPE_CHECKING:
@@ -72,15 +73,22 @@ class ForwardEngine(CausalEngine):
         """Of the computation."""
         return self._dtype()
 
-    def vllm_arguments(self, adapters: Sequence[Path]) -> dict[str, Any]:
-        """The arguments of `vllm.LLM` for this model and its adapters, with as long a context as its memory holds.
+    def options(self, **changes: Any) -> EngineOptions:
+        """Those of another engine for this model."""
+        return replace(self._options, tokenizer=self.tokenizer, **changes)
 
-        Raises:
-            InputError: vLLM is not installed, or cannot serve the model or an adapter.
-        """
-        from instruct.engines.vllm import VLLMEngine
+    @property
+    def stops(self) -> list[int]:
+        """The tokens that end a reply."""
+        return list(stop_token_ids(self.tokenizer, self._model, self._revision))
 
-        return VLLMEngine(replace(self._options, adapters=tuple(adapters), context_length=-1)).arguments()
+    @property
+    def config(self) -> Any:
+        """The model's configuration, which is read without its weights."""
+        from transformers import AutoConfig
+
+        self._prepare()
+        return AutoConfig.from_pretrained(self._model, revision=self._revision, trust_remote_code=False)
 
     @contextmanager
     def adapted(self, adapter: Path | None) -> Iterator[Any]:
@@ -113,7 +121,7 @@ class ForwardModel:
     @property
     def context(self) -> int:
         """The longest row, in tokens."""
-        return context_of(self.engine.network.config) or sys.maxsize
+        return context_of(self.engine.config) or sys.maxsize
 
     @property
     def end(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import filter as matching
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instruct.base.errors import InputError, one_line
-from instruct.base.models import EMBEDDED_MODEL, model_path
+from instruct.base.models import EMBEDDED_MODEL, ModelOptions, model_path
 from instruct.base.output import warn
 from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request
@@ -41,6 +42,8 @@ class Asked:
     seed: int
     least: int
     temperature: float
+    stop: tuple[str, ...] = ()
+    scored: int | None = None
 
 
 class LocalEngine(BatchesInTurn):
@@ -55,6 +58,7 @@ class LocalEngine(BatchesInTurn):
         self._options = options
         self.notes: list[str] = []
         self.batch = options.batch
+        self.context = options.context_length
         self._prepared = False
         self._model = ""
         self._revision: str | None = None
@@ -156,12 +160,21 @@ class LocalEngine(BatchesInTurn):
     def _ask(self, request: Request) -> Asked | Failure:
         """What to ask of the model, or that the request does not fit its context."""
         limit = self._options.decoding.max_tokens if request.max_tokens is None else request.max_tokens
-        ids, context = self._token_ids(request.prompt), self._options.context_length
+        ids, context = self._token_ids(request.prompt), self.context
         if len(ids) + limit > context:
             return Failure(f"too long: {len(ids)} tokens and {limit} to answer exceed {context}", permanent=True)
         decoding = self._options.decoding
         temperature = decoding.temperature if request.temperature is None else request.temperature
-        return Asked(ids, limit, request.adapter, request.seed or 0, request.min_tokens, temperature)
+        return Asked(
+            ids,
+            limit,
+            request.adapter,
+            request.seed or 0,
+            request.min_tokens,
+            temperature,
+            request.stop,
+            request.scored,
+        )
 
     def _in_batches(self, requests: Iterable[Request], size: int) -> Iterator[list[tuple[Request, Reply]]]:
         """The replies to `size` requests at a time; those that do not fit are not asked."""
@@ -215,6 +228,16 @@ class LocalEngine(BatchesInTurn):
         return self._tokenizer.decode(ids, skip_special_tokens=not whole, clean_up_tokenization_spaces=False)
 
 
+def scored(asked: Asked, tokens: Sequence[tuple[float, bool]]) -> Completion:
+    """The completion of a request that is scored.
+
+    Args:
+        tokens: of each scored token, its log-probability and whether it is the most probable one.
+    """
+    score = math.fsum(value for value, _ in tokens), all(greedy for _, greedy in tokens)
+    return Completion("", prompt_tokens=len(asked.ids), score=score)
+
+
 def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
     """The tokenizer of a folder or hub model; `subject` names it in errors.
 
@@ -227,6 +250,18 @@ def load_tokenizer(subject: str, model: str, revision: str | None) -> Any:
         return AutoTokenizer.from_pretrained(model, revision=revision, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{subject}: {model} has no tokenizer ({one_line(error, 200)})") from error
+
+
+def has_tokenizer(model: ModelOptions) -> bool:
+    """Whether the tokenizer of a model, which may be a name that only a server knows, is on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if (Path(model.name).expanduser() / "tokenizer_config.json").is_file():
+        return True
+    try:
+        return isinstance(try_to_load_from_cache(model.name, "tokenizer_config.json", revision=model.revision), str)
+    except ValueError:  # not a hub id
+        return False
 
 
 def _located(options: EngineOptions) -> tuple[str, bool]:

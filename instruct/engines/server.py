@@ -19,7 +19,16 @@ from instruct.base.replies import Completion, Failure, Reply
 from instruct.engines.base import BatchesInTurn, EngineOptions, Prompt, Request, server_address
 from instruct.engines.prompt_size import most_tokens
 from instruct.engines.server_http import ErrorStatus, Redirected, open_client, send, whole
-from instruct.engines.server_replies import Fault, NoLogprobs, Refused, read_refusal, read_reply, request_body
+from instruct.engines.server_replies import (
+    Fault,
+    NoLogprobs,
+    NoScore,
+    Refused,
+    read_refusal,
+    read_reply,
+    read_score,
+    request_body,
+)
 
 # Requests in flight at a server.
 CONCURRENCY = 64
@@ -224,9 +233,16 @@ class ServerEngine(BatchesInTurn):
                 response = await send(client, path, body)
                 self._answered = True
                 data = await whole(response, request.max_tokens or self._options.decoding.max_tokens)
+            if request.scored is not None:
+                return read_score(data, request)
             completion = read_reply(self._options, data, request.prompt)
         except (Refused, Fault):
             raise
+        except NoScore:
+            raise InputError(
+                f"{self._options.subject}: {self._endpoint} does not score given text (echo with logprobs); "
+                f"{self._options.other_model}"
+            ) from None
         except NoLogprobs as lacking:
             if not self._logprobs_seen:
                 raise InputError(

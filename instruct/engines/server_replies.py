@@ -17,6 +17,7 @@ from instruct.engines.thinking import Parted, parted_after, parted_inline
 
 # SQLite's largest integer.
 _LARGEST = 2**63 - 1
+_STOPS = 4  # texts that end a reply: the most that OpenAI's own endpoint takes
 BUDGET_NAME = "thinking_token_budget"  # vLLM's; OpenAI's own endpoint has no such parameter
 _TOO_LONG = re.compile(r"context[ _]?(length|size|window)|max(imum)?[ _]model[ _]len|too many tokens", re.IGNORECASE)
 
@@ -55,6 +56,10 @@ class NoLogprobs(Exception):
         self.completion = completion
 
 
+class NoScore(Exception):
+    """The server does not return the log-probabilities of a prompt."""
+
+
 def well_formed(text: str) -> str:
     """`text` with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD, as browsers do."""
     try:
@@ -78,6 +83,8 @@ def request_body(
         body["seed"] = request.seed
     if request.min_tokens:  # vLLM's; OpenAI's own endpoint has no such parameter
         body["min_tokens"] = request.min_tokens
+    if request.stop:
+        body["stop"] = list(request.stop[:_STOPS])
     if options.thinking_budget is not None:
         body[BUDGET_NAME] = options.thinking_budget
     if options.response_schema is not None:
@@ -90,6 +97,8 @@ def request_body(
             body |= {"logprobs": True, "top_logprobs": 20}
         return "/chat/completions", body | decoding.extra
     body |= {"prompt": well_formed(prompt) if isinstance(prompt, str) else list(prompt), "max_tokens": limit}
+    if request.scored is not None:
+        body |= {"max_tokens": 1, "echo": True, "logprobs": 1}
     if options.labels:
         body["logprobs"] = 5  # the most that OpenAI's own endpoint gives
     return "/completions", body | decoding.extra
@@ -153,6 +162,28 @@ def read_reply(options: EngineOptions, data: bytes, prompt: Prompt = "") -> Comp
     if top is None and (labels or options.decoding.extra.get("logprobs")):
         raise NoLogprobs(completion)
     return completion
+
+
+def read_score(data: bytes, request: Request) -> Completion:
+    """The score in the body of a reply to a request whose prompt is echoed with its log-probabilities.
+
+    Raises:
+        Fault: it is malformed; another attempt may do better.
+        NoScore: the server does not score prompts.
+    """
+    try:
+        logprobs = json.loads(data)["choices"][0].get("logprobs") or {}
+        values, tops = logprobs.get("token_logprobs") or (), logprobs.get("top_logprobs") or ()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise Fault("malformed reply: no choice", answered=True) from None
+    wanted = slice(request.scored, len(request.prompt))
+    own = list(zip(values[wanted], tops[wanted], strict=False))
+    if len(own) < len(request.prompt) - (request.scored or 0) or not all(
+        _is_number(value) and isinstance(top, dict) and all(map(_is_number, top.values())) for value, top in own
+    ):
+        raise NoScore
+    score = math.fsum(value for value, _ in own), all(value >= max(top.values(), default=value) for value, top in own)
+    return Completion("", prompt_tokens=len(request.prompt), score=score)
 
 
 def _parted(options: EngineOptions, text: str, prompt: Prompt) -> Parted:

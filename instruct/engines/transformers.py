@@ -9,7 +9,8 @@ from instruct.base.errors import InputError
 from instruct.base.replies import Reply
 from instruct.engines.base import EngineOptions, Request
 from instruct.engines.causal import CausalEngine
-from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked
+from instruct.engines.local import LLAMA_BOS, LLAMA_EOS, LLAMA_PAD, Asked, scored
+from instruct.engines.rewards import padded
 from instruct.engines.thinking import Budget
 
 
@@ -43,7 +44,8 @@ class TransformersEngine(CausalEngine):
         # A row near the context's end must not be pushed past it by its neighbors.
         for kind in sorted({_kind(row) for row in asked}):
             rows = {place: row for place, row in enumerate(asked) if _kind(row) == kind}
-            replies |= dict(zip(rows, self._generate(list(rows.values())), strict=True))
+            answered = self._scored if kind[-1] else self._generate
+            replies |= dict(zip(rows, answered(list(rows.values())), strict=True))
         return [reply for _, reply in sorted(replies.items())]
 
     def _generate(self, rows: list[Asked]) -> list[Reply]:
@@ -66,6 +68,7 @@ class TransformersEngine(CausalEngine):
                 logits_processor=[] if self._budget is None else [_BudgetProcessor(self._budget, longest)],
                 output_logits=bool(labels),
                 return_dict_in_generate=True,
+                **({"stop_strings": list(rows[0].stop), "tokenizer": self._tokenizer} if rows[0].stop else {}),
             )
         answers = done.sequences[:, longest:].tolist()
         logprobs = [None] * len(rows)
@@ -75,6 +78,24 @@ class TransformersEngine(CausalEngine):
             self._completion(row.ids, answer, values)
             for row, answer, values in zip(rows, answers, logprobs, strict=True)
         ]
+
+    def _scored(self, rows: list[Asked]) -> list[Reply]:
+        """Replies to rows of one kind whose tokens are scored. What follows a text cannot change it: no mask."""
+        import torch
+
+        self.start()
+        ids, _ = padded([row.ids for row in rows], self._tokenizer.pad_token_id or 0)
+        with self._adapted(rows[0].adapter or ""), torch.inference_mode():
+            logits = self._network(input_ids=ids.to(self._network.device), use_cache=False).logits
+        replies: list[Reply] = []
+        for own, row in zip(logits, rows, strict=True):
+            assert row.scored is not None
+            z = own[row.scored - 1 : len(row.ids) - 1].float()
+            targets = torch.tensor(row.ids[row.scored :], device=z.device)
+            values = z.gather(1, targets[:, None])[:, 0] - z.logsumexp(-1)
+            tokens = list(zip(values.tolist(), (z.argmax(-1) == targets).tolist(), strict=True))
+            replies.append(scored(row, tokens))
+        return replies
 
     def _decoding(self, asked: Asked) -> Any:
         from transformers import GenerationConfig
@@ -117,6 +138,6 @@ class _BudgetProcessor:
         return scores
 
 
-def _kind(asked: Asked) -> tuple[str, int, int, float]:
+def _kind(asked: Asked) -> tuple[Any, ...]:
     """Rows of one kind can be computed together."""
-    return asked.adapter or "", asked.limit, asked.least, asked.temperature
+    return asked.adapter or "", asked.limit, asked.least, asked.temperature, asked.stop, asked.scored is not None

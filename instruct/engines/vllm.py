@@ -11,7 +11,7 @@ from typing import Any, Literal
 from instruct.base.errors import InputError
 from instruct.base.replies import Failure, Reply
 from instruct.engines.base import EngineOptions, Request
-from instruct.engines.local import Asked, LocalEngine
+from instruct.engines.local import Asked, LocalEngine, scored
 from instruct.engines.thinking import marks_of
 
 # Prompts that a stream works on at once, vLLM's default except on the largest GPUs; and how many more wait inside vLLM,
@@ -34,6 +34,7 @@ class InVLLM(LocalEngine):
             from instruct.engines.vllm_client import VLLMClient
 
             self._client = VLLMClient(self.arguments(), self._options.adapters)
+            self.context = self._client.context
         return str(self._client.name)
 
     def _prepare(self) -> None:
@@ -93,8 +94,8 @@ class VLLMEngine(InVLLM):
             "max_model_len": options.context_length,
             "max_num_seqs": self.batch or SLOTS,
             "enable_prefix_caching": self.batch is None,
-            # a schema is followed in the tokenizer's words
-            "skip_tokenizer_init": options.response_schema is None and self._budget is None,
+            # schemas and stop texts are followed in the tokenizer's words
+            "skip_tokenizer_init": options.response_schema is None and self._budget is None and not options.stop_texts,
         }
         if self._budget is not None and (marks := marks_of(self._tokenizer.chat_template)):
             arguments["reasoning_config"] = {"reasoning_start_str": marks.begin, "reasoning_end_str": marks.end}
@@ -109,16 +110,31 @@ class VLLMEngine(InVLLM):
 
     def complete(self, requests: Iterable[Request]) -> Iterator[list[tuple[Request, Reply]]]:
         """See `Engine`. Each request has a seed of its own: a sample does not depend on its batch."""
+        if self._options.context_length < 0:
+            self.start()
         return self._in_batches(requests, self.batch) if self.batch else self._in_a_stream(iter(requests))
+
+    def _ask(self, request: Request) -> Asked | Failure:
+        if request.scored is not None and self._options.adapters:  # another layer computes them then: fails on a CPU
+            raise InputError(
+                f"{self._options.subject}: vLLM with adapters answers, but does not score given text; leave the engine "
+                "out for tasks that score it"
+            )
+        return super()._ask(request)
 
     def _answered(self, asked: list[Asked]) -> Iterable[Reply]:
         self.start()
         done = self._client.ask(self._message(asked))
         logprobs = done.get("logprobs") or [None] * len(asked)
-        return map(self._completion, [row.ids for row in asked], done["tokens"], logprobs)
+        return map(self._reply, asked, done["tokens"], done["prompts"], logprobs)
+
+    def _reply(self, asked: Asked, answer: list[int], prompt: Any, logprobs: Any = None) -> Reply:
+        if asked.scored is not None:
+            return scored(asked, prompt[asked.scored - 1 :])
+        return self._completion(asked.ids, answer, logprobs)
 
     def _in_a_stream(self, waiting: Iterator[Request]) -> Iterator[list[tuple[Request, Reply]]]:
-        running: dict[int, tuple[Request, list[int]]] = {}
+        running: dict[int, tuple[Request, Asked]] = {}
         while True:
             sent: list[tuple[Request, Asked]] = []
             failed: list[tuple[Request, Reply]] = []
@@ -131,7 +147,7 @@ class VLLMEngine(InVLLM):
             if sent:
                 self.start()
                 self._client.send({**self._message([asked for _, asked in sent]), "stream": True})
-                running |= {next(self._numbers): (request, asked.ids) for request, asked in sent}
+                running |= {next(self._numbers): (request, asked) for request, asked in sent}
             if failed:
                 yield failed
             elif not running:
@@ -140,15 +156,17 @@ class VLLMEngine(InVLLM):
                 yield self._finished(self._client.receive()["finished"], running)
 
     def _finished(
-        self, finished: list[tuple[int, list[int], str]], running: dict[int, tuple[Request, list[int]]]
+        self, finished: list[tuple[int, list[int], str, Any]], running: dict[int, tuple[Request, Asked]]
     ) -> list[tuple[Request, Reply]]:
         portion: list[tuple[Request, Reply]] = []
-        for number, answer, reason in finished:
+        for number, answer, reason, scores in finished:
             if number not in running:  # of an earlier stream whose reader left early
                 continue
-            request, prompt = running.pop(number)
-            failed = reason not in ("stop", "length")
-            portion.append((request, Failure("vLLM gave it up") if failed else self._completion(prompt, answer)))
+            request, asked = running.pop(number)
+            if reason not in ("stop", "length"):
+                portion.append((request, Failure("vLLM gave it up")))
+            else:
+                portion.append((request, self._reply(asked, answer, scores)))
         return portion
 
     def _message(self, asked: list[Asked]) -> dict[str, Any]:

@@ -61,10 +61,11 @@ class VLLMClient:
             encoding="utf-8",
             start_new_session=True,  # this process handles Ctrl-C
         )
-        self.name = ""
+        self.name, self.context = "", 0
         try:
             start = {"arguments": ARGUMENTS | arguments, "adapters": list(map(str, adapters))}
-            self.name = self.ask(start)["engine"]
+            started = self.ask(start)
+            self.name, self.context = started["engine"], int(started["context"])
         except BaseException:
             self.close()
             raise

@@ -7,7 +7,8 @@ is gone. It imports nothing from this package, so that it starts quickly.
 
 A line without `stream` is a batch, answered as a whole with one line. Lines with `stream` join the requests in flight;
 a line comes back whenever some of them are finished. Prompts of streams are numbered from 0 in the order of arrival. A
-process that has been sent a stream must be sent no batch. A line with `classify` holds texts for a reward model.
+process that has been sent a stream must be sent no batch. Rows with `scored` are prompts whose tokens are scored. A
+line with `classify` holds texts for a reward model.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> None:
         except Exception as error:
             _reply(replies, {"error": type(error).__name__, "message": str(error), "adapter": adapter})
             raise
-    _reply(replies, {"engine": engine})
+    _reply(replies, {"engine": engine, "context": llm.model_config.max_model_len})
     while True:
         request = requests.get()
         try:
@@ -117,7 +118,9 @@ def _arguments(request: dict[str, Any], loras: dict[str, Any]) -> dict[str, Any]
             repetition_penalty=request.get("repetition_penalty") or 1.0,
             logprob_token_ids=request.get("logprob_token_ids"),
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
-            detokenize=False,
+            stop=row["stop"],
+            detokenize=bool(row["stop"]),
+            prompt_logprobs=None if row["scored"] is None else 1,
         )
         for row in rows
     ]
@@ -132,12 +135,23 @@ def _generate(llm: Any, request: dict[str, Any], loras: dict[str, Any]) -> dict[
     for output in outputs:
         if output.outputs[0].finish_reason not in ("stop", "length"):
             raise RuntimeError(f"a request ended with {output.outputs[0].finish_reason!r}")
-    reply = {"tokens": [list(output.outputs[0].token_ids) for output in outputs]}
+    reply = {
+        "tokens": [list(output.outputs[0].token_ids) for output in outputs],
+        "prompts": [_prompt_scores(output) for output in outputs],
+    }
     label_ids = request.get("logprob_token_ids")
     if label_ids:
         firsts = [output.outputs[0].logprobs[0] for output in outputs]
         reply["logprobs"] = [[first[token].logprob for token in label_ids] for first in firsts]
     return reply
+
+
+def _prompt_scores(output: Any) -> list[tuple[float, bool]] | None:
+    """Of each token of a prompt but the first, its log-probability and whether it is the most probable one."""
+    if output.prompt_logprobs is None:
+        return None
+    own = zip(output.prompt_token_ids[1:], output.prompt_logprobs[1:], strict=True)
+    return [(row[token].logprob, row[token].rank == 1) for token, row in own]
 
 
 def _scores(llm: Any, texts: list[list[int]]) -> list[float]:
@@ -156,16 +170,16 @@ def _stream(
     requests: queue.Queue[dict[str, Any]],
     replies: TextIO,
 ) -> None:
-    """Send `finished`, a list of [number, tokens, finish reason], after each step; accept new requests meanwhile."""
+    """Send `finished`, [number, tokens, finish reason, prompt's scores], after each step; take new requests, too."""
     _enqueue(llm, request, loras)
     while llm.llm_engine.has_unfinished_requests():
         with suppress(queue.Empty):
             while True:
                 _enqueue(llm, requests.get_nowait(), loras)
         finished = [
-            [int(output.request_id), list(output.outputs[0].token_ids), output.outputs[0].finish_reason]
+            [int(output.request_id), list(done.token_ids), done.finish_reason, _prompt_scores(output)]
             for output in llm.llm_engine.step()
-            if output.finished
+            if output.finished and (done := output.outputs[0])
         ]
         if finished:
             _reply(replies, {"finished": finished})

@@ -22,7 +22,7 @@ from instruct.base.replies import Completion
 from instruct.data.templates import Rendering, writes_the_date
 from instruct.engines.base import Decoding, Engine, EngineOptions, Prompt, Request
 from instruct.engines.cluster_options import ClusterOptions
-from instruct.engines.local import load_tokenizer
+from instruct.engines.local import has_tokenizer, load_tokenizer
 from instruct.engines.start import EngineKind, make_engine
 from instruct.engines.thinking import MARKS_ROOM, THINK, marks_of
 from instruct.engines.weights import adapter_identity, check_model, context_of, is_adapter, model_identity
@@ -325,23 +325,11 @@ def _server_tokenizer(prompts: Sequence[Prompt], model: ModelOptions, rendering:
     """What renders chats here, because a server has another template, other arguments or another date; else None."""
     if not any(isinstance(prompt, list) for prompt in prompts):
         return None
-    if not rendering.is_own and (rendering.day is None or not _has_tokenizer(model)):
+    if not rendering.is_own and (rendering.day is None or not has_tokenizer(model)):
         return None
     tokenizer = load_tokenizer(f"model {model.name}", model_path(model.name), model.revision)
     rendering.prepare(tokenizer)
     return tokenizer if rendering.is_own or writes_the_date(tokenizer) else None
-
-
-def _has_tokenizer(model: ModelOptions) -> bool:
-    """Whether the tokenizer of a model, which may be a name that only a server knows, is on this machine."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if (Path(model.name).expanduser() / "tokenizer_config.json").is_file():
-        return True
-    try:
-        return isinstance(try_to_load_from_cache(model.name, "tokenizer_config.json", revision=model.revision), str)
-    except ValueError:  # not a hub id
-        return False
 
 
 def _most_tokens(work: Work) -> int:

@@ -36,7 +36,7 @@ CONTEXT = 2048
 
 
 @contextmanager
-def vllm_serve(model: str, log: Path) -> Iterator[str]:
+def vllm_serve(model: str, log: Path, name: str = "smollm2-135m-instruct", dtype: str = "bfloat16") -> Iterator[str]:
     """The base URL of vLLM's own server with the embedded model.
 
     It is started as the module that `vllm serve` runs: the command itself looks for a package of the name vllm, which
@@ -47,8 +47,8 @@ def vllm_serve(model: str, log: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port),
-        "--model", model, "--served-model-name", "smollm2-135m-instruct", "--max-model-len", str(CONTEXT),
-        "--dtype", "bfloat16", "--enforce-eager",
+        "--model", model, "--served-model-name", name, "--max-model-len", str(CONTEXT),
+        "--dtype", dtype, "--enforce-eager",
     ]  # fmt: skip
     settings = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
     with log.open("w") as output:
