@@ -72,7 +72,7 @@ class ExperimentConfig(TrainingOptions):
     seeds: Annotated[list[int] | None, Affects()] = Field(default=None, min_length=1)
     """Train every system once with each of these seeds."""
     cluster: Annotated[Cluster, Affects()] = None
-    """A Ray cluster for answers and for judges on local models (`cluster: ray`; default: this machine)."""
+    """A Ray cluster for answers, tasks and judges on local models (`cluster: ray`; default: this machine)."""
 
     @property
     def text_metrics(self) -> TextMetricOptions:

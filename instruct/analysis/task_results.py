@@ -95,7 +95,8 @@ class Forgetting(Record):
 class HarnessFigure(Record):
     """A metric of a system in a task of lm-evaluation-harness, as it gives it.
 
-    `chat`: asked in the model's chat template. `shortened`: requests whose beginning did not fit the context.
+    `chat`: asked in the model's chat template. `shortened`: requests whose beginning did not fit the context. `draws`:
+    those of demonstrations that the value is the mean of, with the `lowest` and `highest`.
     """
 
     task: str
@@ -107,6 +108,9 @@ class HarnessFigure(Record):
     standard_error: float | None
     chat: bool = False
     shortened: int = 0
+    draws: int = 1
+    lowest: float | None = None
+    highest: float | None = None
 
 
 class TaskReport(Record):

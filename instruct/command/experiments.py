@@ -77,6 +77,8 @@ def add_verbs(verb: flags.AddVerb) -> None:
     text = "ask tasks in the model's chat template"
     sub.add_argument("--chat", action=argparse.BooleanOptionalAction, help=text)
     sub.add_argument("--limit", metavar="N", help="answer only this many test rows of each task")
+    text = "draw demonstrations this often; scores are means over the draws"
+    sub.add_argument("--seeds-of-demonstrations", metavar="N", help=text)
     text = "measure files of texts against these human ones, instead of a run: a text a row, paired by id or order"
     sub.add_argument("--texts", metavar="FILE", help=text)
     text = "with --texts: a system's texts; repeat it for several"
@@ -229,7 +231,7 @@ def evaluate(arguments: argparse.Namespace) -> Result:
     if arguments.tasks:
         overrides += ["--evaluation.tasks.cards", json.dumps(arguments.tasks.split(","))]
         overrides += ["--evaluation.tasks.lm_eval", "[]"]
-    for key in ("chat", "limit", "trust_task_code"):
+    for key in ("chat", "limit", "trust_task_code", "seeds_of_demonstrations"):
         if (value := getattr(arguments, key)) is not None:
             overrides += [f"--evaluation.tasks.{key}", str(value).lower()]
     config, run = _run_of_systems(arguments, overrides + arguments.overrides)

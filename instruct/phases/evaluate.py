@@ -42,7 +42,8 @@ def evaluate_run(config: ExperimentConfig, run: RunDirectory) -> Metrics:
         _measure_on_human_text(config, run, human, wanted)
     measure_continuations(config.text_metrics, run, [metric for metric in OF_CONTINUATIONS if metric in wanted])
     if tasks:
-        evaluate_tasks(tasks, run, config.model, system_folders(config, run), config.data.rendering(run.day))
+        rendering = config.data.rendering(run.day)
+        evaluate_tasks(tasks, run, config.model, system_folders(config, run), rendering, config.cluster)
     return read_metrics(run)
 
 

@@ -29,6 +29,11 @@ _GRADED = (
 )
 _HARNESS = "Tasks of lm-evaluation-harness, with its own prompts, metrics and standard errors."
 
+_DRAWS = (
+    " A value of several draws of demonstrations is their mean, also of each row, so that the standard error and the "
+    "tests are of the test rows; beside it the lowest and the highest draw. One draw: fixed demonstrations or none."
+)
+
 
 def task_tables(report: TaskReport | None) -> list[Table]:
     """Accuracies by system, details, the vote, comparisons, lm-eval's tasks; tables without rows are left out."""
@@ -100,6 +105,7 @@ def _comparisons(report: TaskReport) -> Table:
 
 
 def _harness(report: TaskReport) -> Table:
+    drawn = any(figure.draws > 1 for figure in report.harness)
     columns = [
         *text_columns("task", "system", "metric"),
         Column("shots"),
@@ -111,8 +117,11 @@ def _harness(report: TaskReport) -> Table:
         ),
         Column("prompts", lambda figure: "chat" if figure.chat else "text", when=any(f.chat for f in report.harness)),
         Column("shortened", when="known"),
+        Column("draws", when=drawn),
+        Column("lowest", "lowest", when=drawn),
+        Column("highest", "highest", when=drawn),
     ]
-    return columns_table("lm-eval", report.harness, columns, _HARNESS)
+    return columns_table("lm-eval", report.harness, columns, _HARNESS + _DRAWS if drawn else _HARNESS)
 
 
 def tasks_csv(report: TaskReport) -> Table:

@@ -28,6 +28,7 @@ AnswerColumns = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 # What a figure has from its row's details.
 _SHARED = ("rule", "of", "floor", "most_frequent", "in_training", "shortened")
+_OF_HARNESS = ("shots", "standard_error", "chat", "shortened", "draws", "lowest", "highest")
 
 
 def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
@@ -56,7 +57,7 @@ def task_report(metrics: Metrics, answers: AnswerColumns) -> TaskReport | None:
             rows=row.n,
             metric=row.metric,
             value=row.value or 0.0,
-            **{name: getattr(row.details, name) for name in ("shots", "standard_error", "chat", "shortened")},
+            **{name: getattr(row.details, name) for name in _OF_HARNESS},
         )
         for row in rows
         if row.kind == "lm_eval"

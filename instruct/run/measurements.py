@@ -39,6 +39,7 @@ class Details(BaseModel):
     `curve`: of a distance, temperatures and values there; of MAUVE, the divergence curve. `human`: the same metric of
     the human texts. `system`: that a control was matched to; `reason`: why a system has none. `without`: the value
     without each group of texts, in files of before version 2; later ones have it beside the values of each text.
+    `draws` of demonstrations that the value is the mean of, with the `lowest` and `highest`.
     `forgetting`: of tasks that are put to the untrained base (before) and to the trained systems (after).
     """
 
@@ -67,6 +68,9 @@ class Details(BaseModel):
     shortened: int = 0
     standard_error: float | None = None
     chat: bool = False
+    draws: int = 1
+    lowest: float | None = None
+    highest: float | None = None
     forgetting: Literal["before", "after"] | None = None
 
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from instruct.base.errors import InputError
 from instruct.base.models import ModelOptions
 from instruct.base.output import say
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.engines.forward import ForwardModel, open_model
-from instruct.engines.weights import is_adapter
+from instruct.engines.cluster_options import ClusterOptions
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.systems import AskedSystems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import Measurement, PartResult, measure, metric_step, read_metrics
+
+if TYPE_CHECKING:
+    from instruct.measuring.tasks.lm import Kept
 
 # Before or after training, in tasks of forgetting.
 When = Literal["before", "after"] | None
@@ -31,44 +36,43 @@ def evaluate_tasks(
     base: ModelOptions,
     systems: Mapping[str, Path | None],
     rendering: Rendering = DEFAULT,
+    cluster: ClusterOptions | None = None,
 ) -> None:
     """Every system of the run is asked every task.
 
     Args:
         systems: the folder of each one's weights; None: the base.
         rendering: how chats become text.
+        cluster: where models are loaded; None: on this machine.
 
     Raises:
         InputError: a task that cannot be read.
+        StoppedError: requests without a reply.
     """
     if not options.named:
         raise InputError("evaluation.tasks: names no task; give --tasks NAMES")
-    options = _left(options, run, base, systems)
-    if not options.named:
-        return
-    adapters = [folder for folder in systems.values() if folder and is_adapter(folder)]
-    harness = Harness(options, rendering, adapters)
-    for part in harness.parts:  # what is wrong with a task's rows is found before the work
-        harness.load(part)
-    model: ForwardModel | None = None
-    for system, folder in _with_base(systems, harness).items():
-        model = open_model(base, folder, like=model)
-        inputs = _made_from(model, base)
-        engine = {"engine": options.engine} if options.engine != "transformers" else {}
-        replies = run.folder / "metrics" / "replies" / f"{_digest(inputs | engine)}.jsonl"
-        for part in harness.parts if system in systems else harness.forgetting:
-            made_from = inputs | harness.inputs(part)
-            when: When = None
-            if part in harness.forgetting:
-                when = "after" if folder else "before"
-                made_from["forgetting"] = when
-            recorded = _recorded(run, part, system)
-            if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
-                made_from.pop("files", None)
-            measure(run, part, system, made_from, functools.partial(_evaluated, harness, model, part, replies, when))
-    harness.close()
-    if model:
-        model.close()
+    rendering = dataclasses.replace(rendering, remedy="set --no-chat")
+    with contextlib.closing(AskedSystems(options, base, systems, rendering, cluster)) as asked:
+        options = _left(options, run, asked, systems)
+        if not options.named:
+            return
+        harness = Harness(options, rendering, asked.engine)
+        for part in harness.parts:  # what is wrong with a task's rows is found before the work
+            harness.load(part)
+        for system, folder in _with_base(systems, harness).items():
+            inputs = asked.made_from(system, folder)
+            replies = run.folder / "metrics" / "replies" / f"{_digest(inputs | asked.elsewhere)}.jsonl"
+            for part in harness.parts if system in systems else harness.forgetting:
+                made_from = inputs | harness.inputs(part)
+                when: When = None
+                if part in harness.forgetting:
+                    when = "after" if folder else "before"
+                    made_from["forgetting"] = when
+                recorded = _recorded(run, part, system)
+                if part.startswith("lm_eval/") and recorded and "files" not in recorded:  # older ones lack it
+                    made_from.pop("files", None)
+                opened = functools.partial(asked.opened, system, folder, replies)
+                measure(run, part, system, made_from, functools.partial(_evaluated, harness, opened, part, when))
 
 
 def _with_base(systems: Mapping[str, Path | None], harness: Harness) -> dict[str, Path | None]:
@@ -83,9 +87,12 @@ def _with_base(systems: Mapping[str, Path | None], harness: Harness) -> dict[str
     return {"base": None, **systems}
 
 
-def _evaluated(harness: Harness, model: ForwardModel, part: str, replies: Path, when: When) -> PartResult:
+def _evaluated(
+    harness: Harness, opened: Callable[[], AbstractContextManager[Kept]], part: str, when: When
+) -> PartResult:
     """A task's results; those of tasks of forgetting say whether the system is trained."""
-    result = harness.evaluate(model, part, replies)
+    with opened() as lm:
+        result = harness.evaluate(lm, part)
     if when:
         for number in result.numbers:
             number.details = number.details.model_copy(update={"forgetting": when})
@@ -98,21 +105,11 @@ def _recorded(run: RunDirectory, part: str, system: str) -> dict[str, Any]:
     return inputs
 
 
-def _made_from(model: ForwardModel, base: ModelOptions) -> dict[str, Any]:
-    return {"weights": model.identity, "dtype": [base.dtype, base.quantization]}
-
-
 def _left(
-    options: TaskOptions, run: RunDirectory, base: ModelOptions, systems: Mapping[str, Path | None]
+    options: TaskOptions, run: RunDirectory, asked: AskedSystems, systems: Mapping[str, Path | None]
 ) -> TaskOptions:
     """The options without the cards that every system answered before cards were tasks of lm-eval, as asked for now."""
     answered: dict[str, set[str]] = {card: set() for card in options.cards}
-
-    @functools.cache
-    def made_from(system: str) -> dict[str, Any]:  # reads the weights
-        with contextlib.closing(open_model(base, systems[system])) as model:
-            return _made_from(model, base)
-
     for row in read_metrics(run).measurements:
         recorded = _recorded(run, row.part, row.system)
         for card in answered:
@@ -120,7 +117,7 @@ def _left(
                 row.system in systems
                 and "task" in recorded
                 and _is_of(row, card, options)
-                and recorded.items() >= made_from(row.system).items()
+                and recorded.items() >= asked.made_from(row.system, systems[row.system]).items()
             ):
                 answered[card].add(row.system)
     kept = [card for card, own in answered.items() if own == set(systems)]

@@ -6,29 +6,25 @@ Needs the extra `lm-eval`.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from instruct.base.cards import list_cards, nearest
 from instruct.base.errors import InputError, InstructError, one_line
-from instruct.base.extras import vllm_is_installed
 from instruct.data.templates import DEFAULT, Rendering
-from instruct.engines.forward import ForwardModel
-from instruct.engines.start import engine_version
 from instruct.measuring.tasks.cards import TaskFile, read_task
 from instruct.measuring.tasks.labels import label_result
 from instruct.measuring.tasks.options import TaskOptions
 from instruct.run.measurements import Details, Number, PartResult
 
 if TYPE_CHECKING:
-    from instruct.engines.forward import ForwardEngine
     from instruct.measuring.tasks.few_shot import FewShot
-    from instruct.measuring.tasks.lm import Kept, Replies
-    from instruct.measuring.tasks.vllm_lm import VLLMModel
+    from instruct.measuring.tasks.lm import Kept
 
 # A resample of metrics that have no formula for their standard error.
 _RESAMPLES = 1000
@@ -38,13 +34,17 @@ class Harness:
     """Tasks by the name of their card, by lm-eval's name, or by the path of their YAML file.
 
     `parts`: the tasks by what a run measures: `tasks/KEY` with labels, in percent, `lm_eval/NAME` in lm-eval's metrics.
-    `forgetting`: those parts that tell what training cost. `adapters`: those that vLLM will be asked for.
+    `forgetting`: those parts that tell what training cost.
+
+    Args:
+        rendering: how chats become text.
+        engine: what replies come from; None: the network in this process.
 
     Raises:
         InputError: lm-eval is not installed, or has no such task; a file is not a task, or names code to run.
     """
 
-    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT, adapters: Sequence[Path] = ()) -> None:
+    def __init__(self, options: TaskOptions, rendering: Rendering = DEFAULT, engine: str | None = None) -> None:
         os.environ.setdefault("HF_DATASETS_TRUST_REMOTE_CODE", "0")
         names = [*dict.fromkeys([*options.cards, *options.forgetting]), *options.lm_eval]
         try:
@@ -56,10 +56,7 @@ class Harness:
                 "`pip install 'emo-instruct[lm-eval]'`"
             ) from None
         self.version: str = lm_eval.__version__
-        if options.engine == "vllm" and not vllm_is_installed():
-            raise InputError("evaluation.tasks.engine: vLLM is not installed; run `pip install 'emo-instruct[vllm]'`")
-        self._options, self._adapters = options, adapters
-        self._rendering = dataclasses.replace(rendering, remedy="set --no-chat")
+        self._options, self._rendering, self._engine = options, rendering, engine
         cards = {card.name for card in list_cards("data/tasks")}
         self.parts: dict[str, TaskFile | str] = {}
         self.forgetting: set[str] = set()
@@ -86,14 +83,14 @@ class Harness:
                 shown = "see `instruct list tasks` and `lm-eval ls tasks`"
                 raise InputError(f"lm_eval: has no task {one_line(name, 60)!r}{near}; {shown}")
         self._loaded: dict[str, Any] = {}
-        self._in_vllm: tuple[ForwardEngine, VLLMModel] | None = None
 
     def inputs(self, part: str) -> dict[str, Any]:
         """What results depend on besides the model."""
         options, task = self._options, self.parts[part]
         inputs: dict[str, Any] = {"lm_eval": self.version, "shots": options.shots, "limit": options.limit}
-        if options.engine == "vllm":
-            inputs["engine"] = engine_version("vllm")
+        inputs |= {"engine": self._engine} if self._engine else {}
+        if options.seeds_of_demonstrations > 1 and not (isinstance(task, TaskFile) and task.few_shot):
+            inputs["draws"] = options.seeds_of_demonstrations
         inputs |= {"chat": self._rendering.identity() or True} if options.chat else {}
         if isinstance(task, TaskFile):
             inputs["files"] = task.sha256(options.folder)
@@ -113,76 +110,51 @@ class Harness:
                 (self._loaded[part],) = self._manager.load([str(task.path)])["tasks"].values()
         return self._loaded.get(part)
 
-    def evaluate(self, model: ForwardModel, part: str, replies: Path) -> PartResult:
+    def evaluate(self, lm: Kept, part: str) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 
-        Args:
-            replies: the file of the model's replies so far; what is there is not asked again.
-
         Raises:
-            InputError: the task's data cannot be loaded; with `chat`, a model without a chat template.
+            InputError: the task's data cannot be loaded.
+            StoppedError: requests without a reply.
         """
-        from lm_eval import simple_evaluate
-
-        from instruct.measuring.tasks.lm import Replies
-
-        options, task = self._options, self.parts[part]
-        if options.chat:
-            self._rendering.prepare(model.tokenizer)
-            if not model.tokenizer.chat_template:
-                raise InputError(f"{model.engine.subject}: its tokenizer has no chat template; set --no-chat")
+        task = self.parts[part]
         few_shot = self.load(part)
         spec = few_shot or (str(task.path) if isinstance(task, TaskFile) else task)
-        with contextlib.closing(Replies(replies)) as kept, self._opened(model, kept) as lm:
-            if few_shot:
-                lm.rule, few_shot.shots = few_shot.about.rule, {}
-                few_shot.fits = lambda text: len(lm.tok_encode(text)) <= lm.context
-            with refusing(part.partition("/")[2]):
-                found = simple_evaluate(
-                    lm,
-                    tasks=[spec],
-                    num_fewshot=options.shots,
-                    limit=options.limit,
-                    task_manager=self._manager,
-                    apply_chat_template=options.chat,
-                    bootstrap_iters=_RESAMPLES,
-                    confirm_run_unsafe_code=False,
-                )
-        assert found
+        lm.rule, lm.shortened = "sum", 0
         if few_shot:
-            return label_result(few_shot, found["samples"][few_shot.config.task])
-        about = {"shortened": lm.shortened, "chat": options.chat}
-        numbers = [
-            result
-            for name, values in found["results"].items()
-            for result in _results(name, values, found["n-shot"].get(name), found["n-samples"].get(name, {}), about)
-        ]
-        return PartResult(numbers, _row_values(found["samples"]))
+            lm.rule, few_shot.shots = few_shot.about.rule, {}
+            few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= lm.context
+            samples = self._asked(lm, part, spec)["samples"]
+            return label_result(few_shot, samples[few_shot.config.task])
+        draws = [self._asked(lm, part, spec)]
+        shortened = lm.shortened
+        while len(draws) < self._options.seeds_of_demonstrations:
+            draws.append(self._asked(lm, part, spec, len(draws)))
+            if _prompts(draws[1]) == _prompts(draws[0]):
+                del draws[1]
+                break
+        about = {"shortened": shortened, "chat": self._options.chat}
+        return PartResult(*_mean_of_draws([(_results(found, about), _row_values(found["samples"])) for found in draws]))
 
-    @contextlib.contextmanager
-    def _opened(self, model: ForwardModel, replies: Replies) -> Iterator[Kept]:
-        """A system as a model of lm-eval."""
-        if self._options.engine == "vllm":
-            if self._in_vllm is None or self._in_vllm[0] is not model.engine:
-                from instruct.measuring.tasks.vllm_lm import VLLMModel
+    def _asked(self, lm: Kept, part: str, spec: Any, draw: int = 0) -> dict[str, Any]:
+        """lm-eval's results with a draw of demonstrations; the first draw is lm-eval's own."""
+        from lm_eval import simple_evaluate
+        from lm_eval.defaults import DEFAULT_OTHER_SEED
 
-                self.close()
-                self._in_vllm = (model.engine, VLLMModel(model.engine, self._adapters))
-            lm = self._in_vllm[1]
-            lm.use(model)
-            lm.keep(replies, self._rendering)
-            yield lm
-        else:
-            from instruct.measuring.tasks.lm import PrefixLM
-
-            with model.engine.adapted(model.adapter) as network:
-                yield PrefixLM(model, network, replies, self._rendering)
-
-    def close(self) -> None:
-        """Release what vLLM holds."""
-        if self._in_vllm is not None:
-            self._in_vllm[1].close()
-            self._in_vllm = None
+        with refusing(part.partition("/")[2]):
+            found = simple_evaluate(
+                lm,
+                tasks=[spec],
+                num_fewshot=self._options.shots,
+                limit=self._options.limit,
+                task_manager=self._manager,
+                apply_chat_template=self._options.chat,
+                bootstrap_iters=_RESAMPLES,
+                confirm_run_unsafe_code=False,
+                fewshot_random_seed=DEFAULT_OTHER_SEED + draw,
+            )
+        assert found
+        return dict(found)
 
 
 @contextlib.contextmanager
@@ -225,7 +197,51 @@ def _metric_name(metric: str, applied: str) -> str:
     return metric if applied == "none" else f"{metric} ({applied})"
 
 
-def _results(
+def _prompts(found: Mapping[str, Any]) -> list[str]:
+    return [sample["prompt_hash"] for samples in found["samples"].values() for sample in samples]
+
+
+Rows = dict[str, list[Any]]
+
+
+def _mean_of_draws(draws: Sequence[tuple[list[Number], Rows]]) -> tuple[list[Number], Rows]:
+    """Results whose values are means over draws of demonstrations, also those of each row; of one draw, its own.
+
+    The standard error is that of the test rows, of metrics that are means over them.
+    """
+    first, rows = draws[0]
+    if len(draws) == 1:
+        return first, rows
+    columns = {name: np.array([own[name] for _, own in draws], float) for name in rows if name != "id"}
+    means = {name: values.mean(axis=0) for name, values in columns.items()}
+    numbers = []
+    for place, number in enumerate(first):
+        values = [own[place].value or 0.0 for own, _ in draws]
+        mean = float(np.mean(values))
+        task = np.array([str(row).rpartition("/")[0] == number.details.task for row in rows["id"]])
+        own = means.get(number.metric, np.zeros(0))[task] if number.metric in means else np.zeros(0)
+        known = own[~np.isnan(own)]
+        is_mean = len(known) > 1 and math.isclose(float(known.mean()), mean, abs_tol=1e-9)
+        error = float(known.std(ddof=1) / math.sqrt(len(known))) if is_mean else None
+        about = {"standard_error": error, "draws": len(draws), "lowest": min(values), "highest": max(values)}
+        numbers.append(number.model_copy(update={"value": mean, "details": number.details.model_copy(update=about)}))
+    return numbers, {"id": rows["id"], **{name: _without_nan(values) for name, values in means.items()}}
+
+
+def _without_nan(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if math.isnan(value) else float(value) for value in values]
+
+
+def _results(found: Mapping[str, Any], about: Mapping[str, Any]) -> list[Number]:
+    """The metrics of a task, or of a group and its tasks."""
+    return [
+        number
+        for name, values in found["results"].items()
+        for number in _task_results(name, values, found["n-shot"].get(name), found["n-samples"].get(name, {}), about)
+    ]
+
+
+def _task_results(
     task: str, values: dict[str, Any], shots: int | None, rows: dict[str, int], about: Mapping[str, Any]
 ) -> list[Number]:
     """Of keys such as `acc,none` and `acc_stderr,none`: a metric and the filter that its replies went through."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lm_eval.api.model import CacheHook, TemplateLM, hash_args
 from lm_eval.models.huggingface import HFLM
@@ -69,27 +69,35 @@ class Kept(TemplateLM):
     _replies: Replies
     _rendering = DEFAULT
 
-    def keep(self, replies: Replies, rendering: Rendering) -> None:
+    def keep(self, replies: Replies, rendering: Rendering = DEFAULT) -> Self:
         """Where replies are kept, and how chats become text."""
         self._replies, self._rendering = replies, rendering
-        self.rule, self.shortened = "sum", 0
+        self.set_cache_hook(replies)
+        return self
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         return self._resumed(self._kind, super().loglikelihood, requests)
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        return self._resumed("loglikelihood_rolling", self._rolled, requests)
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        if any(request.args[1].get("do_sample") for request in requests):
+            return self._generated(requests)
+        return self._resumed("generate_until", self._generated, requests)
+
+    def _rolled(self, requests: list[Any]) -> list[float]:
+        """Log-likelihoods of whole texts, each handed to the cache as it arrives."""
+        raise NotImplementedError
+
+    def _generated(self, requests: list[Any]) -> list[str]:
+        """Replies, each handed to the cache as it arrives."""
+        raise NotImplementedError
 
     @property
     def _kind(self) -> str:
         """Under which log-likelihoods are kept."""
         return "loglikelihood" if self.rule == "sum" else self.rule
-
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        return self._resumed("loglikelihood_rolling", super().loglikelihood_rolling, requests)
-
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        sampled = [request for request in requests if request.args[1].get("do_sample")]
-        if sampled:
-            return list(super().generate_until(requests))
-        return self._resumed("generate_until", super().generate_until, requests)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The chat as text, without a system message if the template has no place for one, as lm-eval does."""
@@ -101,12 +109,8 @@ class Kept(TemplateLM):
     def _resumed(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> list[Any]:
         keys = [hash_args(kind, request.args) for request in requests]
         due = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._replies.known}
-        fresh = dict(zip(due, self._asked(kind, ask, list(due.values())), strict=True)) if due else {}
+        fresh = dict(zip(due, ask(list(due.values())), strict=True)) if due else {}
         return [fresh[key] if key in fresh else self._replies.known[key] for key in keys]
-
-    def _asked(self, kind: str, ask: Callable[[list[Any]], Sequence[Any]], requests: list[Any]) -> Sequence[Any]:
-        """The replies, which lm-eval's models hand to their cache one by one."""
-        return ask(requests)
 
 
 class PrefixLM(Kept, HFLM):
@@ -114,11 +118,19 @@ class PrefixLM(Kept, HFLM):
     computation.
     """
 
-    def __init__(self, model: ForwardModel, network: Any, replies: Replies, rendering: Rendering = DEFAULT) -> None:
+    def __init__(self, model: ForwardModel, network: Any) -> None:
         super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
-        self.context = model.context
-        self.keep(replies, rendering)
-        self.set_cache_hook(replies)
+        self.context, self._stops = model.context, model.engine.stops
+
+    def _model_generate(self, **options: Any) -> Any:
+        # What follows the end of a reply, while others of its batch go on, must not become part of it.
+        return super()._model_generate(eos_token_id=self._stops, **options)
+
+    def _rolled(self, requests: list[Any]) -> list[float]:
+        return HFLM.loglikelihood_rolling(self, requests)
+
+    def _generated(self, requests: list[Any]) -> list[str]:
+        return HFLM.generate_until(self, requests)
 
     def _loglikelihood_tokens(
         self, requests: list[tuple[Any, list[int], list[int]]], **kwargs: Any

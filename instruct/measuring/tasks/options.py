@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from instruct.base.options import Options, Texts
+from instruct.engines.base import server_address
 from instruct.measuring.tasks.cards import Rule
 
 
@@ -24,6 +25,9 @@ class TaskOptions(Options):
     always the most probable label, as lm-eval's `acc`."""
     shots: int | None = Field(default=None, ge=0)
     """The number of demonstrations (default: the task's)."""
+    seeds_of_demonstrations: int = Field(default=1, ge=1)
+    """How often each row is asked, with other demonstrations drawn each time; scores are means over the draws. Tasks
+    whose demonstrations are fixed or retrieved are asked once."""
     variant: str | None = None
     """A variant of the cards' wording, of those cards that have it."""
     retriever: str = "tfidf"
@@ -32,8 +36,12 @@ class TaskOptions(Options):
     """Tasks as in `cards`, also put to the untrained base: the report says what each system lost in them."""
     lm_eval: Texts = []
     """Tasks of lm-eval by name, also those whose name a card has."""
-    engine: Literal["transformers", "vllm"] = "transformers"
-    """`transformers` computes what prompts have in common once; `vllm` is faster where answers are generated."""
+    engine: Literal["transformers", "vllm", "server"] = "transformers"
+    """`transformers` computes what prompts have in common once; `vllm` is faster where answers are generated; `server`
+    asks for the base by its name and for a trained system by the system's name. With `cluster`, the first two run
+    there."""
+    base_url: str | None = None
+    """The OpenAI-compatible server of engine: server."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
     trust_task_code: bool = False
@@ -53,6 +61,17 @@ class TaskOptions(Options):
             if (shots := content.pop("lm_eval_shots")) is not None:
                 content["shots"] = shots
         return content
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_has_no_secret(cls, url: str | None) -> str | None:
+        return url if url is None else server_address(url)
+
+    @model_validator(mode="after")
+    def _server_has_an_address(self) -> TaskOptions:
+        if (self.engine == "server") != (self.base_url is not None):
+            raise ValueError("engine: server requires base_url, and base_url requires engine: server")
+        return self
 
     @model_validator(mode="after")
     def _names_each_once(self) -> TaskOptions:

@@ -64,7 +64,7 @@ def test_ten_tasks_have_lm_evals_scores(tiny_model, shared_data, tmp_path, monke
     compared, closer = 0, []
     with contextlib.closing(Replies(tmp_path / "replies.jsonl")) as replies, model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        ours = PrefixLM(model, network, replies)
+        ours = PrefixLM(model, network).keep(replies)
         for spec in specs:
             (task,) = manager.load([str(spec)])["tasks"].values()
             found = [

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,12 @@ from instruct.base.models import ModelOptions
 from instruct.config import make_config
 from instruct.engines.forward import open_model
 from instruct.measuring.tasks.cards import FEW_SHOT, read_task
-from instruct.measuring.tasks.harness import Harness, _results
+from instruct.measuring.tasks.harness import Harness, _task_results
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.systems import AskedSystems
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics, read_values
+from tests.judging.test_vllm_serve import vllm_serve
 
 lm_eval = pytest.importorskip("lm_eval")
 
@@ -53,7 +56,9 @@ def their_scores(
 def test_scores_under_the_rule_sum_are_lm_evals(name, rows, smollm2, shared_data, tmp_path):
     options = TaskOptions(cards=[name], folder=str(shared_data / "tasks"), limit=rows, rule="sum")
     model = open_model(ModelOptions(name=smollm2, dtype="float32"))
-    found = Harness(options).evaluate(model, f"tasks/{name}-sum", tmp_path / "replies.jsonl")
+    asked = AskedSystems(options, ModelOptions(name=smollm2, dtype="float32"), {"base": None})
+    with asked.opened("base", None, tmp_path / "replies.jsonl") as lm:
+        found = Harness(options).evaluate(lm, f"tasks/{name}-sum")
     values, replies = their_scores(model, read_task(name).path, shared_data / "tasks", rows)
     for ours, theirs in zip(found.values["scores"], replies, strict=True):
         assert ours == pytest.approx([score for score, _ in theirs], abs=1e-4)
@@ -231,11 +236,47 @@ def test_a_config_of_before_has_lm_evals_number_of_demonstrations():
 
 def test_results_are_read_by_metric_and_filter():
     values = {"alias": "x", "acc,none": 0.5, "acc_stderr,none": 0.1, "em,strict": 1, "em_stderr,strict": "N/A"}
-    found = _results("x", values, 5, {"original": 20, "effective": 9}, {})
+    found = _task_results("x", values, 5, {"original": 20, "effective": 9}, {})
     assert {row.metric: (row.value, row.details.standard_error, row.n) for row in found} == {
         "acc": (0.5, 0.1, 9),
         "em (strict)": (1.0, None, 9),
     }
+
+
+def test_draws_of_demonstrations_are_averaged_row_by_row(two_systems, instruct):
+    """Each draw is lm-eval's own with that seed; a task with fixed demonstrations is asked once."""
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    drawn = {key: value for key, value in OWN.items() if key != "fewshot_config"} | {"task": "drawn", "num_fewshot": 2}
+    Path("drawn.yaml").write_text(yaml.safe_dump(drawn))
+    flags = ["--tasks", "drawn.yaml,choice.yaml", "--seeds-of-demonstrations", "3"]
+    assert instruct("evaluate", two_systems.folder, *flags)[0] == 0
+    rows = {
+        (row.details.task, row.metric): row for row in read_metrics(two_systems).measurements if row.system == "base"
+    }
+    model = open_model(ModelOptions(name=two_systems.config()["model"]["name"], dtype="float32"))
+    with model.engine.adapted(None) as network:
+        theirs = [
+            lm_eval.simple_evaluate(
+                HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4),
+                tasks=["drawn.yaml"],
+                task_manager=TaskManager(include_defaults=False),
+                fewshot_random_seed=seed,
+                bootstrap_iters=0,
+            )
+            for seed in (1234, 1235, 1236)
+        ]
+    values = [found["results"]["drawn"]["acc,none"] for found in theirs]
+    row = rows["drawn", "acc"]
+    assert row.value == pytest.approx(np.mean(values))
+    assert (row.details.draws, row.details.lowest, row.details.highest) == (3, min(values), max(values))
+    by_row = np.mean([[sample["acc"] for sample in found["samples"]["drawn"]] for found in theirs], axis=0)
+    assert read_values(two_systems, "lm_eval/drawn", "base")["acc"] == pytest.approx(by_row)
+    assert row.details.standard_error == pytest.approx(by_row.std(ddof=1) / np.sqrt(len(by_row)))
+    assert rows["mood_choice", "acc"].details.draws == 1
+    assert instruct("report", two_systems.folder)[0] == 0
+    assert "A value of several draws" in (two_systems.report / "report.md").read_text()
 
 
 @pytest.mark.slow
@@ -254,7 +295,7 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
     base, both = {"base": {"objective": "none"}}, {"base": {"objective": "none"}, "emo": {"objective": "emo"}}
     for name, systems, tasks, *flags in (("all", base, "choice,reply,card"), ("chats", both, "reply", "--chat")):
         found: list[dict[str, list[object]]] = []
-        for engine in ("transformers", "vllm"):
+        for engine in ("transformers", "vllm", "server") if name == "all" else ("transformers", "vllm"):
             run = RunDirectory(tmp_path / "runs" / f"{name}-{engine}")
             content = {"name": "mine", "answers": None, "systems": systems, "judges": [], "comparisons": []}
             model = {"name": smollm2, "dtype": "float32"}
@@ -265,13 +306,17 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
 
             def evaluated(files: str, run=run, engine=engine, flags=flags) -> subprocess.CompletedProcess[str]:
                 options = ["--tasks", files, "--evaluation.tasks.engine", engine, *flags]
-                return subprocess.run(
-                    [sys.executable, "-m", "instruct", "evaluate", run.folder, *options],
-                    cwd=tmp_path,
-                    env=os.environ | {"OMP_NUM_THREADS": "1"},
-                    capture_output=True,
-                    text=True,
-                )
+                with ExitStack() as stack:
+                    if engine == "server":
+                        url = stack.enter_context(vllm_serve(smollm2, tmp_path / "server.log", smollm2, "float32"))
+                        options += ["--evaluation.tasks.base_url", url]
+                    return subprocess.run(
+                        [sys.executable, "-m", "instruct", "evaluate", run.folder, *options],
+                        cwd=tmp_path,
+                        env=os.environ | {"OMP_NUM_THREADS": "1"},
+                        capture_output=True,
+                        text=True,
+                    )
 
             done = evaluated(files)
             assert done.returncode == 0, done.stderr
@@ -283,13 +328,14 @@ def test_vllm_gives_what_transformers_gives(smollm2, make_adapter, tmp_path):
                 for key, reply in map(json.loads, path.read_text().splitlines()):
                     replies.setdefault(key, []).append(reply)
             found.append({key: sorted(own) for key, own in replies.items()})
-        theirs, ours = found
-        assert ours.keys() == theirs.keys()
-        assert sum(isinstance(own[0], str) for own in ours.values()) == 4
-        for key, own in ours.items():
-            assert len(own) == len(systems)
-            for reply, other in zip(own, theirs[key], strict=True):
-                assert reply == (other if isinstance(other, str) else [pytest.approx(other[0], abs=1e-3), other[1]])
+        theirs, *others = found
+        for ours in others:
+            assert ours.keys() == theirs.keys()
+            assert sum(isinstance(own[0], str) for own in ours.values()) == 4
+            for key, own in ours.items():
+                assert len(own) == len(systems)
+                for reply, other in zip(own, theirs[key], strict=True):
+                    assert reply == (other if isinstance(other, str) else [pytest.approx(other[0], abs=1e-3), other[1]])
     refused = evaluated("choice.yaml")
     assert refused.returncode == 2
-    assert "with adapters vLLM answers tasks with generated replies alone" in refused.stderr
+    assert "vLLM with adapters answers, but does not score given text" in refused.stderr

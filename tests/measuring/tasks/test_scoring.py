@@ -80,7 +80,7 @@ def test_the_rule_openicl_is_openicls_formula(model, tmp_path, monkeypatch, pref
         monkeypatch.setattr("instruct.measuring.tasks.lm.keeps_prefixes", lambda network: False)
     with model.engine.adapted(None) as network:
         replies = Replies(tmp_path / "replies.jsonl")
-        lm = PrefixLM(model, network, replies)
+        lm = PrefixLM(model, network).keep(replies)
         for context, continuations in PROMPTS:
             asked = [Instance("loglikelihood", {}, (context, text), 0) for text in continuations]
             sums = [value for value, _ in lm.loglikelihood(asked)]
