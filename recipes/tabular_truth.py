@@ -6,8 +6,14 @@
 The truth is the distribution of the next word after each of the 300 most frequent words; the model is a table of
 logits, which can express it. The transport costs, and the embeddings of energy, are those of a language model's tokens.
 Each objective is optimized on the truth itself (infinite data: what is the objective's optimum?) and on 50,000 pairs
-drawn from it (stopped where the cross-entropy of 10,000 other pairs is lowest), from three seeds. Next to each stands
-the control: MLE at the temperature that has the objective's entropy. It is the exact sister of recipes/oracle.py.
+drawn from it, from three seeds. With samples it is stopped by two rules: where the cross-entropy of 10,000 other pairs
+is lowest, and, because that is MLE's own loss, where the Jensen-Shannon divergence from them is. Next to each stands
+the control: MLE at the temperature that has the objective's entropy. It is the exact sister of recipes/oracle.py, whose
+PPL_oracle is exp(reverse cross-entropy) here: report.md has the temperatures that give MLE each objective's, and half
+of its own.
+
+The objectives are all of `instruct`'s; those that read each row of logits (gem, eaft_top) take an hour each with more
+than 100 words and are left out there: --words 100 has all.
 
 Results go to runs/NAME: results.json, report.md and a figure, without any word of the corpus. A finished optimization
 is not repeated; rerun the command to resume.
@@ -37,29 +43,45 @@ if TYPE_CHECKING:
     from instruct.objectives import Objective
     from instruct.objectives.expectation import Expectation
 
+FINITE_JS = "finite, JS"
 SMOOTHING = 0.01  # added to every count: the reverse cross-entropy needs a truth that is nowhere 0
 FIGURES = ("forward_cross_entropy", "reverse_cross_entropy", "jensen_shannon", "total_variation", "entropy")
 HEADINGS = ("forward CE", "reverse CE", "Jensen-Shannon", "total variation", "entropy")
 
 
-def objectives() -> dict[str, Objective]:
-    from instruct.objectives import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, TaiLr
+# Objectives with arguments of their own; all others stand in the table with their defaults.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "MLE": ("mle", {}),
+    "EMO, paper": ("emo", {"emo_variant": "paper"}),
+    "EMO, official": ("emo", {"emo_variant": "official"}),
+    "EMO, pypi": ("emo", {"emo_variant": "pypi"}),
+    "EMO, mode 2": ("emo", {"emo_variant": "official", "emo_emphasis": "emo"}),
+    "energy, λ 2": ("energy", {"energy_weight": 2.0}),
+    "energy, λ 10": ("energy", {"energy_weight": 10.0}),
+    "energy, λ 50": ("energy", {"energy_weight": 50.0}),
+    "MixCE, γ 0.8": ("mixce", {"gamma": 0.8}),
+    "TaiLr, γ 0.8": ("tailr", {"gamma": 0.8}),
+    "TaiLr official, γ 0.8": ("tailr", {"gamma": 0.8, "tailr_variant": "official"}),
+    "DFT": ("dft", {}),
+    "ENT, 1.3": ("ent", {"ent_threshold": 1.3}),
+    "power, k 0.5": ("power", {"k": 0.5}),
+}
+MASKS = ("goldfish",)  # MLE on a part of the tokens: nothing of its own in expectation
+LARGEST_WITH_LOGITS = 100  # words; a loss that reads logits takes each row once for each label
 
-    return {
-        "MLE": MLE(),
-        "EMO, paper": EMO("paper"),
-        "EMO, official": EMO("official"),
-        "EMO, pypi": EMO("pypi"),
-        "EMO, mode 2": EMO("official", "emo"),
-        "energy, λ 2": Energy(2.0),
-        "energy, λ 10": Energy(10.0),
-        "energy, λ 50": Energy(50.0),
-        "MixCE, γ 0.8": MixCE(0.8),
-        "TaiLr, γ 0.8": TaiLr(0.8),
-        "TaiLr official, γ 0.8": TaiLr(0.8, "official"),
-        "DFT": DFT(),
-        "ENT, 1.3": ErrorNormTruncation(1.3),
-    }
+
+def objectives(words: int = 0) -> dict[str, Objective]:
+    """All of the package's objectives that a table of so many words can be optimized with, by heading."""
+    from instruct.objectives import LogitLoss
+    from instruct.training.emo_config import objective_of
+    from instruct.training.objective_names import OBJECTIVES
+
+    varied = {name for name, _ in VARIANTS.values()}
+    named = VARIANTS | {name: (name, {}) for name in OBJECTIVES if name not in varied and name not in MASKS}
+    found = {heading: objective_of(name, arguments) for heading, (name, arguments) in named.items()}
+    if words > LARGEST_WITH_LOGITS:
+        found = {heading: each for heading, each in found.items() if not isinstance(each, LogitLoss)}
+    return found
 
 
 @dataclass(frozen=True)
@@ -109,25 +131,32 @@ def optimize(
     steps: int,
     learning_rate: float,
     held_out: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, int]:
+) -> dict[str, tuple[torch.Tensor, int]]:
     """The log-probabilities that minimize the loss, by Adam from random logits, and the step that they are from.
 
-    With `held_out` shares: those whose cross-entropy on them is lowest.
+    With `held_out` shares: those that are nearest to them, by cross-entropy and by the Jensen-Shannon divergence.
     """
     import torch
 
+    from instruct.objectives.check import jensen_shannon
     from instruct.objectives.expectation import descent
 
     generator = torch.Generator().manual_seed(seed)
     start = logits = 0.1 * torch.randn(shares.shape, generator=generator, dtype=shares.dtype)
-    best: tuple[float, int, torch.Tensor] | None = None
+    best: dict[str, tuple[float, int, torch.Tensor]] = {}
+    if held_out is not None:
+        counts = held_out.sum(dim=-1)
+        empirical = (held_out / counts.clamp(min=1e-12)[:, None]).clamp(min=1e-300).log()
     for step, logits in enumerate(descent(expectation, shares, start, steps, learning_rate), start=1):
         if held_out is not None:
             logs = torch.log_softmax(logits, dim=-1)
-            ce = -float((held_out * logs).sum())
-            if best is None or ce < best[0]:
-                best = ce, step, logs
-    return (best[2], best[1]) if best else (torch.log_softmax(logits, dim=-1), steps)
+            distances = {"finite": -(held_out * logs).sum(), FINITE_JS: counts @ jensen_shannon(empirical, logs)}
+            for rule, distance in distances.items():
+                if rule not in best or float(distance) < best[rule][0]:
+                    best[rule] = float(distance), step, logs
+    if held_out is None:
+        return {"infinite": (torch.log_softmax(logits, dim=-1), steps)}
+    return {rule: (logs, step) for rule, (_, step, logs) in best.items()}
 
 
 def measured(logs: torch.Tensor, table: Table) -> dict[str, float]:
@@ -143,14 +172,14 @@ def at_temperature(logs: torch.Tensor, temperature: float) -> torch.Tensor:
     return (logs / temperature).log_softmax(dim=-1)
 
 
-def control(mle: torch.Tensor, entropy: float, table: Table) -> dict[str, float] | None:
-    """MLE at the temperature that has this entropy; None: no temperature has."""
+def control(mle: torch.Tensor, figure: str, value: float, table: Table) -> dict[str, float] | None:
+    """MLE at the temperature that has this entropy, or this reverse cross-entropy; None: no temperature has."""
     from instruct.measuring.texts.entropy import matching_temperatures
 
-    def entropies(temperatures: list[float]) -> list[float]:
-        return [measured(at_temperature(mle, each), table)["entropy"] for each in temperatures]
+    def figures(temperatures: list[float]) -> list[float]:
+        return [measured(at_temperature(mle, each), table)[figure] for each in temperatures]
 
-    matched = matching_temperatures(entropies, {"": entropy})
+    matched = matching_temperatures(figures, {"": value})
     if not matched:
         return None
     temperature, _ = matched[""]
@@ -181,55 +210,64 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: was made with other flags; choose another --name or delete it")
     results["truth"] = measured(table.truth.log(), table)
     done = {(row["data"], row["objective"], row["seed"]) for row in results["rows"]}
-    names = objectives()
-    for data, seed in itertools.product(("infinite", "finite"), given.seeds):
-        if all((data, name, seed) in done for name in names):
-            continue
+    names = objectives(given.words)
+    for rules, seed in itertools.product((("infinite",), ("finite", FINITE_JS)), given.seeds):
         held_out = None
         shares, rate = table.truth, 0.3  # every context counts alike: each has its own row of the table
-        if data == "finite":
+        if "finite" in rules:
             shares, rate = drawn(table, given.samples, seed), 0.02
             held_out = drawn(table, given.held_out, seed + 10_000)
-        mle: torch.Tensor | None = None
-        for name, objective in names.items():
-            if (data, name, seed) in done and name != "MLE":
-                continue
-            logs, step = optimize(Expectation(objective, table.vectors), shares, seed, given.steps, rate, held_out)
-            if name == "MLE":
-                mle = logs
-            if (data, name, seed) in done:
-                continue
-            assert mle is not None
-            found = measured(logs, table)
-            row: dict[str, Any] = {"data": data, "objective": name, "seed": seed, "step": step, **found}
-            row["control"] = None if name == "MLE" else control(mle, found["entropy"], table)
-            results["rows"].append(row)
-            if name == "MLE":
-                temperatures = [0.5 + 0.05 * number for number in range(15)]
-                row["curve"] = [[each, measured(at_temperature(mle, each), table)] for each in temperatures]
+        missing = [name for name in names if any((rule, name, seed) not in done for rule in rules)]
+        mle: dict[str, tuple[torch.Tensor, int]] = {}
+        for name in dict.fromkeys(["MLE", *missing] if missing else []):
+            ends = optimize(Expectation(names[name], table.vectors), shares, seed, given.steps, rate, held_out)
+            mle = mle or ends
+            for rule in rules:
+                if (rule, name, seed) in done:
+                    continue
+                row = {"data": rule, "objective": name, "seed": seed, "step": ends[rule][1]}
+                row |= compared(ends[rule][0], None if name == "MLE" else mle[rule][0], table)
+                results["rows"].append(row)
+                print(f"{rule:10} seed {seed}  {name:22} entropy {row['entropy']:.3f}", flush=True)
             write_atomically(path, json.dumps(results, indent=1) + "\n")
-            print(f"{data:9} seed {seed}  {name:22} entropy {found['entropy']:.3f}", flush=True)
     return results
+
+
+def compared(logs: torch.Tensor, mle: torch.Tensor | None, table: Table) -> dict[str, Any]:
+    """A model's figures and its controls'; of MLE itself (None), the curve of its temperatures and the one that halves
+    its perplexity under the truth."""
+    found = measured(logs, table)
+    reverse = found["reverse_cross_entropy"]
+    if mle is not None:
+        by = {"control": "entropy", "same_reverse": "reverse_cross_entropy"}
+        return found | {key: control(mle, figure, found[figure], table) for key, figure in by.items()}
+    temperatures = [0.5 + 0.05 * number for number in range(15)]
+    curve = [[each, measured(at_temperature(logs, each), table)] for each in temperatures]
+    halved = control(logs, "reverse_cross_entropy", reverse - math.log(2), table)
+    return found | {"control": None, "halved": halved, "curve": curve}
 
 
 def summarized(results: dict[str, Any], data: str) -> list[dict[str, Any]]:
     """A line per objective: the means over seeds and the largest distance of a seed from it."""
+    names = dict.fromkeys(row["objective"] for row in results["rows"])
     lines = []
-    for name in objectives():
+    for name in names:
         rows = [row for row in results["rows"] if (row["data"], row["objective"]) == (data, name)]
-        controls = [row["control"] for row in rows]
-        line: dict[str, Any] = {"objective": name, "control": None}
+        line: dict[str, Any] = {"objective": name}
         for figure in FIGURES:
             line[figure] = statistics.mean(row[figure] for row in rows)
             line[f"{figure}_spread"] = max(abs(row[figure] - line[figure]) for row in rows)
-        if all(controls):
-            line["control"] = {key: statistics.mean(each[key] for each in controls) for key in controls[0]}
+        for key in ("control", "same_reverse", "halved"):
+            controls = [row.get(key) for row in rows]
+            found = {figure: [each[figure] for each in controls] for figure in controls[0]} if all(controls) else None
+            line[key] = found and {figure: statistics.mean(values) for figure, values in found.items()}
+            line[f"{key}_range"] = found and (min(found["temperature"]), max(found["temperature"]))
         lines.append(line)
     return lines
 
 
 def report_text(results: dict[str, Any]) -> str:
-    """report.md: a table for infinite data and one for samples."""
+    """report.md: for infinite data and for samples by each rule, a table of the objectives and one of temperatures."""
     settings, seeds = results["settings"], len({row["seed"] for row in results["rows"]})
     text = [
         "# Tabular truth\n",
@@ -238,10 +276,14 @@ def report_text(results: dict[str, Any]) -> str:
         f"of a seed from the mean. The truth has an entropy of {results['truth']['entropy']:.3f}.\n",
         "![Precision and recall](precision_recall.svg)\n",
     ]
-    finite = f"{settings['samples']:,} samples, stopped by the cross-entropy of {settings['held_out']:,} others"
-    for data, title in (("infinite", "Infinite data: each objective's own optimum"), ("finite", finite)):
+    samples = f"{settings['samples']:,} samples, stopped by the"
+    for data, title in (
+        ("infinite", "Infinite data: each objective's own optimum"),
+        ("finite", f"{samples} cross-entropy of {settings['held_out']:,} others"),
+        (FINITE_JS, f"{samples} Jensen-Shannon divergence from {settings['held_out']:,} others"),
+    ):
         rows = []
-        for line in summarized(results, data):
+        for line in (lines := summarized(results, data)):
             cells = [f"{line[name] + 0:.4f} ± {line[f'{name}_spread']:.4f}" for name in FIGURES]
             rows.append([line["objective"], *cells])
             if line["control"]:
@@ -249,8 +291,29 @@ def report_text(results: dict[str, Any]) -> str:
                 rows.append([f"MLE at temperature {line['control']['temperature']:.2f}", *cells])
             elif line["objective"] != "MLE":
                 rows.append(["MLE at no temperature", *[""] * len(FIGURES)])
-        text += [f"## {title}\n", *markdown(["", *HEADINGS], rows), ""]
+        text += [f"## {title}\n", *markdown(["", *HEADINGS], rows), "", *temperatures_text(lines), ""]
     return "\n".join(text)
+
+
+def temperatures_text(lines: list[dict[str, Any]]) -> list[str]:
+    """The temperatures at which MLE has half of its oracle perplexity, and that of each objective."""
+
+    def row(heading: str, value: float, found: dict[str, float] | None, ends: tuple[float, float]) -> list[str]:
+        if not found:
+            return [heading, f"{math.exp(value):.2f}", "none", "", ""]
+        temperature = f"{found['temperature']:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
+        distances = [f"{max(found[name], 0):.4f}" for name in ("forward_cross_entropy", "jensen_shannon")]
+        return [heading, f"{math.exp(value):.2f}", temperature, *distances]
+
+    half = lines[0]["reverse_cross_entropy"] - math.log(2)
+    rows = [row("half of MLE's", half, lines[0]["halved"], lines[0]["halved_range"])]
+    rows += [
+        row(line["objective"], line["reverse_cross_entropy"], line["same_reverse"], line["same_reverse_range"])
+        for line in lines[1:]
+    ]
+    intro = "The temperature at which MLE has the same oracle perplexity, exp(reverse CE), with its range over seeds:"
+    header = ["", "oracle perplexity", "MLE's temperature", "forward CE there", "Jensen-Shannon there"]
+    return [intro, "", *markdown(header, rows)]
 
 
 def draw_plane(panels: Any) -> Any:
@@ -267,7 +330,7 @@ def draw_plane(panels: Any) -> Any:
             if x > panel["limit"]:
                 outside.append(name)
                 x = y = math.nan  # for the legend
-            style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "os"[index // len(COLORS)]}
+            style: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "osD^"[index // len(COLORS)]}
             axes.scatter([x], [y], s=22, alpha=0.8, zorder=2, label=name, **style)
         axes.set_title(panel["title"], fontsize=9, loc="left", color=INK)
         axes.set_xlabel("forward cross-entropy (low: recall)", fontsize=8)
@@ -312,7 +375,10 @@ def main() -> None:
         raise InputError("no corpus; give --files FILE, or --card NAME")
     folder = Path("runs") / given.name
     pairs = f"{len(given.seeds)} seeds, on the truth and on {given.samples:,} pairs"
-    print(f"plan      {len(objectives())} objectives, {pairs}; {given.words} words; to {folder}")
+    names = objectives(given.words)
+    if without := [name for name in objectives() if name not in names]:
+        print(f"note      without {', '.join(without)}: they need --words of at most {LARGEST_WITH_LOGITS}")
+    print(f"plan      {len(names)} objectives, {pairs}; {given.words} words; to {folder}")
     if given.dry_run:
         return
     from instruct.base.files import write_atomically

@@ -1,11 +1,14 @@
-"""Choosing each objective's learning rate, and energy's weight, by cross-entropy on validation text.
+"""Choosing each objective's learning rate, and energy's weight, by two rules on validation text.
 
 Not a recipe by itself: small_model.py and oracle.py tune all objectives on the same grid, MLE as hard as the others,
-before they train the systems that they compare.
+before they train the systems that they compare. Cross-entropy is MLE's own loss and may favor it, so the choice by
+another stands beside it: the highest MAUVE of what each candidate writes, or, where the truth is a model, the lowest
+Jensen-Shannon divergence from it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -25,51 +28,72 @@ def candidates(config: ExperimentConfig, rates: list[float], weights: list[float
     return found
 
 
+# The sign by which the lowest value is the best, of the metrics that can decide beside cross-entropy.
+SECOND = {"mauve": -1, "jensen_shannon": 1}
+
+
 def tuned_systems(
-    config: ExperimentConfig, rates: list[float], weights: list[float], steps: int
+    config: ExperimentConfig, rates: list[float], weights: list[float], steps: int, second: str
 ) -> dict[str, dict[str, Any]]:
-    """The config's systems with the learning rate, and the weight, whose validation cross-entropy is lowest.
+    """The config's systems with the learning rate, and the weight, whose validation cross-entropy is lowest; where the
+    second rule chooses otherwise, that choice follows as NAME_by_SECOND.
 
     Trains each candidate for `steps` steps in runs/NAME-tuning, once, and writes what was found to its tuning.json.
 
     Args:
-        config: with data to evaluate on, and without seeds.
+        config: with data to evaluate on and continuations, and without seeds.
+        second: of SECOND, measured on the validation text.
     """
     from instruct.base.files import write_atomically
-    from instruct.config import make_config
     from instruct.phases.experiment import run_experiment, run_folder
     from instruct.run.directory import RunDirectory
+    from instruct.run.measurements import read_metrics
 
     systems = candidates(config, rates, weights)
     base = {name: system.pop("tunes") for name, system in systems.items()}
-    content = config.model_dump(mode="json") | {
+    tuning = _tuning_config(config, systems, steps, "mauve" if second == "mauve" else "distances")
+    run_experiment(tuning, last="evaluate")
+    run = RunDirectory(run_folder(tuning))
+    done, metrics = run.manifest()["steps"], read_metrics(run)
+    by_rule: dict[str, dict[str, float | None]] = {
+        "ce": {name: float(done[f"train/{name}"]["results"]["evaluation"]["kept"]["ce"]) for name in systems},
+        second: {name: metrics.value(name, second) for name in systems},
+    }
+    chosen: dict[str, dict[str, dict[str, Any]]] = {rule: {} for rule in by_rule}
+    for (rule, values), (name, system) in itertools.product(by_rule.items(), config.systems.items()):
+        own = {each: value for each, value in values.items() if base[each] == name and value is not None}
+        best = min(own, key=lambda each: SECOND.get(rule, 1) * own[each], default=None)
+        chosen[rule][name] = {**(systems[best] if best else system.model_dump(mode="json")), "seed": None}
+    record: dict[str, Any] = {"steps": steps}
+    for rule, values in by_rule.items():
+        record[f"validation_{rule}"] = {name: value and round(value, 4) for name, value in values.items()}
+    record["chosen"] = {
+        rule: {name: {key: each[key] for key in ("learning_rate", "energy_weight")} for name, each in own.items()}
+        for rule, own in chosen.items()
+    }
+    write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")
+    print(f"tuned     {run.folder / 'tuning.json'}", flush=True)
+    others = {f"{name}_by_{second}": own for name, own in chosen[second].items() if own != chosen["ce"][name]}
+    return chosen["ce"] | others
+
+
+def _tuning_config(
+    config: ExperimentConfig, systems: dict[str, dict[str, Any]], steps: int, metric: str
+) -> ExperimentConfig:
+    """The run that tunes: each candidate for some steps, then its continuations of the validation text, measured."""
+    from instruct.config import make_config
+
+    content = config.model_dump(mode="json")
+    texts = content["evaluation"]["texts"] | {"metrics": [metric], "matched_temperature": False}
+    content |= {
         "name": f"{config.name}-tuning",
         "systems": systems,
         "train": {**config.train, "max_steps": steps, "eval_steps": steps, "save_steps": steps},
         "answers": None,
-        "continuations": None,
-        "evaluation": None,
+        "continuations": content["continuations"] | {"files": config.data.eval_files},
+        "evaluation": content["evaluation"] | {"texts": texts},
     }
-    tuning = make_config(content, [], "tuning")
-    run_experiment(tuning, last="train")
-    run = RunDirectory(run_folder(tuning))
-    results = {name: run.manifest()["steps"][f"train/{name}"]["results"] for name in systems}
-    ce = {name: float(results[name]["evaluation"]["kept"]["ce"]) for name in systems}
-    chosen = {}
-    for name, system in config.systems.items():
-        own = [candidate for candidate, tunes in base.items() if tunes == name]
-        best = min(own, key=ce.__getitem__, default=None)
-        chosen[name] = {**(systems[best] if best else system.model_dump(mode="json")), "seed": None}
-    record = {
-        "steps": steps,
-        "validation_ce": {name: round(value, 4) for name, value in ce.items()},
-        "chosen": {
-            name: {key: system[key] for key in ("learning_rate", "energy_weight")} for name, system in chosen.items()
-        },
-    }
-    write_atomically(run.folder / "tuning.json", json.dumps(record, indent=1) + "\n")
-    print(f"tuned     {run.folder / 'tuning.json'}", flush=True)
-    return chosen
+    return make_config(content, [], "tuning")
 
 
 def first_words(files: list[str], words: int | None, to: Path) -> None:

@@ -67,7 +67,7 @@ def test_no_corpus_is_refused_in_one_line(tmp_path):
 def test_the_recipe_tunes_trains_continues_and_compares(tmp_path, tiny_model_folder):
     draw = random.Random(0)
     words = ["night", "dark", "was", "the", "rain", "sea", "it", "and"]
-    for name, lines in (("train.txt", 120), ("valid.txt", 30), ("test.txt", 500)):
+    for name, lines in (("train.txt", 120), ("valid.txt", 600), ("test.txt", 500)):
         (tmp_path / name).write_text("".join(f" {' '.join(draw.choices(words, k=12))} \n" for _ in range(lines)))
     flags = [
         "--data.files", "train.txt", "--data.eval_files", "valid.txt", "--continuations.files", "test.txt",
