@@ -5,8 +5,11 @@
 
 A step is the trainer's training_step (forward, backward) and the optimizer step. Rank 16 on all linear layers,
 bfloat16 autocast, loss on the responses alone. Every contender takes one step per round on the same rows; a ratio is
-the median over the rounds. The contenders with Liger use its norms, rotary embeddings and activations; neither trainer
-uses its loss, because both replace the model's own.
+the median over the rounds. `own_mle` and `own_emo` are the classes of OWN, which equal `mle` and `emo`, from a file of
+a user's own. With `--clock cpu`, seconds are those of CPU time in all threads, because the machine may be shared.
+
+The contenders with Liger use its norms, rotary embeddings and activations; neither trainer uses its loss, because both
+replace the model's own.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import argparse
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,7 +35,38 @@ from instruct import EMOConfig, EMOTrainer
 from instruct.training.collator import HostLabelsCollator
 
 ROWS, MAX_LENGTH, BATCHES = 8, 512, 4
-RATIOS = [("emo", "trl_mle"), ("emo", "mle"), ("mle", "trl_mle"), ("emo", "trl_liger"), ("emo_liger", "trl_liger")]
+RATIOS = [
+    ("emo", "trl_mle"),
+    ("emo", "mle"),
+    ("mle", "trl_mle"),
+    ("own_mle", "mle"),
+    ("own_emo", "emo"),
+    ("emo", "trl_liger"),
+    ("emo_liger", "trl_liger"),
+]
+# What a user would write into a file, and its name as an objective.
+OWN = """
+import torch
+from instruct.objectives.objective import Weighting
+
+
+class CrossEntropy:
+    needs = ()
+
+    def weigh(self, token):
+        return Weighting(a=torch.ones_like(token.ce), value=token.ce)
+
+
+class Transport:
+    needs = ("cost",)
+
+    def weigh(self, token):
+        ratio = token.ce / (token.cost + token.q_target + 1e-10)
+        half = torch.full_like(token.ce, 0.5)
+        return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * token.cost))
+"""
+OWN_NAMES = {"own_mle": "own.py:CrossEntropy", "own_emo": "own.py:Transport"}
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:
@@ -111,7 +147,8 @@ def make_trainer(
     if name.startswith("trl"):
         cls, config = SFTTrainer, SFTConfig(**shared)
     else:
-        cls, config = EMOTrainer, EMOConfig(**shared, objective=name.removesuffix("_liger"))
+        objective = f"{folder}/{OWN_NAMES[name]}" if name in OWN_NAMES else name.removesuffix("_liger")
+        cls, config = EMOTrainer, EMOConfig(**shared, objective=objective)
     trainer = cls(
         make_model(),
         config,
@@ -149,16 +186,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--clock", default="wall", choices=CLOCKS)
     parser.add_argument("--no-write", action="store_true", help="print only")
     arguments = parser.parse_args()
     gpu = arguments.device == "cuda"
     make_model, rows, source = large_model() if gpu else small_model()
     batch = 4 * ROWS if gpu else ROWS
-    names = ["trl_mle", "mle", "emo", *(["trl_liger", "emo_liger"] if gpu else [])]
+    names = ["trl_mle", "mle", "emo", *OWN_NAMES, *(["trl_liger", "emo_liger"] if gpu else [])]
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "own.py").write_text(OWN, encoding="utf-8")
         trainers = {name: make_trainer(name, make_model, rows, batch, folder, gpu) for name in names}
         steps = {name: contender(trainer, rows, batch) for name, trainer in trainers.items()}
-        seconds = alternate(steps, arguments.rounds)
+        seconds = alternate(steps, arguments.rounds, CLOCKS[arguments.clock])
     responses = [sum(label != -100 for label in row["labels"]) for row in rows]
     row = {
         "model": "Llama-3.2-1B's shape, random weights" if gpu else "SmolLM2-135M",
@@ -174,7 +213,7 @@ def main() -> None:
     for name, value in row["ratios"].items():
         print(f"  {name:18} {value['median']:.3f}  ({value['low']:.3f} to {value['high']:.3f})")
     if not arguments.no_write:
-        write_results("step_speed", [row], data=source, rounds=arguments.rounds)
+        write_results("step_speed", [row], data=source, rounds=arguments.rounds, clock=arguments.clock)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ SPEED_AIMS = {
     "mle/torch_float32": (0.35, 0.35, 0.35),
 }
 MEMORY_AIMS = {"emo/emoloss": 0.15, "mle/torch_bf16": 0.25, "mle/torch_float32": 0.15}
-STEP_AIMS = {"emo/trl_mle": 0.65, "emo/mle": 1.10}
+STEP_AIMS = {"emo/trl_mle": 0.65, "emo/mle": 1.10, "own_mle/mle": 1.05, "own_emo/emo": 1.05}
 # None: for comparison, without a target.
 GPU_SPEED_AIMS = {"emo/liger": 1.15, "emo/liger_sm90": None, "emo/emoloss": 0.25}
 GPU_MEMORY_AIMS = {"emo/liger": 1.0, "emo_2048/liger": None, "emo/emoloss": 0.05}
@@ -34,6 +34,8 @@ NAMES = {
     "emoloss": "EMOLoss (the authors')",
     "torch_bf16": "torch cross-entropy, bf16 logits",
     "torch_float32": "torch cross-entropy, float32 logits",
+    "own_mle": "cross-entropy of a user's own file",
+    "own_emo": "EMO of a user's own file",
     "trl_mle": "TRL's cross-entropy",
     "trl_liger": "TRL's, with Liger",
     "liger": "Liger's fused linear cross-entropy",

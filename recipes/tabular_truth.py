@@ -249,7 +249,7 @@ def compared(logs: torch.Tensor, mle: torch.Tensor | None, table: Table) -> dict
 
 def summarized(results: dict[str, Any], data: str) -> list[dict[str, Any]]:
     """A line per objective: the means over seeds and the largest distance of a seed from it."""
-    names = dict.fromkeys(row["objective"] for row in results["rows"])
+    names = dict.fromkeys(row["objective"] for row in results["rows"] if row["data"] == data)
     lines = []
     for name in names:
         rows = [row for row in results["rows"] if (row["data"], row["objective"]) == (data, name)]
@@ -282,8 +282,10 @@ def report_text(results: dict[str, Any]) -> str:
         ("finite", f"{samples} cross-entropy of {settings['held_out']:,} others"),
         (FINITE_JS, f"{samples} Jensen-Shannon divergence from {settings['held_out']:,} others"),
     ):
+        if not (lines := summarized(results, data)):
+            continue
         rows = []
-        for line in (lines := summarized(results, data)):
+        for line in lines:
             cells = [f"{line[name] + 0:.4f} ± {line[f'{name}_spread']:.4f}" for name in FIGURES]
             rows.append([line["objective"], *cells])
             if line["control"]:
@@ -291,7 +293,9 @@ def report_text(results: dict[str, Any]) -> str:
                 rows.append([f"MLE at temperature {line['control']['temperature']:.2f}", *cells])
             elif line["objective"] != "MLE":
                 rows.append(["MLE at no temperature", *[""] * len(FIGURES)])
-        text += [f"## {title}\n", *markdown(["", *HEADINGS], rows), "", *temperatures_text(lines), ""]
+        text += [f"## {title}\n", *markdown(["", *HEADINGS], rows), ""]
+        if any(line["same_reverse"] for line in lines):
+            text += [*temperatures_text(lines), ""]
     return "\n".join(text)
 
 

@@ -80,12 +80,17 @@ def test_the_recipe_tunes_trains_continues_and_compares(tmp_path, tiny_model_fol
     tuning = json.loads((tmp_path / "runs" / "small_model-tuning" / "tuning.json").read_text())
     assert len(tuning["validation_ce"]) == 3 + 6
     best = min((ce, name) for name, ce in tuning["validation_ce"].items() if name.startswith("mle"))[1]
-    assert best == f"mle-lr{tuning['chosen']['mle']['learning_rate']:g}"
+    assert best == f"mle-lr{tuning['chosen']['ce']['mle']['learning_rate']:g}"
+    highest = max((value, name) for name, value in tuning["validation_mauve"].items() if name.startswith("mle"))[0]
+    assert tuning["validation_mauve"][f"mle-lr{tuning['chosen']['mauve']['mle']['learning_rate']:g}"] == highest
     config = json.loads((tmp_path / "runs" / "small_model" / "manifest.json").read_text())
     assert config["steps"]["train/energy-seed1"]["results"]["steps"] == 2
     table = (tmp_path / "runs" / "small_model" / "seeds.md").read_text()
     assert table in first
-    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| energy", "| mle-matched-energy", "| mle"]
+    named = [line.split(" | ")[0] for line in table.splitlines()[2:]]
+    assert [name for name in named if "_by_mauve" not in name] == ["| energy", "| mle-matched-energy", "| mle"]
+    differing = [name for name, own in tuning["chosen"]["mauve"].items() if own != tuning["chosen"]["ce"][name]]
+    assert [name in " ".join(named) for name in (f"| {each}_by_mauve" for each in differing)] == [True] * len(differing)
     again = run("small_model.py", tmp_path, *flags)
     assert table in again
     assert "train_runtime" not in again  # nothing is trained twice
