@@ -20,6 +20,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 # A model's head, (vocabulary, hidden): SmolLM2-135M, Llama-2-7B, Llama-3.2-1B.
 SHAPES = [(49152, 576), (32000, 4096), (128256, 2048)]
 
+# Seconds of the wall, or of CPU time in all threads of this process: for a machine that is shared.
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+
 
 def real_rows() -> tuple[list[dict[str, str]], str]:
     """Instruction rows and their file's name: Alpaca-GPT4 if it is available, otherwise the starter set."""
@@ -97,17 +100,19 @@ def ratio(seconds: dict[str, list[float]], name: str, peer: str) -> dict[str, fl
     return {"median": round(middle, 3), "low": round(low, 3), "high": round(high, 3)}
 
 
-def product_rate(tokens: int, vocabulary: int, hidden: int, device: str) -> float:
-    """FLOP per second of the logits' bfloat16 product in this shape: the best of three."""
+def product_rate(
+    tokens: int, vocabulary: int, hidden: int, device: str, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """FLOP per second, by `clock`, of the logits' bfloat16 product in this shape: the best of three."""
     states = torch.randn(tokens, hidden, device=device, dtype=torch.bfloat16)
     weight = torch.randn(vocabulary, hidden, device=device, dtype=torch.bfloat16)
     best = 0.0
     for _ in range(3):
         synchronize()
-        begun = time.perf_counter()
+        begun = clock()
         states @ weight.T
         synchronize()
-        best = max(best, 2 * tokens * vocabulary * hidden / (time.perf_counter() - begun))
+        best = max(best, 2 * tokens * vocabulary * hidden / (clock() - begun))
     return best
 
 

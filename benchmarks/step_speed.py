@@ -18,7 +18,6 @@ import argparse
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
@@ -30,7 +29,7 @@ from peft import LoraConfig
 from transformers.integrations.liger import apply_liger_kernel
 from trl import SFTConfig, SFTTrainer
 
-from benchmarks.harness import alternate, ratio, real_rows, response_ids, write_results
+from benchmarks.harness import CLOCKS, alternate, ratio, real_rows, response_ids, write_results
 from instruct import EMOConfig, EMOTrainer
 from instruct.training.collator import HostLabelsCollator
 
@@ -66,7 +65,6 @@ class Transport:
         return Weighting(a=half, b=half * ratio, value=half * (token.ce + ratio * token.cost))
 """
 OWN_NAMES = {"own_mle": "own.py:CrossEntropy", "own_emo": "own.py:Transport"}
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def small_model() -> tuple[Any, list[dict[str, list[int]]], str]:

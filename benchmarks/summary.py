@@ -100,7 +100,7 @@ def table() -> list[str]:
         measure = "working memory of EMO, 16 x the tokens"
         lines.append(_line(f"CPU, {_shape(row)}", measure, GROWTH_AIM, growth["ratio"], note))
     for pair, aim in STEP_AIMS.items():
-        value = step["rows"][0]["ratios"][pair] if step else None
+        value = step["rows"][0]["ratios"].get(pair) if step else None
         note = f"{value['low']:.2f} to {value['high']:.2f}" if value else ""
         where = "CPU, SmolLM2-135M, LoRA step of 8 real rows"
         lines.append(_line(where, f"time, {_between(pair)}", aim, value and value["median"], note))
