@@ -66,6 +66,19 @@ def test_many_rows_prints_each_command_s_ratios():
 
 
 @pytest.mark.slow
+def test_retrieval_alone_is_what_the_page_of_tasks_says(shared_data):
+    found = run("benchmarks.retrieval", "--folder", str(shared_data / "tasks"), "--tasks", "trec", "--no-write")
+    floor = re.search(r"'all': {'rows': 500, 'floor': ([\d.]+)", found)
+    assert floor
+    assert floor[1] in (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_check_speed_has_a_row_for_each_objective():
+    assert "{'objective': 'mle', 'seconds': " in run("benchmarks.check_speed", "--objectives", "mle", "--no-write")
+
+
+@pytest.mark.slow
 def test_the_objective_takes_less_memory_than_the_logits_alone():
     """A hundred chunks of tokens: neither they nor a matrix of tokens x vocabulary is ever there at once."""
     tokens, vocabulary = 8192, 8000
