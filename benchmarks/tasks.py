@@ -72,7 +72,7 @@ def main() -> None:
             def ours(scored: Any = scored) -> None:
                 replies = Path(folder) / "replies.jsonl"
                 with contextlib.closing(Replies(replies)) as kept:
-                    scored(PrefixLM(model, network).keep(kept), "ours")
+                    scored(PrefixLM(network, model.tokenizer, model.engine.stops).keep(kept), "ours")
                 replies.unlink()
 
             timed = {"ours": ours, "lm_eval": partial(scored, theirs, "theirs")}

@@ -173,7 +173,7 @@ def _numbers(report: ReportData) -> list[Block]:
     blocks += [*text_tables(report), *task_tables(report.tasks)]
     for table in report_tables(report):
         blocks += [table, *(shown("answer_lengths") if table.title == "Answers" else [])]
-    return [*blocks, *shown("training", "perplexity")]
+    return [*blocks, *shown("training", "perplexity", "task_curves")]
 
 
 def _about(judge: JudgeReport) -> Iterator[Block]:

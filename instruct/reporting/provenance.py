@@ -13,11 +13,13 @@ from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
 from instruct.data.options import data_label
 from instruct.judging.cards import JudgeCard
-from instruct.reporting.model import EvaluationLog, Phase, Training, TrainingLog
+from instruct.reporting.model import EvaluationLog, Phase, TaskLog, Training, TrainingLog
 from instruct.run.directory import RunDirectory
 
 # More points would not change a figure.
 _MOST_POINTS = 500
+# Before the name of a task and its metric in a training's log.
+_TASKS = "eval_tasks/"
 
 
 def config_summary(config: dict[str, Any], manifest: dict[str, Any]) -> dict[str, str]:
@@ -86,6 +88,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 learning_rate=train.get("learning_rate"),
                 log=_training_log(log),
                 evaluations=_evaluations(log),
+                tasks=_task_log(log),
             )
         )
     return found
@@ -101,6 +104,17 @@ def _evaluations(path: Path) -> EvaluationLog | None:
     """The perplexities on held-out rows while training; None without any."""
     columns = _logged(path, "eval_perplexity", {"perplexity": "eval_perplexity"})
     return EvaluationLog(**columns) if columns else None
+
+
+def _task_log(path: Path) -> TaskLog | None:
+    """The scores of tasks while training; None without any."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        names = dict.fromkeys(key for entry in entries for key in entry if key.startswith(_TASKS))
+    except (OSError, ValueError, TypeError):
+        return None
+    columns = _logged(path, next(iter(names)), {name.removeprefix(_TASKS): name for name in names}) if names else None
+    return TaskLog(step=columns.pop("step"), scores=columns) if columns else None
 
 
 def _logged(path: Path, sign: str, names: dict[str, str], most: int | None = None) -> dict[str, list[Any]] | None:

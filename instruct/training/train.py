@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from instruct.training.trackers import run_of_its_own
 LOG = "training_log.json"
 # Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
 HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
+
+# Makes a callback for a trainer.
+Watch = Callable[[Any], Any]
 
 
 def train_options(config: TrainingOptions, plain_text: bool = False, gpu: bool | None = None) -> dict[str, Any]:
@@ -229,12 +233,17 @@ def first_trained(config: TrainingOptions) -> SystemOptions:
     )
 
 
-def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows) -> dict[str, Any]:
+def train_system(
+    config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows, watch: Watch | None = None
+) -> dict[str, Any]:
     """Train the system `name` of an experiment into `run`, unless that is done.
 
     An interrupted training resumes at its last complete checkpoint, with the rows, order, optimizer and random states
     of an uninterrupted one. It starts again if its rows or the number of processes have changed. If several processes
     train, each has to call this function; the main one writes.
+
+    Args:
+        watch: makes a further callback of a trainer.
 
     Returns:
         The step's results: row counts, final losses, the adapter's hash; empty on all but the main process.
@@ -277,7 +286,7 @@ def train_system(config: TrainingOptions, name: str, run: RunDirectory, data: Tr
     recorded: Any = run.step(step, inputs, config=ran_with) if main else contextlib.nullcontext({})
     restart_peak()
     with recorded as results:
-        trainer = _trained(config, name, run, data, arguments, checkpoint)
+        trainer = _trained(config, name, run, data, arguments, checkpoint, watch)
         making = final.with_name(f".{name}.making")
         if main:
             shutil.rmtree(making, ignore_errors=True)
@@ -338,7 +347,13 @@ def _inputs(config: TrainingOptions, name: str, data: TrainingRows) -> dict[str,
 
 
 def _trained(
-    config: TrainingOptions, name: str, run: RunDirectory, data: TrainingRows, arguments: Any, checkpoint: str | None
+    config: TrainingOptions,
+    name: str,
+    run: RunDirectory,
+    data: TrainingRows,
+    arguments: Any,
+    checkpoint: str | None,
+    watch: Watch | None,
 ) -> Any:
     """The trainer, after training from the checkpoint or from the start."""
     from instruct.training.checkpoints import RecordHashes
@@ -353,6 +368,8 @@ def _trained(
         samples = samples_of(data.eval_rows, data.eval_encoded, config.data.eval_samples)
         trainer.add_callback(WriteSamples(trainer, samples, run.folder / "samples" / f"{name}.jsonl"))
     trainer.add_callback(RecordHashes())
+    if watch:
+        trainer.add_callback(watch(trainer))
     with run_of_its_own(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
     return trainer

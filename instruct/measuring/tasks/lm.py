@@ -6,6 +6,7 @@ Imports lm-eval, which may not be installed.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +17,8 @@ from lm_eval.api.model import CacheHook, TemplateLM, hash_args
 from lm_eval.models.huggingface import HFLM
 
 from instruct.data.templates import DEFAULT, Rendering, takes_system
-from instruct.engines.forward import ForwardModel, TextRow
+from instruct.engines.forward import TextRow
+from instruct.engines.weights import context_of
 from instruct.measuring.tasks.cards import Rule
 from instruct.measuring.tasks.scoring import PrefixScorer, keeps_prefixes
 
@@ -118,9 +120,10 @@ class PrefixLM(Kept, HFLM):
     computation.
     """
 
-    def __init__(self, model: ForwardModel, network: Any) -> None:
-        super().__init__(pretrained=network, tokenizer=model.tokenizer, batch_size=8)
-        self.context, self._stops = model.context, model.engine.stops
+    def __init__(self, network: Any, tokenizer: Any, stops: list[int]) -> None:
+        """`stops`: ids of the tokens that end a reply."""
+        super().__init__(pretrained=network, tokenizer=tokenizer, batch_size=8)
+        self.context, self._stops = context_of(network.config) or sys.maxsize, stops
 
     def _model_generate(self, **options: Any) -> Any:
         # What follows the end of a reply, while others of its batch go on, must not become part of it.

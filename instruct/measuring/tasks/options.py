@@ -44,6 +44,8 @@ class TaskOptions(Options):
     """The OpenAI-compatible server of engine: server."""
     chat: bool = False
     """Ask in the model's chat template; demonstrations are earlier turns."""
+    every_steps: int | None = Field(default=None, ge=1)
+    """Also ask after every so many steps of training; the scores are in the training's log and curves."""
     trust_task_code: bool = False
     """The YAML file of a task may run the Python functions that it names (`!function`)."""
 

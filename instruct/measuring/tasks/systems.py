@@ -116,7 +116,7 @@ class AskedSystems:
             from instruct.measuring.tasks.lm import PrefixLM
 
             with model.engine.adapted(model.adapter) as network:
-                yield PrefixLM(model, network)
+                yield PrefixLM(network, tokenizer, model.engine.stops)
         else:
             from instruct.measuring.tasks.engine_lm import EngineLM
 

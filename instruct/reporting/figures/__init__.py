@@ -13,13 +13,14 @@ from instruct.reporting.figures.lengths import answer_lengths, win_rate_by_lengt
 from instruct.reporting.figures.outcomes import outcomes
 from instruct.reporting.figures.stopping import stopping
 from instruct.reporting.figures.texts import divergence_curves, precision_recall
-from instruct.reporting.figures.training import perplexity_curves, training_curves
+from instruct.reporting.figures.training import perplexity_curves, task_curves, training_curves
 from instruct.reporting.figures.win_rates import win_rates
 from instruct.reporting.model import Figure, JudgeReport, ReportData
 
 _FOLDER = "figures"
 TEXT_FIGURES = ("precision_recall", "divergence_curve")
-_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", "training", "perplexity", *TEXT_FIGURES)
+_TRAINING = ("training", "perplexity", "task_curves")
+_OWN = ("win_rates", "stopping", "length_difference", "answer_lengths", *_TRAINING, *TEXT_FIGURES)
 
 
 def outcome_names(judges: list[JudgeReport]) -> dict[str, str]:
@@ -47,6 +48,7 @@ def drawings(report: ReportData) -> list[Drawing]:
         answer_lengths(report.systems),
         training_curves(report.trainings),
         perplexity_curves(report.trainings),
+        task_curves(report.trainings),
         precision_recall(report.texts),
         divergence_curves(report.texts),
     ]

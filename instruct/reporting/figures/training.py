@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures.canvas import COLORS, FAINT, INK, WIDTH, Drawing, axes_at, empty_figure, legend
-from instruct.reporting.model import EvaluationLog, Training, TrainingLog
+from instruct.reporting.model import EvaluationLog, TaskLog, Training, TrainingLog
 from instruct.training.options import without_seed
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def training_curves(trainings: list[Training]) -> Drawing | None:
     return Drawing("training", title, systems, _draw_logs) if systems else None
 
 
+def task_curves(trainings: list[Training]) -> Drawing | None:
+    """A panel per task and metric, a line per training; None if no task was asked while training."""
+    systems = _by_system([(each, each.tasks) for each in trainings])
+    title = "Training: scores of tasks over the steps"
+    return Drawing("task_curves", title, systems, _draw_tasks) if systems else None
+
+
 def perplexity_curves(trainings: list[Training]) -> Drawing | None:
     """A line per training; None unless one was evaluated at two steps."""
     systems = _by_system([(each, each.evaluations) for each in trainings])
@@ -43,11 +51,12 @@ def perplexity_curves(trainings: list[Training]) -> Drawing | None:
     return Drawing("perplexity", title, systems, _draw_perplexity) if drawn else None
 
 
-def _by_system(logs: list[tuple[Training, TrainingLog | EvaluationLog | None]]) -> list[dict[str, Any]]:
+def _by_system(logs: list[tuple[Training, TrainingLog | EvaluationLog | TaskLog | None]]) -> list[dict[str, Any]]:
     """Each system with the logs of its seeds; logs without a value are left out."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for training, log in logs:
         columns = log.model_dump() if log else {}
+        columns |= columns.pop("scores", {})
         if any(value is not None for key, column in columns.items() if key != "step" for value in column):
             name = without_seed(training.system, training.seed)
             found.setdefault((name, training.objective), []).append(columns)
@@ -55,14 +64,24 @@ def _by_system(logs: list[tuple[Training, TrainingLog | EvaluationLog | None]]) 
 
 
 def _draw_logs(systems: list[dict[str, Any]]) -> Figure:
-    shown = [key for key in _CURVES if _values(systems, key)]
-    height = math.ceil(len(shown) / 2) * (_PANEL + _GAP)
-    figure, top = _figure(systems, height, "Training", "As logged, over optimizer steps")
+    return _draw_panels(systems, _CURVES, "Training", "As logged, over optimizer steps")
+
+
+def _draw_tasks(systems: list[dict[str, Any]]) -> Figure:
+    keys = dict.fromkeys(key for system in systems for log in system["logs"] for key in log if key != "step")
+    titles = {key: one_line(key, 50) for key in keys}
+    return _draw_panels(systems, titles, "Tasks while training", "Over optimizer steps")
+
+
+def _draw_panels(systems: list[dict[str, Any]], titles: Mapping[str, str], title: str, subtitle: str) -> Figure:
+    """A panel for each key that has a value."""
+    shown = [key for key in titles if _values(systems, key)]
+    figure, top = _figure(systems, math.ceil(len(shown) / 2) * (_PANEL + _GAP), title, subtitle)
     for place, key in enumerate(shown):
         row, column = divmod(place, 2)
         left, width = _LEFT + column * WIDTH / 2, WIDTH / 2 - _LEFT - _RIGHT
         axes = axes_at(figure, left, top + row * (_PANEL + _GAP), width, _PANEL)
-        axes.set_title(_CURVES[key], loc="left", size=9, weight="bold", color=INK)
+        axes.set_title(titles[key], loc="left", size=9, weight="bold", color=INK)
         _plot(axes, systems, key)
     return figure
 
@@ -76,7 +95,7 @@ def _draw_perplexity(systems: list[dict[str, Any]]) -> Figure:
 
 
 def _values(systems: list[dict[str, Any]], key: str) -> list[float]:
-    return [value for system in systems for log in system["logs"] for value in log[key] if value is not None]
+    return [value for system in systems for log in system["logs"] for value in log.get(key, ()) if value is not None]
 
 
 def _style(number: int) -> dict[str, Any]:
@@ -107,7 +126,7 @@ def _plot(axes: Axes, systems: list[dict[str, Any]], key: str) -> None:
     """A line per training that has any value; a logarithmic axis if a few positive values would flatten the rest."""
     for number, system in enumerate(systems):
         for log in system["logs"]:
-            values = [math.nan if value is None else value for value in log[key]]
+            values = [math.nan if value is None else value for value in log.get(key, ())]
             if not all(map(math.isnan, values)):
                 few: Any = {"marker": "o", "markersize": 3} if len(values) <= _FEW_POINTS else {}
                 axes.plot(log["step"], values, linewidth=1.4, **_style(number), **few)

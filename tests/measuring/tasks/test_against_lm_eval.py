@@ -18,6 +18,7 @@ from instruct.engines.forward import open_model
 from instruct.measuring.tasks.cards import read_task
 from instruct.run.directory import RunDirectory
 from instruct.run.measurements import read_metrics
+from tests.measuring.tasks.test_lm import prefix_lm
 
 lm_eval = pytest.importorskip("lm_eval")
 
@@ -41,7 +42,7 @@ def test_ten_tasks_have_lm_evals_scores(tiny_model, shared_data, tmp_path, monke
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
-    from instruct.measuring.tasks.lm import PrefixLM, Replies
+    from instruct.measuring.tasks.lm import Replies
 
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     gsm8k, ifeval = shared_data / "gsm8k" / "test.jsonl", shared_data / "ifeval" / "input_data.jsonl"
@@ -64,7 +65,7 @@ def test_ten_tasks_have_lm_evals_scores(tiny_model, shared_data, tmp_path, monke
     compared, closer = 0, []
     with contextlib.closing(Replies(tmp_path / "replies.jsonl")) as replies, model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        ours = PrefixLM(model, network).keep(replies)
+        ours = prefix_lm(model, network).keep(replies)
         for spec in specs:
             (task,) = manager.load([str(spec)])["tasks"].values()
             found = [

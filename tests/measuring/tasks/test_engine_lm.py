@@ -20,8 +20,8 @@ pytest.importorskip("lm_eval")
 from lm_eval.models.huggingface import HFLM
 
 from instruct.measuring.tasks.engine_lm import EngineLM
-from instruct.measuring.tasks.lm import PrefixLM, Replies
-from tests.measuring.tasks.test_lm import questions, requests
+from instruct.measuring.tasks.lm import Replies
+from tests.measuring.tasks.test_lm import prefix_lm, questions, requests
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def lm(model, tmp_path):
 def test_an_engine_gives_lm_evals_log_likelihoods(model, lm, tmp_path):
     with model.engine.adapted(None) as network:
         theirs = HFLM(pretrained=network, tokenizer=model.tokenizer, batch_size=4)
-        ours = PrefixLM(model, network).keep(Replies(tmp_path / "others.jsonl"))
+        ours = prefix_lm(model, network).keep(Replies(tmp_path / "others.jsonl"))
         fitting = [pair for pair in questions() if len(pair[0]) < 1000]
         asked = requests("loglikelihood", fitting)
         for (value, greedy), (expected, greedy_too) in zip(

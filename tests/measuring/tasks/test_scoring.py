@@ -14,7 +14,8 @@ pytest.importorskip("lm_eval")
 
 from lm_eval.api.instance import Instance
 
-from instruct.measuring.tasks.lm import PrefixLM, Replies
+from instruct.measuring.tasks.lm import Replies
+from tests.measuring.tasks.test_lm import prefix_lm
 
 PROMPTS = [
     ("Demo: one. It is a.\nText: two. It is", [" alpha.", " beta gamma.", " alphabet."]),
@@ -80,7 +81,7 @@ def test_the_rule_openicl_is_openicls_formula(model, tmp_path, monkeypatch, pref
         monkeypatch.setattr("instruct.measuring.tasks.lm.keeps_prefixes", lambda network: False)
     with model.engine.adapted(None) as network:
         replies = Replies(tmp_path / "replies.jsonl")
-        lm = PrefixLM(model, network).keep(replies)
+        lm = prefix_lm(model, network).keep(replies)
         for context, continuations in PROMPTS:
             asked = [Instance("loglikelihood", {}, (context, text), 0) for text in continuations]
             sums = [value for value, _ in lm.loglikelihood(asked)]

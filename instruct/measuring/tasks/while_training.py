@@ -1,0 +1,102 @@
+"""Tasks while a model trains: their scores every so many steps, in the training's log and curves.
+
+Imports torch and lm-eval, which may not be installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import TrainerCallback
+
+from instruct.base.errors import InputError
+from instruct.data.templates import Rendering
+from instruct.engines.stop_tokens import stop_token_ids
+from instruct.measuring.tasks.harness import Harness
+from instruct.measuring.tasks.lm import PrefixLM, Replies
+from instruct.measuring.tasks.options import TaskOptions
+
+
+def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable[[Any], TrainerCallback]:
+    """A function that makes a trainer's callback.
+
+    Raises:
+        InputError: a task that cannot be read.
+    """
+    harness = Harness(options, rendering)
+    for part in harness.parts:  # what is wrong with a task's rows is found before the training
+        harness.load(part)
+    return lambda trainer: AskTasks(trainer, harness, options, rendering)
+
+
+class AskTasks(TrainerCallback):
+    """Asks the main process' model every `every_steps` steps, and logs `eval_tasks/TASK/METRIC`.
+
+    The training's random states stay as they were.
+
+    Raises:
+        InputError: when training begins: a sharded model; with `chat`, one without a chat template.
+    """
+
+    def __init__(self, trainer: Any, harness: Harness, options: TaskOptions, rendering: Rendering) -> None:
+        self._trainer, self._harness, self._options, self._rendering = trainer, harness, options, rendering
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._trainer.is_fsdp_enabled or self._trainer.is_deepspeed_enabled:
+            raise InputError(
+                "evaluation.tasks.every_steps: a sharded model (FSDP, DeepSpeed) cannot be asked while it trains; "
+                "leave it out, and ask tasks after training"
+            )
+        # lm-eval changes padding; the trainer's own tokenizer must stay as it is
+        self._tokenizer = copy.deepcopy(self._trainer.processing_class)
+        if self._options.chat:
+            self._rendering.prepare(self._tokenizer)
+            if not self._tokenizer.chat_template:
+                raise InputError("evaluation.tasks: the model's tokenizer has no chat template; set --no-chat")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step % (self._options.every_steps or state.global_step + 1):
+            return
+        trains, logs = self._trainer.model.training, control.should_log
+        self._trainer.model.eval()  # what is logged in training mode ends the means of losses
+        scores: dict[str, float] = {}
+        if state.is_world_process_zero:
+            with _random_states_kept(), torch.inference_mode(), self._trainer.compute_loss_context_manager():
+                scores = self._scores()
+        self._trainer.accelerator.wait_for_everyone()
+        self._trainer.log(scores)
+        control.should_log = logs  # the trainer's own log of this step is still to come
+        self._trainer.model.train(trains)
+
+    def _scores(self) -> dict[str, float]:
+        network = self._trainer.model
+        network = network.get_base_model() if hasattr(network, "get_base_model") else network
+        scores = {}
+        with tempfile.TemporaryDirectory() as folder:
+            stops = stop_token_ids(self._tokenizer, network.name_or_path)
+            lm = PrefixLM(network, self._tokenizer, list(stops))
+            with contextlib.closing(Replies(Path(folder) / "replies.jsonl")) as replies:
+                lm.keep(replies, self._rendering)
+                for part in self._harness.parts:
+                    for number in self._harness.evaluate(lm, part).numbers:
+                        if number.value is not None:
+                            scores[f"eval_tasks/{number.details.task}/{number.metric}"] = number.value
+        return scores
+
+
+@contextlib.contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """lm-eval sets the seeds of Python, NumPy and torch."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        yield
+    random.setstate(python)
+    np.random.set_state(numpy)
