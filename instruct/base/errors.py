@@ -1,7 +1,13 @@
 """The project's errors, each with the exit code of a command that it ends, and words for messages."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class InstructError(Exception):
@@ -65,6 +71,13 @@ class GateError(InstructError):
     """A figure in the report is below `--fail-under`; the report was written anyway. Exit code 4."""
 
     exit_code = 4
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first place that pydantic finds wrong in the content of a file, and why."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
+    return f"{place}: {one_line(first['msg'].removeprefix('Value error, '), 120)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -84,19 +84,11 @@ def measure_continuations(options: TextMetricOptions, run: RunDirectory, metrics
     Raises:
         InputError: continuations that cannot be read, or what a metric refuses.
     """
-    made_with = options.model_dump(mode="json")
+    features = run.folder / "metrics" / "features"
     for metric in metrics:
-        features = run.folder / "metrics" / "features"
-        measurer = _measurer(metric, options, features)
-        try:
-            for system in continued_systems(run):
-                path = run.continuations / f"{system}.json"
-                inputs = {"continuations": sha256_of(path), **measurer.inputs()}
-                measure(run, metric, system, inputs, partial(_measured, measurer, path), config=made_with)
-            if metric == "mauve":
-                shutil.rmtree(features, ignore_errors=True)
-        finally:
-            measurer.close()
+        _measure_systems(run, metric, _measurer(metric, options, features), config=options.model_dump(mode="json"))
+        if metric == "mauve":
+            shutil.rmtree(features, ignore_errors=True)
 
 
 def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
@@ -107,12 +99,16 @@ def measure_entropy(options: TextMetricOptions, run: RunDirectory) -> None:
         InputError: continuations that cannot be read.
     """
     assert options.reference_model
-    measurer = EntropyOf(options.reference_model, options.max_length)
+    _measure_systems(run, "entropy", EntropyOf(options.reference_model, options.max_length))
+
+
+def _measure_systems(run: RunDirectory, part: str, measurer: Measurer, **about: Any) -> None:
+    """Measure every system's continuations; `about` as in `measure`."""
     try:
         for system in continued_systems(run):
             path = run.continuations / f"{system}.json"
             inputs = {"continuations": sha256_of(path), **measurer.inputs()}
-            measure(run, "entropy", system, inputs, partial(_measured, measurer, path))
+            measure(run, part, system, inputs, partial(_measured, measurer, path), **about)
     finally:
         measurer.close()
 
@@ -170,7 +166,7 @@ def human_texts(rows: Sequence[Continuation]) -> list[str]:
 class _ModelMeasurer(Measurer):
     """A metric that reads texts with a model; human texts once for all draws and systems with the same prefixes."""
 
-    def __init__(self, options: ModelOptions, max_length: int, role: str) -> None:
+    def __init__(self, options: ModelOptions, max_length: int, role: str = "reference") -> None:
         self.options, self.max_length, self._role = options, max_length, role
         self.model: ForwardModel = open_model(options)
         self._human: tuple[Any, Any] | None = None
@@ -195,9 +191,6 @@ class _ModelMeasurer(Measurer):
 class OraclePerplexityOf(_ModelMeasurer):
     """PPL_oracle: the perplexity of continuations, given their prefixes, under a reference model."""
 
-    def __init__(self, reference: ModelOptions, max_length: int) -> None:
-        super().__init__(reference, max_length, "reference")
-
     def measure(self, rows: Sequence[Continuation]) -> PartResult:
         values: Likelihoods = self.read(_continued(rows, [row.continuation for row in rows]))
         human = None
@@ -213,9 +206,6 @@ class OraclePerplexityOf(_ModelMeasurer):
 
 class EntropyOf(_ModelMeasurer):
     """The mean entropy of a reference model's next-token distributions on texts, in nats."""
-
-    def __init__(self, reference: ModelOptions, max_length: int) -> None:
-        super().__init__(reference, max_length, "reference")
 
     def measure(self, rows: Sequence[Continuation]) -> PartResult:
         values: Entropies = self.read(_continued(rows, [row.continuation for row in rows]))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, first_problem
 from instruct.base.files import write_atomically
 from instruct.reporting.build import build
 from instruct.reporting.cautions import figure_warnings
@@ -61,10 +61,7 @@ class Report(ReportData):
         except FileNotFoundError:
             raise InputError(f"{file}: no such file; write the report first: instruct report RUN") from None
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
-            problem = f"{place}: {one_line(first['msg'], 120)}"
-            raise InputError(f"{file}: is not a report of this version ({problem}); {again}") from None
+            raise InputError(f"{file}: is not a report of this version ({first_problem(error)}); {again}") from None
         except ValueError:
             raise InputError(f"{file}: has a number that is not finite; {again}") from None
         report._bring_up_to_date()

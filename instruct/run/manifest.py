@@ -11,7 +11,7 @@ import yaml
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError, first_problem
 
 
 class _Comparison(BaseModel):
@@ -143,9 +143,7 @@ def _read(path: Path, shape: type[BaseModel], load: Callable[[str], Any]) -> dic
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path}: no such file; {path.parent} is not a run directory") from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
-        problem = f"{place}: {one_line(first['msg'].removeprefix('Value error, '), 120)}"
+        problem = first_problem(error)
     except (ValueError, RecursionError):
         problem = f"is not valid {'JSON' if load is json.loads else 'YAML'}"
     raise InputError(f"{path}: {problem}; restore it or delete the run")

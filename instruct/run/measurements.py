@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from instruct.analysis.results import Interval
-from instruct.base.errors import InputError, InstructError, one_line
+from instruct.base.errors import InputError, InstructError, first_problem, one_line
 from instruct.base.files import sha256_of, valid_name, write_atomically
 from instruct.run.directory import RunDirectory
 from instruct.run.metrics_v1 import converted
@@ -377,8 +377,6 @@ def _read(model: type[Model], path: Path, run: RunDirectory) -> Model:
         json.dumps(content.model_dump(), allow_nan=False)
         return content
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = one_line(".".join(map(str, first["loc"])), 80) or "(top level)"
-        raise InputError(f"{path}: {place}: {one_line(first['msg'], 120)}; {remedy}") from None
+        raise InputError(f"{path}: {first_problem(error)}; {remedy}") from None
     except ValueError:
         raise InputError(f"{path}: has a number that is not finite; {remedy}") from None
