@@ -54,15 +54,11 @@ def run(bases: Sequence[str | None], arguments: argparse.Namespace, overrides: l
     from instruct.config import load_config
 
     name = load_config(arguments.config, overrides).name
-    points: dict[str, list[str]] = {}
-    for base in bases:
-        flags = [] if base is None else ["--model.name", BASES[base]]
-        points[base or name] = [*flags, *overrides, "--name", name if base is None else f"{name}_{base}"]
+    points = {base: [*(["--model.name", BASES[base]] if base else []), *overrides] for base in bases}
 
     def tables(finished: Finished) -> list[str]:
         lines: list[str] = []
-        for point, (config, metrics) in finished.items():
-            base = point if point in bases else None
+        for base, (config, metrics) in finished.items():
             found = {
                 system: {task: row.value or 0.0 for task, row in rows.items()} for system, rows in metrics.tasks.items()
             }

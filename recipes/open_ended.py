@@ -53,21 +53,17 @@ def run(corpora: Sequence[str | None], arguments: argparse.Namespace, overrides:
     from instruct.config import load_config
 
     name = load_config(arguments.config, overrides).name
-    points: dict[str, list[str]] = {}
+    points: dict[str | None, list[str]] = {}
     for corpus in corpora:
-        flags = [] if corpus is None else ["--data.card", corpus, "--continuations.card", f"{corpus}_test"]
-        # What the command line says comes last.
-        flags = [*flags, *FLAGS.get(corpus or "", []), *overrides]
-        points[corpus or name] = [*flags, "--name", name if corpus is None else f"{name}_{corpus}"]
+        flags = ["--data.card", corpus, "--continuations.card", f"{corpus}_test"] if corpus else []
+        points[corpus] = [*flags, *FLAGS.get(corpus or "", []), *overrides]  # what the command line says comes last
 
     def table(finished: Finished) -> list[str]:
         lines: list[list[str]] = []
-        for point, (config, metrics) in finished.items():
-            corpus = point if point in corpora else config.data.card
+        for corpus, (config, metrics) in finished.items():
             found = {system: values["MAUVE"] for system, values in numbers(metrics, ["MAUVE"]).items()}
-            lines += rows(
-                {system: value for system, value in found.items() if value is not None}, corpus, config.model.name
-            )
+            mauve = {system: value for system, value in found.items() if value is not None}
+            lines += rows(mauve, corpus or config.data.card, config.model.name)
         return markdown(HEADER, lines, left=2) if lines else []
 
     run_points(name, points, arguments, table)

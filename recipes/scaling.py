@@ -93,12 +93,13 @@ def run(sweep: str, small: bool, arguments: argparse.Namespace, overrides: list[
             flags[point] = [] if small else ["--model.name", names["llama-13b"]]
             flags[point] += ["--train.max_steps", str(max(1, tokens // per_step))]
             sizes[point] = tokens
-    points = {point: [*overrides, *own, "--name", f"{name}_{point}"] for point, own in flags.items()}
+    points: dict[str | None, list[str]] = {point: [*overrides, *own] for point, own in flags.items()}
 
     def table_and_figure(finished: Finished) -> list[str]:
         found = {
             point: {system: mean_accuracy(list(rows.values())) for system, rows in metrics.tasks.items()}
             for point, (_, metrics) in finished.items()
+            if point
         }
         if not any(found.values()):
             return []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from instruct.config import ExperimentConfig
     from instruct.run.measurements import Metrics
 
-Finished = Mapping[str, tuple["ExperimentConfig", "Metrics"]]
+Finished = Mapping[str | None, tuple["ExperimentConfig", "Metrics"]]
 
 # A metric of a system's texts, by the heading of a table's column.
 NUMBERS = {
@@ -78,16 +78,16 @@ def config_for_machine(arguments: argparse.Namespace, gpu: str, cpu: str) -> str
 
 def run_points(
     name: str,
-    points: Mapping[str, Sequence[str]],
+    points: Mapping[str | None, Sequence[str]],
     arguments: argparse.Namespace,
     table: Callable[[Finished], list[str]],
 ) -> None:
-    """Run a config once for each point, then print and write their table, runs/NAME.md.
+    """Run a config once for each point, as runs/NAME_POINT, then print and write their table, runs/NAME.md.
 
     A point that cannot be run does not keep the others from it.
 
     Args:
-        points: the flags of each point, its `--name` among them.
+        points: the flags of each point; None: the config by itself, as runs/NAME.
         table: the lines of the points that were run; none: nothing is written.
 
     Raises:
@@ -98,14 +98,14 @@ def run_points(
     from instruct.run.directory import RunDirectory
     from instruct.run.measurements import read_metrics
 
-    finished: dict[str, tuple[ExperimentConfig, Metrics]] = {}
+    finished: dict[str | None, tuple[ExperimentConfig, Metrics]] = {}
     refused: list[str] = []
     for point, flags in points.items():
         try:
-            config = load_config(arguments.config, flags)
+            config = load_config(arguments.config, [*flags, "--name", name if point is None else f"{name}_{point}"])
             run_experiment(config, dry_run=arguments.dry_run, first=arguments.first, last=arguments.last)
         except InputError as error:
-            refused.append(f"{point}: {error}")
+            refused.append(f"{point or name}: {error}")
             continue
         if not arguments.dry_run:
             finished[point] = config, read_metrics(RunDirectory(run_folder(config)))
