@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,37 +29,43 @@ _BINS = 5
 _MOST_STEPS = 100
 
 
-def length_figures(
-    scores: NDArray[np.float64],
-    candidate: NDArray[np.int64],
-    baseline: NDArray[np.int64],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.int64] | None = None,
-) -> LengthFigures | None:
+class Scored(NamedTuple):
+    """Pairs with a verdict, each shape (pairs,).
+
+    Attributes:
+        scores: 0 to 1, 1 the candidate is better.
+        weights: how often each pair counts; None: once.
+        units: the conversation that each pair is a turn of; None: all pairs are independent.
+    """
+
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+    units: NDArray[np.int64] | None = None
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """How often each pair counts."""
+        return np.ones(len(self.scores)) if self.weights is None else self.weights
+
+
+def length_figures(pairs: Scored, candidate: NDArray[np.int64], baseline: NDArray[np.int64]) -> LengthFigures | None:
     """The figures over pairs with a verdict and both answers, in their order; None without any.
 
     Args:
-        scores: 0 to 1 for each pair, 1 the candidate is better.
         candidate, baseline: the answers' lengths in characters.
-        weights, units: as in fractional_logit.
     """
-    if not len(scores):
+    if not len(pairs.scores):
         return None
     difference = candidate - baseline
     return LengthFigures(
         candidate_mean=round(float(candidate.mean()), 6),
         baseline_mean=round(float(baseline.mean()), 6),
-        by_difference=by_difference(scores, difference, weights, units),
-        adjusted=length_adjusted(scores, difference, weights, units),
+        by_difference=by_difference(pairs, difference),
+        adjusted=length_adjusted(pairs, difference),
     )
 
 
-def by_difference(
-    scores: NDArray[np.float64],
-    difference: NDArray[np.int64],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.int64] | None = None,
-) -> list[LengthBin]:
+def by_difference(pairs: Scored, difference: NDArray[np.int64]) -> list[LengthBin]:
     """Five bins with about the same number of pairs, cut at the quintiles of the difference; fewer if these coincide,
     or if a bin had too few pairs, and none of too few pairs in all.
 
@@ -71,12 +78,11 @@ def by_difference(
             break
     else:
         return []
-    weights = np.ones(len(scores)) if weights is None else weights
-    units = np.arange(len(scores)) if units is None else units
-    found = []
+    units = np.arange(len(pairs.scores)) if pairs.units is None else pairs.units
+    columns, found = (units, pairs.scores, pairs.counts), []
     for number in np.unique(place):
         inside = place == number
-        rows = zip(units[inside].tolist(), scores[inside].tolist(), weights[inside].tolist(), strict=True)
+        rows = zip(*(column[inside].tolist() for column in columns), strict=True)
         values = np.array(list(scores_of_units(rows).values()))
         found.append(
             LengthBin(
@@ -90,13 +96,8 @@ def by_difference(
     return found
 
 
-def length_adjusted(
-    scores: NDArray[np.float64],
-    difference: NDArray[np.int64],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.int64] | None = None,
-) -> LengthAdjusted:
-    """The win rate if both answers had the same length, by the MODEL; `weights` and `units` as in fractional_logit.
+def length_adjusted(pairs: Scored, difference: NDArray[np.int64]) -> LengthAdjusted:
+    """The win rate if both answers had the same length, by the MODEL.
 
     AlpacaEval's length term, for any judge and without its instruction difficulties and its regularisation: an
     unpenalized regression on this comparison only. It is not the leaderboard's length-controlled rate.
@@ -105,10 +106,10 @@ def length_adjusted(
     Wooldridge, Journal of Applied Econometrics 11 (1996), for scores between 0 and 1 and their covariance. Equal to
     statsmodels' GLM with Binomial family and cov_type="HC0".
     """
-    note = _unfit(scores, difference)
+    note = _unfit(pairs.scores, difference)
     if note is None:
         term = np.tanh(difference / difference.std(ddof=1))
-        fit = fractional_logit(scores, np.column_stack([np.ones_like(term), term]), weights, units)
+        fit = fractional_logit(pairs, np.column_stack([np.ones_like(term), term]))
         if fit is not None:
             beta, covariance = fit
             (level, slope), (error, slope_error) = beta, np.sqrt(np.diag(covariance))
@@ -151,26 +152,17 @@ def _range(part: LengthBin) -> str:
     return f"{-part.low} characters shorter to {part.high} longer"
 
 
-def fractional_logit(
-    scores: NDArray[np.float64],
-    x: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+def fractional_logit(pairs: Scored, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The coefficients of a fractional logistic regression and their robust (HC0) covariance.
 
     Iteratively reweighted least squares, which for the logit link is Newton's method. None if it does not converge.
 
     Args:
-        scores: shape (pairs,), 0 to 1.
         x: shape (pairs, terms), the intercept first.
-        weights: shape (pairs,), how often each pair counts; None: once.
-        units: shape (pairs,), the conversation that each pair is a turn of; None: all pairs are independent.
 
     Source: Liang and Zeger, Biometrika 73 (1986), for the covariance with units of several pairs.
     """
-    beta = np.zeros(x.shape[1])
-    weights = np.ones(len(scores)) if weights is None else weights
+    beta, scores, weights = np.zeros(x.shape[1]), pairs.scores, pairs.counts
     for _ in range(_MOST_STEPS):
         mean = logistic(x @ beta)
         information = x.T @ (x * (weights * mean * (1 - mean))[:, None])
@@ -184,8 +176,8 @@ def fractional_logit(
             return None
         if np.abs(step).max() < 1e-10:
             residuals = x * (weights * (scores - mean))[:, None]
-            if units is not None:
-                place = np.unique(units, return_inverse=True)[1]
+            if pairs.units is not None:
+                place = np.unique(pairs.units, return_inverse=True)[1]
                 turns, residuals = residuals, np.zeros((place.max() + 1, x.shape[1]))
                 np.add.at(residuals, place, turns)
             covariance = inverse @ (residuals.T @ residuals) @ inverse

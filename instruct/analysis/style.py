@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.inference import rounded_interval
-from instruct.analysis.lengths import LEAST_SHARE, fractional_logit, logistic
+from instruct.analysis.lengths import LEAST_SHARE, Scored, fractional_logit, logistic
 from instruct.analysis.results import StyleControl, StyleTerm
 
 STYLE_TERMS = ("length", "headers", "lists", "bold")
@@ -47,12 +47,7 @@ def style_features(candidate: NDArray[np.float64], baseline: NDArray[np.float64]
     return np.hstack([length, (ours - theirs) / (ours + theirs + 1)])
 
 
-def style_control(
-    scores: NDArray[np.float64],
-    features: NDArray[np.float64],
-    weights: NDArray[np.float64] | None = None,
-    units: NDArray[np.int64] | None = None,
-) -> StyleControl:
+def style_control(pairs: Scored, features: NDArray[np.float64]) -> StyleControl:
     """Arena-Hard's model of one candidate's verdicts: logit E[score] = a + b z, z the standardized features.
 
     Where the official script prints medians of 100 bootstrap fits, this gives the fit itself and its intervals. A
@@ -60,12 +55,10 @@ def style_control(
     all have lost), one in which fewer than LEAST_PAIRS_APART pairs differ.
 
     Args:
-        scores: shape (pairs,), 0 to 1, 1 the candidate is better; one row per prompt, which averages its orders.
+        pairs: one row per prompt, which averages its orders; its weight is how many battles it is.
         features: shape (pairs, 4), of style_features.
-        weights: shape (pairs,), how many battles each pair is, by a judge whose grades say so; None: one.
-        units: shape (pairs,), as in fractional_logit.
     """
-    weights = np.ones(len(scores)) if weights is None else weights
+    scores, weights = pairs.scores, pairs.counts
     apart = (features != 0).sum(axis=0)
     unfit = None
     for least in (1, LEAST_PAIRS_APART):
@@ -77,7 +70,7 @@ def style_control(
         mean = np.average(kept, axis=0, weights=weights)
         spread = np.sqrt(weights @ (kept - mean) ** 2 / (weights.sum() - 1))
         x = np.column_stack([np.ones(len(scores)), (kept - mean) / spread])
-        fit = fractional_logit(scores, x, weights, units)
+        fit = fractional_logit(pairs, x)
         if fit is not None:
             without = [term for term in STYLE_TERMS if term not in terms]
             left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []

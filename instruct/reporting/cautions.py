@@ -71,28 +71,25 @@ def task_warnings(tasks: TaskReport) -> list[ReportWarning]:
 
 def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     """What a comparison's figures say about themselves."""
-    figures = comparison.leading_figures
-    warnings = []
+    figures, texts = comparison.leading_figures, []
     if figures.finding == "too few":
         pairs = counted(figures.win + figures.loss, "pair")
-        text = f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}"
-        warnings.append(claim_warning(text))
+        texts.append(f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}")
     if (people := comparison.with_labels) and contradicted(comparison):
-        text = (
+        texts.append(
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "
             f"{people.win_rate:.1f} % (95 % CI {span(people.interval)})"
         )
-        warnings.append(claim_warning(text))
     if missing := figures.unparsed + figures.failed:
-        text = (
+        texts.append(
             f"{missing} of {counted(figures.n, 'pair')} {'has' if figures.n == 1 else 'have'} no verdict "
             f"({unread(figures)}): worst- and best-case bounds {span(figures.bounds)} %"
+            + ", which could reverse the result"
+            * figures.reversible
         )
-        warnings.append(claim_warning(f"{text}, which could reverse the result" if figures.reversible else text))
     consistency = comparison.consistency
     if consistency is not None and consistency < LEAST_CONSISTENCY:
-        changed = round(comparison.consistency_n * (1 - consistency / 100))
         pairs = counted(comparison.consistency_n, "pair")
-        text = f"inconsistent: the verdict changed with the order of the answers for {changed} of {pairs}"
-        warnings.append(claim_warning(f"{text} ({100 - consistency:.1f} %)"))
-    return warnings
+        changed = f"{round(comparison.consistency_n * (1 - consistency / 100))} of {pairs} ({100 - consistency:.1f} %)"
+        texts.append(f"inconsistent: the verdict changed with the order of the answers for {changed}")
+    return list(map(claim_warning, texts))

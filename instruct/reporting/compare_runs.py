@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ from instruct.reporting.exports.csv_table import csv_text
 from instruct.reporting.figures.rankings import ranked_systems
 from instruct.reporting.model import Panel, TallyFigures, claim_warning
 from instruct.reporting.rankings import Ranking, Strengths, ranking_tables, rankings, strengths
-from instruct.reporting.render.html import image, render
+from instruct.reporting.render.html import image, tables_page
 from instruct.reporting.render.markdown import render_markdown
 from instruct.reporting.render.terminal import render_terminal
 from instruct.reporting.report_tables import seeds_table
@@ -284,20 +284,8 @@ def render_table(compared: Compared) -> str:
 def _page(compared: Compared) -> str:
     """One HTML file, with a figure of the rankings."""
     drawing = ranked_systems([asdict(ranking) for ranking in compared.rankings])
-    shown = compared.document()
-    return render(
-        "compare.html.jinja",
-        "report.css",
-        title=shown.title,
-        figure=image(drawing.drawn("svg")) if drawing else None,
-        warnings=shown.claims_changed(),
-        tables=compared.tables(),
-        clean=one_line,
-    )
-
-
-def _csv(compared: Compared) -> str:
-    return csv_text(columns_table("Runs", compared.rows, _CSV_COLUMNS))
+    figure = image(drawing.drawn("svg")) if drawing else None
+    return tables_page(_TITLE, compared.document().claims_changed(), compared.tables(), figure)
 
 
 def write_comparison(compared: Compared, path: str | Path) -> None:
@@ -307,8 +295,12 @@ def write_comparison(compared: Compared, path: str | Path) -> None:
         InputError: another extension.
     """
     path = Path(path)
-    renderers = {".md": lambda compared: render_markdown(compared.document()), ".html": _page, ".csv": _csv}
-    write_atomically(path, renderers[check_ending(path)](compared))
+    renderers: dict[str, Callable[[], str]] = {
+        ".md": lambda: render_markdown(compared.document()),
+        ".html": lambda: _page(compared),
+        ".csv": lambda: csv_text(columns_table("Runs", compared.rows, _CSV_COLUMNS)),
+    }
+    write_atomically(path, renderers[check_ending(path)]())
 
 
 def check_ending(path: str | Path) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from instruct.analysis.claims import agreeing_interval
 from instruct.analysis.inference import power, sign_flip_test, sign_test
-from instruct.analysis.lengths import LEAST_GROUP, length_figures, length_warning
+from instruct.analysis.lengths import LEAST_GROUP, Scored, length_figures, length_warning
 from instruct.analysis.outcomes import (
     ASKED_AGAIN,
     UNKNOWN_ORDER,
@@ -136,11 +136,9 @@ def comparison_figures(
     position = position_statistics(() if alone else judgments)
     counts = tally_pairs(outcomes.pairs)
     policies: dict[str, TallyFigures] = {outcomes.leading: leading_figures(counts, looked)}
-    policies |= {
-        policy: tally_figures(tally_pairs(pairs))
-        for policy, pairs in outcomes.by_policy.items()
-        if policy != outcomes.leading
-    }
+    for policy, pairs in outcomes.by_policy.items():
+        if policy != outcomes.leading:
+            policies[policy] = tally_figures(tally_pairs(pairs))
     own = []
     if partial:
         text = (
@@ -294,9 +292,8 @@ def _length_and_style(
     if not rows:
         return None, None
     scores, weights, names, ours, theirs = map(np.array, zip(*rows, strict=True))
-    units = np.unique(names, return_inverse=True)[1]
-    style = style_control(scores, style_features(ours, theirs), weights, units)
-    return length_figures(scores, ours[:, 0], theirs[:, 0], weights, units), style
+    judged = Scored(scores, weights, np.unique(names, return_inverse=True)[1])
+    return length_figures(judged, ours[:, 0], theirs[:, 0]), style_control(judged, style_features(ours, theirs))
 
 
 def _parts(pairs: Iterable[PairResult]) -> list[Part]:

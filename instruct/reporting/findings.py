@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from instruct.analysis.claims import LEAST_SEEDS, agreeing_interval, enough_decided, finding_of
 from instruct.analysis.holm import holm
-from instruct.analysis.results import SeedSpread, Significance
+from instruct.analysis.results import SeedSpread
 from instruct.reporting.model import ComparisonReport, Panel, ReportData
 
 _Claim = SeedSpread | ComparisonReport | Panel
@@ -27,7 +27,8 @@ def settle(report: ReportData) -> None:
 
 
 def _settle_together(claims: Sequence[_Claim]) -> None:
-    tested = [(claim, test) for claim in claims if (test := _test(claim))]
+    tests = [(claim, claim if isinstance(claim, SeedSpread) else claim.significance) for claim in claims]
+    tested = [(claim, test) for claim, test in tests if test]  # a majority of an older report has no test
     made = sum(test.p is not None for _, test in tested)
     for (claim, test), adjusted in zip(tested, holm([test.p for _, test in tested]), strict=True):
         test.adjusted_p, test.claims = adjusted, made
@@ -35,14 +36,9 @@ def _settle_together(claims: Sequence[_Claim]) -> None:
             claim.finding = finding_of(adjusted, claim.mean, len(claim.seeds) >= LEAST_SEEDS)
             claim.interval_both = agreeing_interval(claim.interval_both, claim.finding)
         else:
-            figures = claim.majority if isinstance(claim, Panel) else claim.leading_figures
+            figures = claim.leading_figures
             graded = figures.interval if figures.graded else None
             units = figures.n_judged if figures.conversations is None else figures.conversations
             enough = enough_decided(figures.win, figures.loss, units)
             figures.finding = finding_of(adjusted, figures.win_rate, enough, graded)
             figures.interval = agreeing_interval(figures.interval, figures.finding)
-
-
-def _test(claim: _Claim) -> SeedSpread | Significance | None:
-    """What holds the claim's p-value; a majority of an older report has none."""
-    return claim if isinstance(claim, SeedSpread) else claim.significance

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 from instruct.analysis.results import SeedSpread
 from instruct.base.errors import GateError, InputError, one_line
-from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
+from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData
 
 # The win rate under the leading policy, the lower end of its interval, or its worst case with the pairs without a
 # verdict, in percent.
@@ -34,15 +34,12 @@ class _Gated(NamedTuple):
     def figure(self, metric: str) -> float | None:
         """The metric; a worst case over seeds is not defined."""
         if isinstance(self.claim, SeedSpread):
-            low = self.claim.interval_both
-            bounds = None
             rate: float | None = self.claim.mean
+            interval, bounds = self.claim.interval_both, None
         else:
-            figures = _figures(self.claim)
-            rate, low, bounds = figures.win_rate, figures.interval, figures.bounds
-        if metric == "win_rate":
-            return rate
-        ends = low if metric == "win_rate_low" else bounds
+            figures = self.claim.leading_figures
+            rate, interval, bounds = figures.win_rate, figures.interval, figures.bounds
+        ends = {"win_rate": [rate], "win_rate_low": interval, "bound_low": bounds}[metric]
         return ends[0] if ends and rate is not None else None
 
     def problem(self, metric: str, fail_under: float) -> str | None:
@@ -54,14 +51,10 @@ class _Gated(NamedTuple):
             return "judging has not finished"
         if value < fail_under:
             return f"{metric} is {value:.2f}"
-        finding = self.claim.finding if isinstance(self.claim, SeedSpread) else _figures(self.claim).finding
-        if metric == "win_rate_low" and fail_under >= 50 and finding != "candidate":
+        claimed = self.claim if isinstance(self.claim, SeedSpread) else self.claim.leading_figures
+        if metric == "win_rate_low" and fail_under >= 50 and claimed.finding != "candidate":
             return f"{metric} is {value:.2f}, but no difference is shown"
         return None
-
-
-def _figures(claim: ComparisonReport | Panel) -> TallyFigures:
-    return claim.majority if isinstance(claim, Panel) else claim.leading_figures
 
 
 def check_gate(

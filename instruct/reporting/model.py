@@ -289,6 +289,11 @@ class Panel(Record):
     significance: Significance | None = None
     one_seed: bool = False
 
+    @property
+    def leading_figures(self) -> TallyFigures:
+        """Those of the majority, which are called like a comparison's."""
+        return self.majority
+
 
 class Unjudged(Record):
     """A comparison without any verdict that the config names or that a call began; `stopped`: why."""

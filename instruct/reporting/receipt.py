@@ -13,9 +13,9 @@ from instruct.judging.human_agreement import is_chance
 from instruct.reporting.cautions import LEAST_CONSISTENCY
 from instruct.reporting.document import Document, Paragraph, Section
 from instruct.reporting.model import ComparisonReport, JudgeReport, ReportData
-from instruct.reporting.render.html import render
+from instruct.reporting.render.html import tables_page
 from instruct.reporting.render.markdown import render_markdown
-from instruct.reporting.tables import Column, Table, columns_table
+from instruct.reporting.tables import Table, columns_table, text_columns
 from instruct.reporting.text import adjusted, claim_figures, name, number, span, unread
 
 Survives = Literal["yes", "no", "not known"]
@@ -56,7 +56,7 @@ def receipts(report: ReportData) -> list[Receipt]:
 def write_receipt(report: ReportData, folder: Path) -> Path:
     """Write receipt.md and receipt.html, each whole or not at all; the path of the first."""
     found = receipts(report)
-    tables = [_table(receipt) for receipt in found]
+    tables = [columns_table("", receipt.checks, text_columns(*Check._fields)) for receipt in found]
     sections = [
         Section(receipt.claim, [Paragraph(receipt.verdict), table])
         for receipt, table in zip(found, tables, strict=True)
@@ -64,22 +64,8 @@ def write_receipt(report: ReportData, folder: Path) -> Path:
     title = f"{_TITLE}: {one_line(report.run, 100)}"
     write_atomically(folder / "receipt.md", render_markdown(Document(title, [*sections, Paragraph(_NOTE)])))
     shown = [Table(f"{r.claim}. {r.verdict}", t.header, t.rows, t.left) for r, t in zip(found, tables, strict=True)]
-    page = render(
-        "compare.html.jinja",
-        "report.css",
-        title=title,
-        figure=None,
-        warnings=[_NOTE],
-        tables=shown,
-        clean=one_line,
-    )
-    write_atomically(folder / "receipt.html", page)
+    write_atomically(folder / "receipt.html", tables_page(title, [_NOTE], shown))
     return folder / "receipt.md"
-
-
-def _table(receipt: Receipt) -> Table:
-    columns = [Column("check", text=True), Column("found", text=True), Column("survives", text=True)]
-    return columns_table("", receipt.checks, columns)
 
 
 def _receipt(judge: JudgeReport, comparison: ComparisonReport) -> Receipt:

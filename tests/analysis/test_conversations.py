@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instruct.analysis.inference import power
-from instruct.analysis.lengths import fractional_logit, length_figures
+from instruct.analysis.lengths import Scored, fractional_logit, length_figures
 from instruct.analysis.outcomes import PairResult, outcome_of_score, unit_scores
 from instruct.analysis.statistics import Tally, tally_pairs
 
@@ -79,8 +79,8 @@ def test_the_covariance_of_a_regression_is_that_of_conversations():
     rng = np.random.default_rng(3)
     x = np.column_stack([np.ones(60), rng.normal(size=60)])
     scores = rng.random(60)
-    beta, covariance = fractional_logit(scores, x)
-    twice = fractional_logit(np.repeat(scores, 2), np.repeat(x, 2, axis=0), units=np.repeat(np.arange(60), 2))
+    beta, covariance = fractional_logit(Scored(scores), x)
+    twice = fractional_logit(Scored(np.repeat(scores, 2), units=np.repeat(np.arange(60), 2)), np.repeat(x, 2, axis=0))
     assert twice[0] == pytest.approx(beta)
     assert twice[1] == pytest.approx(covariance)
 
@@ -89,9 +89,9 @@ def test_grades_weigh_in_the_rate_at_equal_length():
     """A pair of weight 2 counts as two pairs, in rates; its interval is that of one."""
     rng = np.random.default_rng(4)
     scores, difference, weights = rng.random(100), rng.integers(-300, 300, size=100), rng.choice([1.0, 2.0], size=100)
-    found = length_figures(scores, 400 + difference, np.full(100, 400), weights)
+    found = length_figures(Scored(scores, weights), 400 + difference, np.full(100, 400))
     beta = fractional_logit(
-        scores, np.column_stack([np.ones(100), np.tanh(difference / difference.std(ddof=1))]), weights
+        Scored(scores, weights), np.column_stack([np.ones(100), np.tanh(difference / difference.std(ddof=1))])
     )[0]
     assert found.adjusted.win_rate == pytest.approx(100 / (1 + math.exp(-beta[0])))
     fifth = found.by_difference[0]

@@ -16,6 +16,7 @@ import pytest
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
+from instruct.analysis.lengths import Scored
 from instruct.analysis.style import LEAST_PAIRS, style_control, style_counts, style_features
 
 BASELINE = "gpt-4-0314"
@@ -59,7 +60,7 @@ def test_scores_and_coefficients_are_those_of_arena_hards_formulas(system, share
     ours, theirs = styles(shared_data, system), styles(shared_data, BASELINE)
     assert list(ours) == list(theirs)
     features = style_features(np.array(list(ours.values()), float), np.array(list(theirs.values()), float))
-    found = style_control(made_up(list(ours), features), features)
+    found = style_control(Scored(made_up(list(ours), features)), features)
     score, coefficients = FIGURES[system]
     assert found.score == pytest.approx(score, abs=1e-4)  # where its optimizer stops
     assert [term.coefficient for term in found.terms] == pytest.approx(coefficients, abs=1e-5)
@@ -69,7 +70,7 @@ def test_intervals_are_those_of_statsmodels():
     scores, features = sample(300)
     mean, spread = features.mean(axis=0), features.std(axis=0, ddof=1)
     fit = GLM(scores, np.column_stack([np.ones(300), (features - mean) / spread]), Binomial()).fit(cov_type="HC0")
-    found = style_control(scores, features)
+    found = style_control(Scored(scores), features)
     half = 1.959964 * fit.bse[1:]
     expected = np.column_stack([fit.params[1:] - half, fit.params[1:] + half])
     np.testing.assert_allclose([term.interval for term in found.terms], expected, atol=1e-4)
@@ -80,7 +81,7 @@ def test_intervals_are_those_of_statsmodels():
 
 def test_style_that_explains_the_wins_is_taken_out_at_equal_style_but_not_in_the_score():
     scores, features = sample(4000)  # wins follow length alone, and the candidate's answers are longer
-    found = style_control(scores, features)
+    found = style_control(Scored(scores), features)
     assert found.score > 60
     assert found.interval[0] < 50 < found.interval[1]
 
@@ -98,26 +99,26 @@ def test_style_that_explains_the_wins_is_taken_out_at_equal_style_but_not_in_the
     ],
 )
 def test_what_cannot_be_estimated_says_why(scores, features, why):
-    found = style_control(scores, features)
+    found = style_control(Scored(scores), features)
     assert why in found.note
     assert (found.win_rate, found.interval, found.score, found.score_interval, found.terms) == (None,) * 4 + ([],)
 
 
 def test_features_in_which_no_pair_differs_are_left_out():
     scores, features = sample(300)
-    found = style_control(scores, features * [1, 0, 1, 0])
+    found = style_control(Scored(scores), features * [1, 0, 1, 0])
     assert [term.name for term in found.terms] == ["length", "lists"]
     assert "too few pairs differ in headers and bold" in found.note
     features[:, 1] = [1, 1, 1] + [0] * 297  # three headers, which all lost
-    found = style_control(np.where(features[:, 1] == 1, 0, scores), features)
+    found = style_control(Scored(np.where(features[:, 1] == 1, 0, scores)), features)
     assert [term.name for term in found.terms] == ["length", "lists", "bold"]
     assert "too few pairs differ in headers, which are left out" in found.note
 
 
 def test_few_pairs_on_one_side_of_equal_style_are_an_extrapolation():
     scores, features = sample(300)
-    assert "extrapolated: few pairs are on one side of equal length" in style_control(scores, features).note
-    assert style_control(scores, features - 0.3).note is None
+    assert "extrapolated: few pairs are on one side of equal length" in style_control(Scored(scores), features).note
+    assert style_control(Scored(scores), features - 0.3).note is None
 
 
 def test_markdown_in_code_blocks_is_not_counted():
@@ -130,8 +131,8 @@ def test_graded_pairs_count_as_the_battles_that_arena_hard_makes_of_them():
     labels = ([1] * 3, [1], [0.5], [0], [0] * 3)
     battles = [[*labels[one], *labels[other]] for one, other in rng.integers(5, size=(120, 2))]
     counts = np.array([len(each) for each in battles])
-    official = style_control(np.concatenate(battles), np.repeat(features, counts, axis=0))
-    found = style_control(np.array([np.mean(each) for each in battles]), features, counts.astype(float))
+    official = style_control(Scored(np.concatenate(battles)), np.repeat(features, counts, axis=0))
+    found = style_control(Scored(np.array([np.mean(each) for each in battles]), counts.astype(float)), features)
     assert [term.coefficient for term in found.terms] == pytest.approx([term.coefficient for term in official.terms])
     assert (found.win_rate, found.score) == (official.win_rate, official.score)
     # The battles of a pair are not independent: its interval is wider than that of as many pairs.

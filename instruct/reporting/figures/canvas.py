@@ -16,8 +16,8 @@ from instruct.base.errors import one_line
 from instruct.base.files import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 # Okabe and Ito's palette: distinct for every kind of color blindness, its first two colors in gray too.
 BLUE, ORANGE = "#0072B2", "#E69F00"

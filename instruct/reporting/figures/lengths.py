@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport, SystemReport
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_PANELS = 12
 _PANEL, _GAP = 1.75, 0.95
@@ -50,7 +46,7 @@ def answer_lengths(systems: list[SystemReport]) -> canvas.Drawing | None:
     return canvas.Drawing("answer_lengths", "Length of each system's answers", rows, _draw_lengths) if rows else None
 
 
-def _draw_differences(panels: list[dict[str, Any]]) -> Figure:
+def _draw_differences(panels: list[dict[str, Any]]) -> canvas.Figure:
     shown = panels[:_MOST_PANELS]
     columns = min(2, len(shown))
     rows = math.ceil(len(shown) / columns)
@@ -69,7 +65,7 @@ def _draw_differences(panels: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, panel: dict[str, Any], limit: int) -> None:
+def _draw_panel(axes: canvas.Axes, panel: dict[str, Any], limit: int) -> None:
     bins = panel["bins"]
     axes.set_title(
         canvas.abreast(*panel["names"], most=limit), loc="left", size=9, weight="bold", color=canvas.INK, pad=15
@@ -100,7 +96,7 @@ def _signed(characters: int) -> str:
     return f"{characters:+d}".replace("-", "\N{MINUS SIGN}") if characters else "0"
 
 
-def _draw_lengths(rows: list[dict[str, Any]]) -> Figure:
+def _draw_lengths(rows: list[dict[str, Any]]) -> canvas.Figure:
     labels = [one_line(row["name"], 28) for row in rows]
     left, right, top, bottom = canvas.left_margin(labels), 1.6, 0.85, 0.6
     height = top + _SYSTEM * len(rows) + bottom
@@ -135,7 +131,7 @@ def _draw_lengths(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _label_lengths(axes: Axes, bound: int, last: bool) -> None:
+def _label_lengths(axes: canvas.Axes, bound: int, last: bool) -> None:
     """Ticks up to `bound`, beyond which the axis has no scale; numbers only below the last system."""
     from matplotlib.ticker import MaxNLocator
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _PANELS: dict[str, dict[str, str | None]] = {
     "label's probability": {"spread": "rest spread", "conflict": "rest on one token"},
@@ -28,7 +25,7 @@ def pull_figure(name: str, at: float, curves: dict[str, list[list[float]]]) -> c
     return canvas.Drawing("pull", title, {"title": title, "at": at, "curves": curves}, _draw)
 
 
-def _draw(data: dict[str, Any]) -> Figure:
+def _draw(data: dict[str, Any]) -> canvas.Figure:
     figure = canvas.empty_figure(3.3, data["title"], f"second and third panel: a label of probability {data['at']:g}")
     width = 2.1
     largest = max(pull for points in data["curves"].values() for _, pull in points)

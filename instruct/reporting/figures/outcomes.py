@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The light colors of report.css: any two differ in lightness, too. Contradicted and identical pairs are hatched.
 _PARTS: dict[str, tuple[str, str, tuple[str, str] | None]] = {
@@ -40,7 +36,7 @@ def outcomes(judge: JudgeReport, name: str) -> canvas.Drawing:
     return canvas.Drawing(name, f"Wins, ties and losses by the verdicts of {judge.name}", data, _draw)
 
 
-def _draw(data: dict[str, Any]) -> Figure:
+def _draw(data: dict[str, Any]) -> canvas.Figure:
     from matplotlib.patches import Patch
 
     rows = data["rows"]
@@ -75,7 +71,7 @@ def _draw(data: dict[str, Any]) -> Figure:
     return figure
 
 
-def _draw_row(axes: Axes, place: int, row: dict[str, Any], inches: float) -> None:
+def _draw_row(axes: canvas.Axes, place: int, row: dict[str, Any], inches: float) -> None:
     """One bar, in percent of all pairs; `inches` is the width of the whole bar."""
     from matplotlib.patheffects import withStroke
 
@@ -114,7 +110,7 @@ def _hatched(hatch: tuple[str, str] | None) -> dict[str, Any]:
     return {"linewidth": 0} | ({"hatch": hatch[0], "edgecolor": hatch[1]} if hatch else {})
 
 
-def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
+def _draw_narrow(axes: canvas.Axes, row: int, labels: list[tuple[float, str]], inches: float) -> None:
     """Counts of parts too narrow for them: above the bar, side by side, within its ends."""
     widths = [100 * (0.09 * len(text) + 0.06) / inches for _, text in labels]
     edge = 100.0
@@ -126,7 +122,7 @@ def _draw_narrow(axes: Axes, row: int, labels: list[tuple[float, str]], inches: 
         edge = place - half
 
 
-def _style(axes: Axes, names: list[str]) -> None:
+def _style(axes: canvas.Axes, names: list[str]) -> None:
     axes.set_xlim(0, 100)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names)

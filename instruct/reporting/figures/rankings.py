@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
+from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import BLUE, FAINT, INK, ROW, WIDTH, Drawing, beside, empty_figure, forest_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _GAP, _TOP = 0.7, 1.05
 # The most systems that fit on a page; the best are drawn.
@@ -22,7 +20,7 @@ def ranked_systems(ranked: Sequence[dict[str, Any]]) -> Drawing | None:
     return Drawing("ranking", title, list(ranked), _draw) if ranked else None
 
 
-def _draw(panels: list[dict[str, Any]]) -> Figure:
+def _draw(panels: list[dict[str, Any]]) -> canvas.Figure:
     panels = [panel | {"standings": panel["standings"][:_MOST_ROWS]} for panel in panels]
     left, right = 3.0, 2.2
     width = WIDTH - left - right

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _PANEL, _GAP, _TOP = 1.7, 0.75, 1.0
 # More panels than this do not fit on a page.
@@ -32,7 +29,7 @@ def stopping(judges: list[JudgeReport]) -> canvas.Drawing | None:
     return canvas.Drawing("stopping", title, panels, _draw) if panels else None
 
 
-def _draw(panels: list[dict[str, Any]]) -> Figure:
+def _draw(panels: list[dict[str, Any]]) -> canvas.Figure:
     left, right = 0.65, 0.25
     height = _TOP + len(panels) * (_PANEL + _GAP)
     subtitle = "Win rate and 95 % confidence sequence over the pairs judged, in a random order"
@@ -54,13 +51,7 @@ def _draw(panels: list[dict[str, Any]]) -> Figure:
             axes.axvline(panel["judged"], color=canvas.FAINT, linewidth=1)
             said = f"{panel['judged']} of {panel['pairs']}"
             near_the_end = panel["judged"] > 0.8 * panel["pairs"]
-            place: Any = {"xytext": (-4 if near_the_end else 4, -10), "textcoords": "offset points"}
-            axes.annotate(
-                said,
-                (panel["judged"], 100),
-                ha="right" if near_the_end else "left",
-                size=8,
-                color=canvas.FAINT,
-                **place,
-            )
+            side, away = ("right", -4) if near_the_end else ("left", 4)
+            beside: Any = {"xytext": (away, -10), "textcoords": "offset points", "ha": side}
+            axes.annotate(said, (panel["judged"], 100), size=8, color=canvas.FAINT, **beside)
     return figure

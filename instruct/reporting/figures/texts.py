@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.analysis.text_results import TextReport, TextSystem
 from instruct.base.errors import one_line
+from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import COLORS, FAINT, INK, LINE, WIDTH, Drawing, axes_at, empty_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _SIDE, _LEFT, _TOP, _BELOW = 3.9, 0.75, 0.95, 0.65
 _STYLES: dict[str, Any] = {"system": {"linestyle": "-", "marker": "o"}, "control": {"linestyle": ":", "marker": "s"}}
@@ -58,12 +55,12 @@ def _styles(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _square(title: str, subtitle: str) -> tuple[Figure, Axes]:
+def _square(title: str, subtitle: str) -> tuple[canvas.Figure, canvas.Axes]:
     figure = empty_figure(_TOP + _SIDE + _BELOW, title, subtitle)
     return figure, axes_at(figure, _LEFT, _TOP, _SIDE, _SIDE)
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def _legend(figure: canvas.Figure, axes: canvas.Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     height = figure.get_figheight()
     figure.legend(
@@ -72,7 +69,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
     )  # fmt: skip
 
 
-def _draw_curves(found: list[dict[str, Any]]) -> Figure:
+def _draw_curves(found: list[dict[str, Any]]) -> canvas.Figure:
     figure, axes = _square("MAUVE's divergence curves", "Up and to the right: closer to human text")
     for each, style in zip(found, _styles(found), strict=True):
         xs, ys = zip(*each["curve"], strict=True)
@@ -85,7 +82,7 @@ def _draw_curves(found: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def _draw_plane(found: list[dict[str, Any]]) -> Figure:
+def _draw_plane(found: list[dict[str, Any]]) -> canvas.Figure:
     figure, axes = _square("Precision and recall", "Nats per token; down: precision, left: recall")
     for each in found:
         if each["by_temperature"]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
+from instruct.reporting.figures import canvas
 from instruct.reporting.figures.canvas import COLORS, FAINT, INK, WIDTH, Drawing, axes_at, empty_figure, legend
 from instruct.reporting.model import EvaluationLog, TaskLog, Training, TrainingLog
 from instruct.training.options import without_seed
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CURVES = {
     "ce": "cross-entropy (nats per token)",
@@ -63,17 +60,17 @@ def _by_system(logs: list[tuple[Training, TrainingLog | EvaluationLog | TaskLog 
     return [{"name": name, "objective": objective, "logs": logs} for (name, objective), logs in found.items()]
 
 
-def _draw_logs(systems: list[dict[str, Any]]) -> Figure:
+def _draw_logs(systems: list[dict[str, Any]]) -> canvas.Figure:
     return _draw_panels(systems, _CURVES, "Training", "As logged, over optimizer steps")
 
 
-def _draw_tasks(systems: list[dict[str, Any]]) -> Figure:
+def _draw_tasks(systems: list[dict[str, Any]]) -> canvas.Figure:
     keys = dict.fromkeys(key for system in systems for log in system["logs"] for key in log if key != "step")
     titles = {key: one_line(key, 50) for key in keys}
     return _draw_panels(systems, titles, "Tasks while training", "Over optimizer steps")
 
 
-def _draw_panels(systems: list[dict[str, Any]], titles: Mapping[str, str], title: str, subtitle: str) -> Figure:
+def _draw_panels(systems: list[dict[str, Any]], titles: Mapping[str, str], title: str, subtitle: str) -> canvas.Figure:
     """A panel for each key that has a value."""
     shown = [key for key in titles if _values(systems, key)]
     figure, top = _figure(systems, math.ceil(len(shown) / 2) * (_PANEL + _GAP), title, subtitle)
@@ -86,7 +83,7 @@ def _draw_panels(systems: list[dict[str, Any]], titles: Mapping[str, str], title
     return figure
 
 
-def _draw_perplexity(systems: list[dict[str, Any]]) -> Figure:
+def _draw_perplexity(systems: list[dict[str, Any]]) -> canvas.Figure:
     figure, top = _figure(systems, _HEIGHT + _BELOW, "Perplexity while training", "Per token of the held-out rows")
     axes = axes_at(figure, _LEFT, top, WIDTH - _LEFT - _RIGHT, _HEIGHT)
     axes.set_ylabel("perplexity", size=8, color=INK)
@@ -108,7 +105,7 @@ def _label(system: dict[str, Any]) -> str:
     return one_line(name, 40) + of + (f", {seeds} seeds" if seeds > 1 else "")
 
 
-def _figure(systems: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[Figure, float]:
+def _figure(systems: list[dict[str, Any]], panels: float, title: str, subtitle: str) -> tuple[canvas.Figure, float]:
     """A figure with a legend, and where its panels begin; `panels`: their height. Both in inches."""
     from matplotlib.lines import Line2D
 
@@ -122,7 +119,7 @@ def _figure(systems: list[dict[str, Any]], panels: float, title: str, subtitle: 
     return figure, top
 
 
-def _plot(axes: Axes, systems: list[dict[str, Any]], key: str) -> None:
+def _plot(axes: canvas.Axes, systems: list[dict[str, Any]], key: str) -> None:
     """A line per training that has any value; a logarithmic axis if a few positive values would flatten the rest."""
     for number, system in enumerate(systems):
         for log in system["logs"]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.reporting.figures import canvas
 from instruct.reporting.model import JudgeReport
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The most rows that fit on a page; beyond it only the leading policies are drawn.
 _MOST_ROWS = 60
@@ -40,7 +36,7 @@ def win_rates(judges: list[JudgeReport]) -> canvas.Drawing | None:
     return canvas.Drawing("win_rates", title, rows, _draw) if rows else None
 
 
-def _draw(rows: list[dict[str, Any]]) -> Figure:
+def _draw(rows: list[dict[str, Any]]) -> canvas.Figure:
     from matplotlib.lines import Line2D
 
     lines = _lines(rows)
@@ -100,7 +96,7 @@ def _has_interval(row: dict[str, Any]) -> bool:
     return row["interval"] is not None and row["finding"] != "too few"
 
 
-def _mark(axes: Axes, place: int, row: dict[str, Any]) -> None:
+def _mark(axes: canvas.Axes, place: int, row: dict[str, Any]) -> None:
     if row["win_rate"] is None:
         return
     color = canvas.BLUE if row["leads"] else canvas.FAINT

@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from instruct.base.errors import one_line
+from instruct.reporting.tables import Table
 
 if TYPE_CHECKING:
     import jinja2
@@ -36,6 +40,12 @@ def render(template: str, style: str, script: str | None = None, **values: Any) 
             text = (_TEMPLATES / file).read_text(encoding="utf-8")
             values |= {name: text, f"{name}_hash": _hash(text)}
     return environment.get_template(template).render(**values)
+
+
+def tables_page(title: str, warnings: Sequence[str], tables: Sequence[Table], figure: str | None = None) -> str:
+    """A page of tables, with warnings and a figure above them."""
+    known = {"warnings": warnings, "tables": tables, "figure": figure}
+    return render("compare.html.jinja", "report.css", None, title=title, clean=one_line, **known)
 
 
 def image(svg: bytes) -> str:
