@@ -115,11 +115,6 @@ def wilson_interval(points: float, n: float, z: float = _Z) -> list[float] | Non
     return [max(0.0, 100 * (center - half)), min(100.0, 100 * (center + half))]
 
 
-def rounded_interval(interval: list[float] | tuple[float, float] | None) -> list[float] | None:
-    """To the six decimals of report.json."""
-    return None if interval is None else [round(value, 6) for value in interval]
-
-
 # 2 ** 13 flips are fewer than 10,000 resamples: all are enumerated.
 _ALL_FLIPS = RESAMPLES.bit_length() - 1
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import rounded_interval, score_interval
+from instruct.analysis.inference import score_interval
 from instruct.analysis.outcomes import scores_of_units
-from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures
+from instruct.analysis.results import LengthAdjusted, LengthBin, LengthFigures, rounded
 
 MODEL = (
     "fractional logistic regression: logit E[score] = a + b tanh(d / std(d)), d the candidate's characters minus the "
@@ -90,7 +90,7 @@ def by_difference(pairs: Scored, difference: NDArray[np.int64]) -> list[LengthBi
                 high=int(difference[inside].max()),
                 n=int(inside.sum()),
                 win_rate=round(100 * float(values.mean()), 6),
-                interval=rounded_interval(score_interval(values)),
+                interval=rounded(score_interval(values)),
             )
         )
     return found
@@ -118,7 +118,7 @@ def length_adjusted(pairs: Scored, difference: NDArray[np.int64]) -> LengthAdjus
             spread = 1.96 * rate * (1 - rate) * error  # the derivative of the logistic function is p (1 - p)
             return LengthAdjusted(
                 win_rate=round(100 * rate, 6),
-                interval=rounded_interval([100 * max(0.0, rate - spread), 100 * min(1.0, rate + spread)]),
+                interval=rounded([100 * max(0.0, rate - spread), 100 * min(1.0, rate + spread)]),
                 slope_p=round(slope_p, 6),
                 model=MODEL,
                 note=_extrapolated(difference),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 from instruct.analysis.outcomes import POINTS, Outcome, PairResult, TieKind
-from instruct.analysis.results import PairAgreement
+from instruct.analysis.results import PairAgreement, rounded
 
 READABLE = ("win", "tie", "loss")
 
@@ -41,8 +41,8 @@ def agreements(judges: Mapping[str, Outcomes], identical: Container[str] = ()) -
             PairAgreement(
                 judges=[one, other],
                 n=len(both),
-                agreement=None if same is None else round(same, 6),
-                kappa=None if (value := cohen_kappa(both)) is None else round(value, 6),
+                agreement=rounded(same),
+                kappa=rounded(cohen_kappa(both)),
             )
         )
     return found

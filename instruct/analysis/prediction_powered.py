@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import rounded_interval, score_interval
-from instruct.analysis.results import PredictionPowered
+from instruct.analysis.inference import score_interval
+from instruct.analysis.results import PredictionPowered, rounded
 
 # With fewer labels on the side that has fewer of them, the interval is too narrow.
 LEAST_ON_A_SIDE = 10
@@ -54,7 +54,7 @@ def prediction_powered(labels: Array, judged: Array, unlabeled: Array) -> Predic
         pairs=n + m,
         weight=round(weight, 6),
         labels_only=round(100 * float(labels.mean()), 6),
-        labels_only_interval=rounded_interval(score_interval(labels)) or [0.0, 100.0],
+        labels_only_interval=rounded(score_interval(labels)) or [0.0, 100.0],
         judge_only=round(100 * float(np.concatenate([judged, unlabeled]).mean()), 6),
         effective_labels=round(seen.labels / error**2, 1) if error else None,
         precision=PRECISION,

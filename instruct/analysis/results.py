@@ -6,7 +6,7 @@ Rates and intervals are percentages, differences percentage points, lengths char
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,13 @@ from instruct.analysis.claims import Finding
 
 # The lower and the upper bound.
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+def rounded(value: Any) -> Any:
+    """Figures to the six decimals of report.json, as AlpacaEval's leaderboards print them; intervals, too."""
+    if isinstance(value, list | tuple):
+        return [rounded(end) for end in value]
+    return round(value, 6) if isinstance(value, float) else value
 
 
 class Record(BaseModel):

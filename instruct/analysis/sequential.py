@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruct.analysis.claims import ALPHA
-from instruct.analysis.inference import rounded_interval
 from instruct.analysis.outcomes import PairResult
-from instruct.analysis.results import Look, Sequential
+from instruct.analysis.results import Look, Sequential, rounded
 
 LEVEL = 0.95
 # The part of a claim's error that the looks before the end may use up; the test of all pairs has the rest.
@@ -96,7 +95,7 @@ def sequential(results: Iterable[PairResult], identities: Iterable[str], rule: S
         met=rule.met_by(scores),
         looks=looks,
         p=anytime_p(scores),
-        interval=rounded_interval(confidence_interval(*_worst_and_best(scores))),
+        interval=rounded(confidence_interval(*_worst_and_best(scores))),
     )
 
 

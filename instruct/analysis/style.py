@@ -11,9 +11,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from instruct.analysis.inference import rounded_interval
 from instruct.analysis.lengths import LEAST_SHARE, Scored, fractional_logit, logistic
-from instruct.analysis.results import StyleControl, StyleTerm
+from instruct.analysis.results import StyleControl, StyleTerm, rounded
 
 STYLE_TERMS = ("length", "headers", "lists", "bold")
 LEAST_PAIRS = 50
@@ -91,13 +90,13 @@ def _figures(
         # On the scale of the logit, so that the interval stays within 0 and 100.
         level, error = place @ beta, np.sqrt(place @ covariance @ place)
         low, middle, high = 100 * logistic(level + 1.96 * error * np.array([-1, 0, 1]))
-        return round(float(middle), 6), rounded_interval([low, high])
+        return round(float(middle), 6), rounded([low, high])
 
     win_rate, interval = rate(equal)
     score, score_interval = rate(np.eye(len(beta))[0])
     errors = 1.96 * np.sqrt(np.diag(covariance))
     shown = [
-        StyleTerm(name=term, coefficient=round(float(b), 6), interval=rounded_interval([b - error, b + error]))
+        StyleTerm(name=term, coefficient=round(float(b), 6), interval=rounded([b - error, b + error]))
         for term, b, error in zip(terms, beta[1:], errors[1:], strict=True)
     ]
     return StyleControl(

@@ -28,9 +28,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
         (train, "train every system of a config (or a single one, with flags alone)"),
     ]:
         sub = verb(function, about, OVERRIDES)
-        text = "a YAML file, or the name of a packaged config"
-        flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
-        sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
+        _config_arguments(sub)
         text = f"train with this objective only: {', '.join(OBJECTIVES)}, or FILE.py:NAME of your own"
         sub.add_argument("--objective", help=text)
         sub.add_argument("--name", help="the run's name: results go to runs/NAME")
@@ -50,9 +48,7 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub = verb(
         bench, "compare objectives: choose learning rates, train with several seeds, measure, one table", OVERRIDES
     )
-    text = "a YAML file, or the name of a packaged config"
-    flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
-    sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
+    _config_arguments(sub)
     sub.add_argument("--data", metavar="FILE", help="the rows: prompts with one answer each")
     sub.add_argument("--name", help="the run's name: results go to runs/NAME (default: bench)")
     flags.add_option_flags(sub, "BenchOptions")
@@ -87,6 +83,12 @@ def add_verbs(verb: flags.AddVerb) -> None:
     sub.add_argument("--output", metavar="DIR", help=text)
     text = "let the YAML file of a task run the Python functions that it names"
     sub.add_argument("--trust-task-code", action="store_true", default=None, help=text)
+
+
+def _config_arguments(sub: argparse.ArgumentParser) -> None:
+    text = "a YAML file, or the name of a packaged config"
+    flags.completes(sub.add_argument("config", nargs="?", metavar="CONFIG", help=text), completion.configs)
+    sub.add_argument("--model", metavar="M", help="the base model: a hub id or a local folder")
 
 
 def _run_or_file(sub: argparse.ArgumentParser) -> None:
@@ -241,14 +243,16 @@ def evaluate(arguments: argparse.Namespace) -> Result:
 
 def _evaluate_texts(arguments: argparse.Namespace) -> Result:
     from instruct.config import make_config
-    from instruct.phases.report import print_report
+    from instruct.phases.report import print_written, written_report
     from instruct.phases.texts import evaluate_texts
 
     if arguments.run or arguments.tasks or not arguments.candidate:
         raise InputError("--texts: requires --candidate FILE, and takes neither RUN nor --tasks")
     options = make_config({"name": "texts"}, arguments.overrides, "command line").text_metrics
     run = evaluate_texts(arguments.texts, arguments.candidate, arguments.output or "runs/texts", options)
-    return call.reported(print_report(run.folder))
+    report = written_report(run.folder)
+    print_written(report, run.folder)
+    return call.reported(report)
 
 
 def _files(found: dict[str, Path]) -> Result:

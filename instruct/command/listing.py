@@ -33,7 +33,9 @@ class Listed(NamedTuple):
 
 def listed(what: str) -> list[Listed]:
     """The data cards, the judge cards, the task cards, or the runs under `./runs`."""
-    return {"data": _data, "judges": _judges, "tasks": _tasks, "runs": _runs}[what]()
+    if what == "runs":
+        return _runs()
+    return [card for kind, facts_of in _KINDS[what].items() for card in _cards(kind, facts_of)]
 
 
 def render_names(found: Sequence[Listed]) -> str:
@@ -73,10 +75,6 @@ def _cards(kind: Kind, facts_of: Callable[[str], tuple[dict[str, Any], list[str]
     return [one(found) for found in list_cards(kind)]
 
 
-def _data() -> list[Listed]:
-    return _cards("data", _data_facts) + _cards("data/human", _human_facts)
-
-
 def _data_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     from instruct.data.cards import load_dataset_card
 
@@ -97,10 +95,6 @@ def _human_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     return facts, ["human labels", rows, f"licence: {one_line(card.licence, 300)}"]
 
 
-def _judges() -> list[Listed]:
-    return _cards("judges", _judge_facts)
-
-
 def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     from instruct.judging.cards import load_judge_card
     from instruct.judging.human_agreement import agreement_words
@@ -112,10 +106,6 @@ def _judge_facts(path: str) -> tuple[dict[str, Any], list[str]]:
     facts = {"model": card.model, "protocol": protocol, "agreement": measured, "licence": card.licence}
     words = [f"model {card.model}", protocol, f"agreement with people: {measured}", f"licence: {card.licence}"]
     return facts, words
-
-
-def _tasks() -> list[Listed]:
-    return _cards("data/tasks", _task_facts)
 
 
 def _task_facts(path: str) -> tuple[dict[str, Any], list[str]]:
@@ -142,3 +132,10 @@ def _runs() -> list[Listed]:
         words = [f"updated {updated or 'at an unknown time'}", f"done: {', '.join(done) or 'nothing'}"]
         found.append(Listed(str(manifest.parent), {"updated": updated, "done": done}, words))
     return found
+
+
+_KINDS: dict[str, dict[Kind, Callable[[str], tuple[dict[str, Any], list[str]]]]] = {
+    "data": {"data": _data_facts, "data/human": _human_facts},
+    "judges": {"judges": _judge_facts},
+    "tasks": {"data/tasks": _task_facts},
+}

@@ -197,10 +197,9 @@ class AnswerForm:
             column = field if names[field] is None or used else names[field]
             for row in itertools.chain(*files):
                 if column != field or not {field, names[field]} & row.fields.keys():
-                    present = one_line(", ".join(map(str, row.fields)), 120)
                     problems.found.append(
-                        f"{row.place}: no column {one_line(column, 60)!r} (columns: {present}); rename the column, or "
-                        f"name it with {flag}"
+                        f"{row.place}: no column {one_line(column, 60)!r} (columns: {row.columns}); rename the column, "
+                        f"or name it with {flag}"
                     )
                 if len(problems.found) == LISTED:
                     problems.refuse()

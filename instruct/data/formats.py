@@ -76,7 +76,7 @@ def detect_format(row: RawRow) -> Format:
         if all(key in row.fields for key in keys):
             return format
     known = "; ".join(f"{format}: {', '.join(keys)}" for format, keys in KEYS.items())
-    raise InputError(f"{row.place}: columns {_names(row.fields)} match no format ({known}); rename them")
+    raise InputError(f"{row.place}: columns {row.columns} match no format ({known}); rename them")
 
 
 def to_row(
@@ -159,7 +159,7 @@ def _field(raw: RawRow, name: str, *, optional: bool = False) -> Any:
         near = difflib.get_close_matches(name, map(str, raw.fields), n=1)
         hint = f"; nearest: {one_line(near[0], 60)}" if near else ""
         raise InputError(
-            f"{raw.place}: no column {name!r} (columns: {_names(raw.fields)}{hint}); "
+            f"{raw.place}: no column {name!r} (columns: {raw.columns}{hint}); "
             "rename the column, or set `format` in a card (--data.card)"
         )
     return raw.fields.get(name)

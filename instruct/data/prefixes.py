@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruct.base.errors import InputError, one_line
+from instruct.base.errors import InputError
 from instruct.data.cards import Cut, DatasetCard, Documents, Unit, check_purpose, parse_length
 from instruct.data.formats import to_row
 from instruct.data.rows import raw_rows
@@ -157,10 +157,7 @@ def _texts(rows: Iterator[RawRow], cut: Cut, column: str, counts: Counter[str]) 
         if is_text_file(Path(raw.origin)):
             column = "text"
         if column not in raw.fields:
-            raise InputError(
-                f"{raw.place}: no column {column!r} (columns: {one_line(', '.join(map(str, raw.fields)), 120)}); set "
-                "continuations.column"
-            )
+            raise InputError(f"{raw.place}: no column {column!r} (columns: {raw.columns}); set continuations.column")
         row = to_row(RawRow(raw.origin, raw.row, {"text": raw.fields[column]}), "text", "chat")
         text: str = row["text"] if row else ""
         if row is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from instruct.base.errors import InputError, counted, one_line
+from instruct.base.errors import InputError, counted
 from instruct.data.arrow import RowFolder, batches, select
 from instruct.data.bad_rows import BadRows, OnBadRow
 from instruct.data.cards import DatasetCard, Documents, Format, Template, check_purpose
@@ -217,7 +217,7 @@ def iterate_rows(
     for raw in raw_rows(card, streaming, **how):
         if expected and first and not all(key in raw.fields for key in KEYS[expected]):
             raise InputError(
-                f"{raw.place}: has the columns {one_line(', '.join(raw.fields), 120)}, but the training rows are of "
+                f"{raw.place}: has the columns {raw.columns}, but the training rows are of "
                 f"format {expected} ({', '.join(KEYS[expected])}); give data.eval_files in the same format"
             )
         first = False

@@ -37,6 +37,11 @@ class RawRow:
         """The place as an error message names it."""
         return f"{self.origin}, row {self.row}"
 
+    @property
+    def columns(self) -> str:
+        """The names of its columns, for error messages."""
+        return one_line(", ".join(map(str, self.fields)), 120)
+
 
 def read_source(
     source: Source,

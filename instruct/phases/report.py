@@ -29,13 +29,6 @@ def written_report(folder: Path, difficulty: Difficulty | None = None, failure: 
         raise failure or error from None
 
 
-def print_report(folder: Path, difficulty: Difficulty | None = None) -> Report:
-    """Write a run's report; print its summary and its path."""
-    report = written_report(folder, difficulty)
-    print_written(report, folder)
-    return report
-
-
 def print_written(report: Report, folder: Path) -> None:
     """Print the summary of a run's report, and where it is."""
     path = RunDirectory(folder).report / "report.md"

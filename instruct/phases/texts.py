@@ -106,8 +106,8 @@ def _texts(path: Path) -> dict[str, RawRow]:
 def _text(row: RawRow) -> str:
     name = next((name for name in _NAMES if name in row.fields), None)
     if name is None:
-        present = one_line(", ".join(map(str, row.fields)), 120)
-        raise InputError(f"{row.place}: no column {', '.join(_NAMES)} (columns: {present}); rename the text's to text")
+        names = ", ".join(_NAMES)
+        raise InputError(f"{row.place}: no column {names} (columns: {row.columns}); rename the text's to text")
     return text_field(row, name)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from instruct.analysis.outcomes import Policy
 from instruct.analysis.paired import paired_difference
-from instruct.analysis.results import Paired
+from instruct.analysis.results import Paired, rounded
 from instruct.analysis.style import style_counts
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import sha256_of
@@ -19,7 +19,7 @@ from instruct.judging.comparison import file_comparisons, judged_comparisons, sy
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.reporting.bench import bench_of
 from instruct.reporting.cautions import figure_warnings, left_out_warnings, training_warnings
-from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded, rounded
+from instruct.reporting.comparison import Outcomes, comparison_figures, outcomes_of, recorded
 from instruct.reporting.figures import figures
 from instruct.reporting.findings import settle
 from instruct.reporting.health import answers_health, health_warnings, histogram_edges

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from instruct.analysis.paired import Difference, paired_difference
-from instruct.analysis.results import SeedSpread
+from instruct.analysis.results import SeedSpread, rounded
 from instruct.base.errors import InputError, counted, one_line
 from instruct.base.files import write_atomically
 from instruct.judging.interchange.exchange import import_into_run
-from instruct.reporting.comparison import rounded
 from instruct.reporting.document import Caution, Document
 from instruct.reporting.entries import Entry, entries_of
 from instruct.reporting.exports.csv_table import csv_text

@@ -31,6 +31,7 @@ from instruct.analysis.results import (
     Significance,
     SignTest,
     StyleControl,
+    rounded,
 )
 from instruct.analysis.samples import judge_noise, mean_of_samples
 from instruct.analysis.sequential import StopRule, claim_p, sequential
@@ -223,7 +224,7 @@ def leading_figures(counts: Tally, looked: Sequential | None) -> TallyFigures:
 
     If the verdicts decided when to stop, with the interval that is valid at every look.
     """
-    figures = tally_figures(counts).model_copy(update={"interval": _rounded(counts.interval)})
+    figures = tally_figures(counts).model_copy(update={"interval": rounded(counts.interval)})
     if looked and looked.judged < looked.pairs:
         return figures.model_copy(update={"interval": looked.interval, "interval_method": "confidence sequence"})
     return figures
@@ -232,30 +233,19 @@ def leading_figures(counts: Tally, looked: Sequential | None) -> TallyFigures:
 def tally_figures(counts: Tally) -> TallyFigures:
     """A tally as report.json holds it, its finding by its own test."""
     kind: Any = "counted" if counts.scores is None else "weighted"
-    interval = _rounded(agreeing_interval(counts.interval, counts.finding))
+    interval = rounded(agreeing_interval(counts.interval, counts.finding))
     number = None if counts.conversations is None else len(counts.conversations)
     return recorded(TallyFigures, counts, kind=kind, conversations=number, interval=interval, interval_method="score")
 
 
 def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
-    """What was computed as a part of report.json, figures to six decimals as AlpacaEval's leaderboards print them.
+    """What was computed as a part of report.json, see `rounded`.
 
     Args:
         known: the fields that `source` does not have.
     """
-    computed = {name: _rounded(getattr(source, name)) for name in kind.model_fields if name not in known}
+    computed = {name: rounded(getattr(source, name)) for name in kind.model_fields if name not in known}
     return kind(**known, **computed)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_rounded(end) for end in value]
-    return round(value, 6) if isinstance(value, float) else value
-
-
-def rounded(value: float | None) -> float | None:
-    """To the six decimals of report.json."""
-    return None if value is None else round(value, 6)
 
 
 def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarning]:
