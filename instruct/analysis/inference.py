@@ -222,22 +222,15 @@ def power(values: NDArray[np.float64], pairs: int | None = None) -> Power:
     """
     if len(values) < 2:
         return Power(smallest_difference=None, pairs_needed=None, note="fewer than two verdicts")
-    deviation = float(values.std(ddof=1))
-    if deviation == 0:
-        return Power(
-            smallest_difference=None, pairs_needed=None, note="all verdicts are the same, so there is no deviation"
-        )
-    per_value = 1 if pairs is None else pairs / len(values)
+    deviation, difference = float(values.std(ddof=1)), abs(float(values.mean()) - 0.5)
     smallest = 100 * _STANDARD_ERRORS * deviation / math.sqrt(len(values))
     if smallest < 50 / len(values):  # less than one tie more or less changes
-        return Power(smallest_difference=None, pairs_needed=None, note="not estimable: the verdicts hardly differ")
-    difference = abs(float(values.mean()) - 0.5)
-    if difference < 1e-9:
-        return Power(
-            smallest_difference=round(smallest, 6), pairs_needed=None, note=f"{_FROM}; there is no difference to detect"
-        )
-    return Power(
-        smallest_difference=round(smallest, 6),
-        pairs_needed=max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2 * per_value)),
-        note=_FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs",
-    )
+        same = "all verdicts are the same, so there is no deviation"
+        note = "not estimable: the verdicts hardly differ" if deviation else same
+        return Power(smallest_difference=None, pairs_needed=None, note=note)
+    needed, per_value = None, 1 if pairs is None else pairs / len(values)
+    note = f"{_FROM}; there is no difference to detect"
+    if difference >= 1e-9:
+        needed = max(2, math.ceil((_STANDARD_ERRORS * deviation / difference) ** 2 * per_value))
+        note = _FROM if smallest < 50 else f"{_FROM}; no win rate differs that much from 50: too few pairs"
+    return Power(smallest_difference=round(smallest, 6), pairs_needed=needed, note=note)

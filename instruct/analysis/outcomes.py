@@ -50,13 +50,13 @@ class ShownVerdict(Protocol):
     def ratings(self) -> tuple[float, float] | None: ...
 
 
-def candidate_is_second(instruction: str, seed: int = 0) -> bool:
+def candidate_is_second(instruction: str) -> bool:
     """AlpacaEval's rule for one order per pair: whether the candidate is shown second.
 
     The package calls the baseline output_1 and the candidate output_2, and switches them when this draw is True
     (alpaca_eval.annotators, `is_switched_outputs`).
     """
-    return not random.Random(f"is_switched_outputs{instruction}{seed}").choices([False, True], k=1)[0]
+    return not random.Random(f"is_switched_outputs{instruction}0").choices([False, True], k=1)[0]
 
 
 def is_identical(judgment: ShownVerdict) -> bool:

@@ -7,6 +7,7 @@ the candidate's own style, and the score stays close to the plain win rate: the 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,9 +74,9 @@ def style_control(pairs: Scored, features: NDArray[np.float64]) -> StyleControl:
         if fit is not None:
             without = [term for term in STYLE_TERMS if term not in terms]
             left_out = [f"too few pairs differ in {' and '.join(without)}, which are left out"] if without else []
-            found = _figures(*fit, terms, np.concatenate([[1.0], -mean / spread]))
             note = "; ".join([*_extrapolated(kept, terms), *left_out]) or None
-            return found.model_copy(update={"n": len(scores), "note": note})
+            figures = _figures(*fit, terms, np.concatenate([[1.0], -mean / spread]))
+            return StyleControl(n=len(scores), **figures, note=note)
     note = f"not estimable: {unfit or 'all verdicts are the same, or style separates wins from losses'}"
     none = dict.fromkeys(("win_rate", "interval", "score", "score_interval"))
     return StyleControl(n=len(scores), **none, terms=[], note=note)
@@ -83,7 +84,7 @@ def style_control(pairs: Scored, features: NDArray[np.float64]) -> StyleControl:
 
 def _figures(
     beta: NDArray[np.float64], covariance: NDArray[np.float64], terms: list[str], equal: NDArray[np.float64]
-) -> StyleControl:
+) -> dict[str, Any]:
     """The figures of a fit; `equal`: where both answers have the same style."""
 
     def rate(place: NDArray[np.float64]) -> tuple[float, list[float] | None]:
@@ -99,15 +100,8 @@ def _figures(
         StyleTerm(name=term, coefficient=round(float(b), 6), interval=rounded([b - error, b + error]))
         for term, b, error in zip(terms, beta[1:], errors[1:], strict=True)
     ]
-    return StyleControl(
-        n=0,
-        win_rate=win_rate,
-        interval=interval,
-        score=score,
-        score_interval=score_interval,
-        terms=shown,
-        note=None,
-    )
+    rates = {"win_rate": win_rate, "interval": interval, "score": score, "score_interval": score_interval}
+    return {**rates, "terms": shown}
 
 
 def _unfit(features: NDArray[np.float64], terms: list[str]) -> str | None:

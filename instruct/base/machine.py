@@ -17,12 +17,7 @@ from typing import Any, NamedTuple
 from instruct.base.errors import InputError, one_line
 
 # Linux, Linux under Windows, and the kernel's driver.
-NVIDIA_DEVICES = (
-    Path("/dev/nvidiactl"),
-    Path("/dev/nvidia0"),
-    Path("/dev/dxg"),
-    Path("/proc/driver/nvidia/version"),
-)
+NVIDIA_DEVICES = tuple(map(Path, ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version")))
 
 
 class UnusableGpu(NamedTuple):

@@ -63,6 +63,7 @@ class ChatTemplate:
     tokenizer: Any
     rendering: Rendering = DEFAULT
     facts: Counter[str] = field(default_factory=Counter)
+    _ends: dict[bool, _AnswerEnd] = field(default_factory=dict, init=False, repr=False)
 
     def render(self, messages: Sequence[Any], *, prompt: bool = False, **more: Any) -> str:
         """The chat as text, see `Rendering.render`."""
@@ -269,10 +270,6 @@ class ChatTemplate:
         """Whether the template knows thinking: it has a switch, or opens a thought."""
         on, off = (self.render(_ASKED, prompt=True, **dict.fromkeys(MODES, mode)) for mode in (True, False))
         return on != off or on.rstrip().endswith("<think>")
-
-    @cached_property
-    def _ends(self) -> dict[bool, _AnswerEnd]:
-        return {}
 
     def _end(self, thinks: bool) -> _AnswerEnd:
         """The text around an answer, found with a chat of one turn."""

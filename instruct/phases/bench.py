@@ -87,7 +87,7 @@ def bench(config: ExperimentConfig, options: BenchOptions, dry_run: bool = False
     scores = {key: _tried_rates(config, folder, key, options.rates) for key in first} if chooses else {}
     chosen = {key: best_rate(tried) for key, tried in scores.items()} if chooses else first
     final = _final(config, options, folder, sizes["test"], chosen)
-    _, failure = run_phases(final, False, "train", "judge", False)
+    _, failure = run_phases(final, False, "train", "judge")
     run = RunDirectory(run_folder(final))
     tried = {
         key: {f"{rate:g}": score if math.isfinite(score) else None for rate, score in found.items()}

@@ -22,8 +22,6 @@ def run_experiment(
     dry_run: bool = False,
     first: str = PHASES[0],
     last: str = PHASES[-1],
-    retry_failed: bool = False,
-    retry_unparsed: bool = False,
 ) -> Report | None:
     """Train every system except the base, let each answer the prompts, evaluate, let the judges compare, report.
 
@@ -33,8 +31,6 @@ def run_experiment(
     Args:
         dry_run: check access, memory and disk, print the plan and stop.
         first, last: the phases to run, of PHASES; earlier ones must be done.
-        retry_failed: send all failed requests again, of answers and of verdicts.
-        retry_unparsed: ask judges once more about every pair and order whose reply could not be read.
 
     Returns:
         The report, if it was written.
@@ -43,16 +39,26 @@ def run_experiment(
         InputError: the experiment cannot be run as configured; nothing has been written.
         StoppedError: a budget or too many failures stopped a judge; the others were asked, and the report is partial.
     """
-    report, failure = run_phases(config, dry_run, first, last, retry_failed, retry_unparsed)
+    report, failure = run_phases(config, dry_run, first, last)
     if failure:
         raise failure
     return report
 
 
 def run_phases(
-    config: ExperimentConfig, dry_run: bool, first: str, last: str, retry_failed: bool, retry_unparsed: bool = False
+    config: ExperimentConfig,
+    dry_run: bool,
+    first: str,
+    last: str,
+    retry_failed: bool = False,
+    retry_unparsed: bool = False,
 ) -> tuple[Report | None, InstructError | None]:
-    """`run_experiment`, which returns what stopped or refused a judge beside the report."""
+    """`run_experiment`, which returns what stopped or refused a judge beside the report.
+
+    Args:
+        retry_failed: send all failed requests again, of answers and of verdicts.
+        retry_unparsed: ask judges once more about every pair and order whose reply could not be read.
+    """
     from accelerate import PartialState
 
     from instruct.judging.judge import JudgingMode

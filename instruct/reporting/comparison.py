@@ -38,7 +38,6 @@ from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import style_control, style_features
 from instruct.base.errors import counted
-from instruct.judging.cards import JudgeCard
 from instruct.judging.store import Judgment
 from instruct.reporting.model import (
     ComparisonReport,
@@ -140,18 +139,21 @@ def comparison_figures(
     for policy, pairs in outcomes.by_policy.items():
         if policy != outcomes.leading:
             policies[policy] = tally_figures(tally_pairs(pairs))
-    own = []
+    doubts = []
     if partial:
-        text = (
+        doubts.append(
             f"PARTIAL: judging has not finished{f' ({stopped})' if stopped else ''}: {complete} of "
             f"{counted(len(wanted), 'pair')} judged{' in both orders' if shown == 2 else ''}; rerun the judge command "
             "to resume"
         )
-        own.append(claim_warning(text))
     if unknown := len(times.keys() - wanted):
-        text = f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers"
-        own.append(claim_warning(text))
-    own += _policy_warning(card, outcomes.leading) if not alone else []
+        doubts.append(f"{counted(unknown, 'verdict')} on prompts that are not among the candidate's answers")
+    if card and not alone and outcomes.leading != card.leading_policy:
+        doubts.append(
+            f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
+            "the pairs were shown in one"
+        )
+    own = list(map(claim_warning, doubts))
     if trimmed:
         text = f"the answers of {trimmed} of {counted(len(times), 'pair')} were trimmed to fit the judge's context"
         own.append(note_warning(text))
@@ -246,17 +248,6 @@ def recorded(kind: type[Kind], source: object, /, **known: Any) -> Kind:
     """
     computed = {name: rounded(getattr(source, name)) for name in kind.model_fields if name not in known}
     return kind(**known, **computed)
-
-
-def _policy_warning(card: JudgeCard | None, leading: Policy) -> list[ReportWarning]:
-    if card is None or leading == card.leading_policy:
-        return []
-    return [
-        claim_warning(
-            f"the judge's card puts the policy {card.leading_policy} first, which needs both orders; "
-            "the pairs were shown in one"
-        )
-    ]
 
 
 def significance(counts: Tally, looked: Sequential | None) -> Significance:

@@ -78,11 +78,8 @@ def health_warnings(candidate: str, baseline: str, finding: str, systems: Mappin
 
 def _faults(system: SystemReport) -> list[str]:
     health, n = system.health, system.n
-    parts = {
-        "empty": health.empty,
-        "cut off at the length limit": health.truncated or 0,
-        "repetitive": health.repeated,
-    }
+    limit = "cut off at the length limit"
+    parts = {"empty": health.empty, limit: health.truncated or 0, "repetitive": health.repeated}
     said = [
         f"{count} of {n} ({100 * count / n:.0f} %) are {fault}"
         for fault, count in parts.items()

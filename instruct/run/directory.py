@@ -60,9 +60,7 @@ class RunDirectory:
         else:
             self.write_config(config)
         if not self.manifest_path.is_file():
-            self._write(
-                {"created": now(), "versions": versions(), "machine": machine(), "steps": {}},
-            )
+            self._write({"created": now(), "versions": versions(), "machine": machine(), "steps": {}})
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Write config.yaml."""

@@ -117,9 +117,9 @@ def test_a_damaged_metrics_file_is_refused_in_one_line(tmp_path):
     for content, message in [
         (
             {"texts": {"emo": {"perplexity": {"texts": 1}}}},
-            r"Value error, texts.emo.perplexity: .*has no figure",
+            r"texts.emo.perplexity: .*has no figure",
         ),
-        ({"texts": {"emo": []}}, r"Value error, texts.emo: is not an object"),
+        ({"texts": {"emo": []}}, r"texts.emo: is not an object"),
         ({"version": 3}, r"version: Input should be 2"),
         ({"version": 2, "measurements": [{"system": "emo"}]}, r"measurements.0.metric: Field required"),
     ]:

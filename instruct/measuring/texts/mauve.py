@@ -168,9 +168,7 @@ def quantize(samples: Sequence[NDArray[np.float64]], clusters: int, seed: int) -
 
     joined = np.concatenate(samples).astype(np.float32)
     kmeans = KMeans(clusters, init="random", n_init=RESTARTS, max_iter=ITERATIONS, tol=0, random_state=seed)
-    labels = kmeans.fit_predict(
-        joined
-    )  # in OMP_NUM_THREADS threads; more than there are free cores wait for each other
+    labels = kmeans.fit_predict(joined)  # in OMP_NUM_THREADS threads; those without a free core wait for each other
     return np.split(labels.astype(np.intp), np.cumsum([len(each) for each in samples])[:-1])
 
 
