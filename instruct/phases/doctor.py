@@ -88,16 +88,19 @@ def _outputs(run: RunDirectory, steps: Steps) -> Iterator[Finding]:
     recorded = generated_files(run, steps)
     yield from _judged(run, steps, recorded)
     for path, about in recorded.items():
-        digest = about.get("sha256")
-        if not path.is_file():
-            text = f"{path}: is recorded, and is not there"
-            yield Finding("outputs", "error", text, f"restore it, or `instruct generate {run.folder}` writes it again")
-        elif digest is None:
-            yield Finding("outputs", "warning", f"{path}: its hash was not recorded")
-        elif sha256_of(path) != digest:
-            yield Finding("outputs", "error", *changed_output(run, path))
-        else:
-            yield Finding("outputs", "ok", f"{path}: as generated")
+        missing = "is recorded", f"restore it, or `instruct generate {run.folder}` writes it again"
+        yield _output(path, about.get("sha256"), missing, changed_output(run, path), "generated")
+
+
+def _output(path: Path, digest: str | None, missing: tuple[str, str], changed: tuple[str, str], made: str) -> Finding:
+    """One file of answers; `missing`: what is known of one that is not there, and what to do."""
+    if not path.is_file():
+        return Finding("outputs", "error", f"{path}: {missing[0]}, and is not there", missing[1])
+    if digest is None:
+        return Finding("outputs", "warning", f"{path}: its hash was not recorded")
+    if sha256_of(path) != digest:
+        return Finding("outputs", "error", *changed)
+    return Finding("outputs", "ok", f"{path}: as {made}")
 
 
 def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iterator[Finding]:
@@ -109,16 +112,11 @@ def _judged(run: RunDirectory, steps: Steps, generated: Container[Path]) -> Iter
         for name, digest in record["inputs"].get("answers", {}).items()
         if not name.endswith(".json")  # a file outside the run
     }
+    remedy = f"restore it, or judge other answers: instruct judge {run.folder}"
     for path, digest in judged.items():
-        if path in generated:
-            continue
-        remedy = f"restore it, or judge other answers: instruct judge {run.folder}"
-        if not path.is_file():
-            yield Finding("outputs", "error", f"{path}: was judged, and is not there", remedy)
-        elif sha256_of(path) != digest:
-            yield Finding("outputs", "error", f"{path}: is not what was judged", remedy)
-        else:
-            yield Finding("outputs", "ok", f"{path}: as judged")
+        if path not in generated:
+            changed = f"{path}: is not what was judged", remedy
+            yield _output(path, digest, ("was judged", remedy), changed, "judged")
 
 
 def _stores(run: RunDirectory, repair: bool, steps: Steps) -> Iterator[Finding]:

@@ -17,22 +17,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from instruct.analysis import results
 from instruct.analysis.claims import Finding
-from instruct.analysis.results import (
-    Interval,
-    JudgeNoise,
-    LengthFigures,
-    PairAgreement,
-    Paired,
-    Part,
-    Power,
-    PredictionPowered,
-    Record,
-    SeedSpread,
-    Sequential,
-    Significance,
-    StyleControl,
-)
+from instruct.analysis.results import Interval, Record
 from instruct.analysis.task_results import TaskReport
 from instruct.analysis.text_results import TextReport
 from instruct.judging.human_agreement import HumanAgreement
@@ -223,20 +210,20 @@ class ComparisonReport(Record):
     ratings: Ratings | None
     reasons: list[ReasonCount]
     trimmed: int
-    significance: Significance
-    length: LengthFigures | None
+    significance: results.Significance
+    length: results.LengthFigures | None
     length_control: LengthControl | None
-    style: StyleControl | None = None
-    parts: list[Part]
-    power: Power
-    sequential: Sequential | None
-    with_labels: PredictionPowered | None
-    noise: JudgeNoise | None = None
+    style: results.StyleControl | None = None
+    parts: list[results.Part]
+    power: results.Power
+    sequential: results.Sequential | None
+    with_labels: results.PredictionPowered | None
+    noise: results.JudgeNoise | None = None
     leads: str | None = None
     requests: int
     notes: list[str]
     warnings: list[ReportWarning]
-    spread: Annotated[SeedSpread | None, SkipJsonSchema(), Field(exclude=True)] = None
+    spread: Annotated[results.SeedSpread | None, SkipJsonSchema(), Field(exclude=True)] = None
 
     @model_validator(mode="after")
     def _has_its_leading_policy(self) -> ComparisonReport:
@@ -284,9 +271,9 @@ class Panel(Record):
     baseline: str
     policies: dict[str, str]
     votes: dict[str, int] = {}
-    agreements: list[PairAgreement]
+    agreements: list[results.PairAgreement]
     majority: TallyFigures
-    significance: Significance | None = None
+    significance: results.Significance | None = None
     one_seed: bool = False
 
     @property
@@ -399,8 +386,8 @@ class ReportData(Record):
     usd: float
     judges: list[JudgeReport]
     panels: list[Panel]
-    paired: list[Paired]
-    seeds: list[SeedSpread]
+    paired: list[results.Paired]
+    seeds: list[results.SeedSpread]
     not_judged: list[Unjudged]
     systems: list[SystemReport]
     trainings: list[Training]
@@ -429,7 +416,7 @@ class ReportData(Record):
         return self
 
 
-def _is_one_of(spread: SeedSpread, comparison: ComparisonReport) -> bool:
+def _is_one_of(spread: results.SeedSpread, comparison: ComparisonReport) -> bool:
     return any(
         comparison.candidate in (spread.candidate, seed_name(spread.candidate, seed))
         and comparison.baseline in (spread.baseline, seed_name(spread.baseline, seed))
