@@ -52,7 +52,6 @@ class Verdict:
     baseline: str
     headline: str
     claim: list[str]
-    finding: str
     leads: str | None
     details: list[str]
     seeds: str | None
@@ -79,7 +78,6 @@ def verdict(judge: JudgeReport, comparison: ComparisonReport) -> Verdict:
         baseline=name(comparison.baseline),
         headline=sentences.headline(judge, comparison),
         claim=sentences.claim(figures, comparison.candidate, comparison.baseline, bool(spread)),
-        finding=figures.finding,
         leads=comparison.leads,
         details=[one_line(capital(text), 1000) for text in details if text],
         seeds=f"One of {len(spread.seeds)} training seeds; over all of them: {sentences.over_seeds(spread)}."

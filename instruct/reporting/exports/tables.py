@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
+from instruct.analysis.results import Significance
 from instruct.reporting.cautions import judge_warnings
 from instruct.reporting.model import ComparisonReport, JudgeReport, Panel, ReportData, TallyFigures
 from instruct.reporting.tables import Column, Table, Value, columns_table
 from instruct.reporting.text import number, span
 
+_COMPARED = ("pairs_judged", "pairs_expected", "partial", "consistency", "first_position_rate")
 _COUNTS = ("win", "tie", "contradicted", "identical", "loss", "unparsed", "failed")
 
 
 class _Row(NamedTuple):
-    judge: JudgeReport
-    comparison: ComparisonReport
+    """A comparison under a policy, by a judge or, without one, by the majority of a panel."""
+
+    judge: JudgeReport | None
+    claim: ComparisonReport | Panel
     policy: str
 
     @property
+    def comparison(self) -> ComparisonReport | None:
+        return self.claim if isinstance(self.claim, ComparisonReport) else None
+
+    @property
     def figures(self) -> TallyFigures:
-        return self.comparison.policies[self.policy]
+        claim = self.claim
+        return claim.majority if isinstance(claim, Panel) else claim.policies[self.policy]
 
     @property
     def leads(self) -> bool:
-        return self.policy == self.comparison.leading
-
-
-class _Majority(NamedTuple):
-    panel: Panel
+        claim = self.claim
+        return not claim.one_seed if isinstance(claim, Panel) else self.policy == claim.leading
 
     @property
-    def figures(self) -> TallyFigures:
-        return self.panel.majority
+    def tests(self) -> Significance | None:
+        return self.claim.significance if self.leads or self.judge is None else None
 
 
 def leading_table(comparisons: Sequence[tuple[JudgeReport, ComparisonReport]]) -> Table:
     """The leading figures of comparisons by several judges."""
     columns = [
         Column("judge", "judge.name", text=True),
-        Column("baseline", "comparison.baseline", text=True),
+        Column("baseline", "claim.baseline", text=True),
         Column("policy", text=True),
         Column("n", "figures.n_judged"),
         Column("no verdict", lambda row: row.figures.unparsed + row.figures.failed),
@@ -101,10 +106,8 @@ def figures_table(report: ReportData) -> Table:
         for comparison in judge.comparisons
         for policy in comparison.policies
     ]
-    table = columns_table("Figures", rows, [Column("run", lambda row: report.run), *_FIGURES])
-    majorities = [{column.header: column.of(_Majority(panel)) for column in _MAJORITY} for panel in report.panels]
-    further = [[(each | {"run": report.run}).get(header) for header in table.header] for each in majorities]
-    return replace(table, rows=[*table.rows, *further])
+    rows += [_Row(None, panel, "majority") for panel in report.panels]
+    return columns_table("Figures", rows, [Column("run", lambda _: report.run), *_FIGURES])
 
 
 def _ends(name: str, of: str) -> list[Column]:
@@ -114,7 +117,7 @@ def _ends(name: str, of: str) -> list[Column]:
 
 
 def _leading(header: str, value: Callable[[ComparisonReport], Value]) -> Column:
-    return Column(header, lambda row: value(row.comparison) if row.leads else None)
+    return Column(header, lambda row: value(row.comparison) if row.comparison and row.leads else None)
 
 
 _TALLY = [
@@ -124,37 +127,25 @@ _TALLY = [
     *_ends("bound", "bounds"),
     Column("finding", "figures.finding"),
 ]
-_FIGURES = [
-    Column("judge", "judge.name"),
-    Column("judge_model", "judge.model"),
-    Column("candidate", "comparison.candidate"),
-    Column("baseline", "comparison.baseline"),
-    Column("policy"),
-    Column("leading", "leads"),
-    *_TALLY,
-    _leading("sign_test_p", lambda it: it.significance.sign_test.p),
-    _leading("permutation_test_p", lambda it: it.significance.permutation_test.p),
-    _leading("adjusted_p", lambda it: it.significance.adjusted_p),
-    _leading("claims", lambda it: it.significance.claims),
-    _leading("length_adjusted_win_rate", lambda it: it.length.adjusted.win_rate if it.length else None),
-    _leading("style_controlled_win_rate", lambda it: it.style.win_rate if it.style else None),
-    Column("length_controlled_win_rate", "win_rate").within(attrgetter("comparison.length_control")),
-    *(Column(key, f"comparison.{key}") for key in ("pairs_judged", "pairs_expected", "partial", "consistency")),
-    Column("first_position_rate", "comparison.first_position_rate"),
-    Column("agreement_with_people", "judge.agreement"),
-    _leading("which_figure_leads", lambda it: it.leads),
-    Column("warnings", lambda row: "; ".join(map(str, [*judge_warnings(row.judge), *row.comparison.warnings]))),
-]
+_OF = attrgetter("comparison")
 _TESTS = [
     Column("sign_test_p", "sign_test.p"),
     Column("permutation_test_p", "permutation_test.p"),
     *(Column(key) for key in ("adjusted_p", "claims")),
 ]
-_MAJORITY = [
-    Column("judge", lambda row: f"majority of {', '.join(row.panel.policies)}"),
-    *(Column(key, f"panel.{key}") for key in ("candidate", "baseline")),
-    Column("policy", lambda row: "majority"),
-    Column("leading", lambda row: not row.panel.one_seed),
+_FIGURES = [
+    Column("judge", lambda row: row.judge.name if row.judge else f"majority of {', '.join(row.claim.policies)}"),
+    Column("judge_model", lambda row: row.judge and row.judge.model),
+    *(Column(key, f"claim.{key}") for key in ("candidate", "baseline")),
+    Column("policy"),
+    Column("leading", "leads"),
     *_TALLY,
-    *(column.within(attrgetter("panel.significance")) for column in _TESTS),
+    *(column.within(attrgetter("tests")) for column in _TESTS),
+    _leading("length_adjusted_win_rate", lambda it: it.length.adjusted.win_rate if it.length else None),
+    _leading("style_controlled_win_rate", lambda it: it.style.win_rate if it.style else None),
+    Column("length_controlled_win_rate", lambda it: it.length_control and it.length_control.win_rate).within(_OF),
+    *(Column(key).within(_OF) for key in _COMPARED),
+    Column("agreement_with_people", lambda row: row.judge and row.judge.agreement),
+    _leading("which_figure_leads", lambda it: it.leads),
+    Column("warnings", lambda it: it.judge and "; ".join(map(str, [*judge_warnings(it.judge), *it.claim.warnings]))),
 ]
