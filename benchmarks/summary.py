@@ -132,16 +132,35 @@ def about() -> list[str]:
     for path in sorted(path for name in of_objectives for path in RESULTS.glob(f"{name}-*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         machine, versions = content["machine"], content["versions"]
-        where = ", ".join(machine["gpus"]) or f"{machine['processor']}, {content['threads']} threads"
+        where = (
+            ", ".join(machine["gpus"])
+            or f"{machine['processor']}, {content['threads']} thread{'s' * (content['threads'] > 1)}"
+        )
+        where += ", CPU time on a shared machine" if content.get("clock") == "cpu" else ""
         lines.append(f"- `{path.name}`: {where}, torch {versions['torch']}, {content['finished'][:10]}")
     return lines
+
+
+def checks() -> list[str]:
+    """How long `instruct check` takes: a line of all objectives, the slowest first."""
+    content = results("check_speed", gpu=False)
+    if content is None:
+        return []
+    rows = sorted(content["rows"], key=lambda row: -row["seconds"])
+    each = ", ".join(f"`{row['objective']}` {row['seconds']:.0f} ({row['cpu_seconds']:.0f})" for row in rows)
+    over = [row["objective"] for row in rows if row["seconds"] > content["aim"]]
+    kept = "kept by all" if not over else f"missed by {', '.join(over)}"
+    machine = content["machine"]
+    where = f"{machine['processor']}, one thread of {machine['cores']} busy ones, {content['finished'][:10]}"
+    about = f"`instruct check OBJECTIVE`: seconds, and in brackets those of CPU time ({where})."
+    return [f"{about} The target of {content['aim']:.0f} seconds is {kept}:", f"{each}."]
 
 
 def page(text: str) -> str:
     """The page with an updated table."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", END + after])
+    return "\n".join([before + BEGIN, "", *table(), "", "Measured in:", "", *about(), "", *checks(), "", END + after])
 
 
 def plot(path: Path) -> None:
