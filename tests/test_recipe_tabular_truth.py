@@ -135,3 +135,18 @@ def test_the_committed_report_is_that_of_the_committed_results():
     lowest = min(each["forward_cross_entropy"] for row in results["rows"] if "curve" in row and row["data"] == "finite"
                  for _, each in row["curve"])  # fmt: skip
     assert finite["energy, λ 50"]["forward_cross_entropy"] < lowest
+    js = {line["objective"]: line for line in recipe.summarized(results, recipe.FINITE_JS)}
+    for name in ("EMO, paper", "EMO, official"):
+        for each in (finite, js):
+            assert each[name]["jensen_shannon"] > each[name]["control"]["jensen_shannon"]
+        assert f"{js[name]['forward_cross_entropy']:.3f} | {js[name]['reverse_cross_entropy']:.3f}" in readme
+    few = json.loads((folder / "results_50_words.json").read_text())
+    assert few["settings"]["words"] == 50
+    for found in (results, few):
+        for data in ("infinite", "finite", recipe.FINITE_JS):
+            line = recipe.summarized(found, data)[0]
+            low, high = (f"{end:.3f}" for end in line["halved_range"])
+            ends = f" ({low} to {high})" if low != high else ""
+            own, there = (f"{max(each, 0):.4f}".lstrip("0") for each in (
+                line["jensen_shannon"], line["halved"]["jensen_shannon"]))  # fmt: skip
+            assert f"{line['halved']['temperature']:.3f}{ends} | {own} to {there} |" in readme
