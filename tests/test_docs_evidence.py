@@ -34,7 +34,12 @@ def seeds_table(metrics: Metrics, columns: tuple[str, ...]) -> str:
     return "\n".join(study.seeds_table(study.numbers(metrics, columns), columns)) + "\n"
 
 
-TABLES = {"continual_smollm2": accuracies, "oracle_smollm2": distances, "small_model": perplexities}
+TABLES: dict[str, Callable[[Metrics], str]] = {
+    "continual_smollm2": accuracies,
+    "oracle_smollm2": distances,
+    "small_model": perplexities,
+    "small_model_official": perplexities,
+}
 
 
 @pytest.mark.parametrize(("name", "table"), TABLES.items())
