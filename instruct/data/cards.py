@@ -96,6 +96,7 @@ class DatasetCard(BaseModel):
         baseline: of an evaluation set, the file with the answers to compare with, or one for each data set in it; by
             default, the source's own `output` values.
         reference: of an evaluation set, the file with the right answers, which judges may be shown.
+        temperatures: of an evaluation set, what answers are sampled at, by the data set of a row; others are greedy.
         cut: of a corpus to continue, how its texts are cut.
     """
 
@@ -113,6 +114,7 @@ class DatasetCard(BaseModel):
     rows: int | None = Field(default=None, ge=1)
     baseline: Source | dict[str, Source] | None = None
     reference: Source | None = None
+    temperatures: dict[str, Annotated[float, Field(ge=0)]] = {}
     cut: Cut | None = None
     licence: str
     citation: str | None = None
@@ -122,8 +124,9 @@ class DatasetCard(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_purpose(self) -> DatasetCard:
-        if self.purpose != "eval" and (self.baseline or self.reference):
-            raise ValueError(f"{'baseline' if self.baseline else 'reference'} is for evaluation cards; remove it")
+        for name in ("baseline", "reference", "temperatures"):
+            if self.purpose != "eval" and getattr(self, name):
+                raise ValueError(f"{name} is for evaluation cards; remove it")
         if self.purpose == "continue" and self.format != "text":
             raise ValueError("a corpus to continue needs format: text")
         if (self.purpose == "continue") != (self.cut is not None):

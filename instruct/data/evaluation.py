@@ -20,6 +20,9 @@ from instruct.data.formats import Prompt, alpaca_prompt, text_field
 from instruct.data.sources import RawRow, read_file, read_source
 from instruct.data.texts import is_text_file, read_texts
 
+# What a judge may be shown of a row, as a placeholder of this name: texts, or lists of texts.
+GUIDES = ("rubric", "criteria", "checklist")
+
 
 @dataclass(frozen=True)
 class EvalPrompt:
@@ -27,7 +30,8 @@ class EvalPrompt:
 
     `later` are the questions of further turns, which follow the answer to the one before, and `reference` the right
     answer to each turn, for judges. `id` identifies the question in a benchmark's files. `earlier` are the messages
-    before the instruction.
+    before the instruction. `guides` are what else a judge may be shown of the row, see `GUIDES`. `temperature` is what
+    the set samples its answers at, if it says so.
     """
 
     instruction: str
@@ -36,11 +40,13 @@ class EvalPrompt:
     reference: tuple[str, ...] = ()
     id: str | None = None
     earlier: tuple[dict[str, str], ...] = ()
+    guides: tuple[tuple[str, str], ...] = ()
+    temperature: float | None = None
 
     @property
     def identity(self) -> list[Any]:
         """Everything that a reply or a verdict depends on, for JSON."""
-        return [self.dataset, self.instruction, *filter(None, [self.later, self.reference, self.earlier])]
+        return [self.dataset, self.instruction, *filter(None, [self.later, self.reference, self.earlier, self.guides])]
 
     def answered(self, answers: Sequence[str], generator: str) -> list[dict[str, Any]]:
         """Rows of answers in model_outputs format: one for each turn that is answered, with the turns before it."""
@@ -50,7 +56,7 @@ class EvalPrompt:
             row = {"dataset": self.dataset, "instruction": asked, "output": answer, "generator": generator}
             turn = {"id": f"{self.id or self.instruction}, turn {number}"} if self.later else {"id": self.id}
             beside = {"earlier": [*earlier], "reference": list(self.reference[:number])}
-            rows.append(row | {name: value for name, value in (turn | beside).items() if value})
+            rows.append(row | {name: value for name, value in (turn | beside | dict(self.guides)).items() if value})
             earlier += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
         return rows
 
@@ -134,7 +140,7 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     raw = [as_prompt(row) for row in raw]
     _check_instructions(raw)
     references = _by_id(card.reference, card) if card.reference and not files else None
-    prompts = [_prompt(row, name, references) for row in raw][:limit]
+    prompts = [_prompt(row, name, references, card.temperatures) for row in raw][:limit]
     if card.baseline is not None and not files:
         answers = _baseline_of(card, prompts)
     elif any(row.fields.get("output") is not None for row in raw):
@@ -145,14 +151,32 @@ def load_eval_set(name: str, files: Sequence[str] | None = None, limit: int | No
     return EvalSet(name, prompts, answers, "+".join(generators))
 
 
-def _prompt(row: RawRow, name: str, references: Mapping[str, RawRow] | None) -> EvalPrompt:
+def _prompt(
+    row: RawRow, name: str, references: Mapping[str, RawRow] | None, temperatures: Mapping[str, float]
+) -> EvalPrompt:
     """A row's prompt; references are those of the card's file, or else the row's own."""
     id = id_of(row)
     reference = row.fields.get("reference") or () if references is None else ()
     if references and id is not None and id in references:
         reference = turns_of(references[id])
     later = row.fields.get("later") or ()
-    return EvalPrompt(row.fields["instruction"], _part(row, name), tuple(later), tuple(reference), id)
+    part, guides = _part(row, name), tuple(_guides(row).items())
+    temperature = temperatures.get(part)
+    return EvalPrompt(
+        row.fields["instruction"], part, tuple(later), tuple(reference), id, guides=guides, temperature=temperature
+    )
+
+
+def _guides(row: RawRow) -> dict[str, str]:
+    """What a row has for judges: texts, or lists of texts with a line for each; what is neither is not for them."""
+    found: dict[str, str] = {}
+    for name in GUIDES:
+        value = row.fields.get(name)
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            value = "\n".join(f"- {item}" for item in value)
+        if isinstance(value, str) and value.strip():
+            found[name] = text_field(replace(row, fields={name: value}), name)
+    return found
 
 
 def _by_id(source: Source, card: DatasetCard) -> dict[str, RawRow]:
@@ -256,7 +280,13 @@ def identity(row: Mapping[str, Any]) -> str:
     return str(row.get("id", row["instruction"]))
 
 
-_TURN = re.compile(r"(.+), turn \d+", re.DOTALL)  # as EvalPrompt.answered names it
+_TURN = re.compile(r"(.+), turn (\d+)", re.DOTALL)  # as EvalPrompt.answered names it
+
+
+def turn_of(pair: str) -> int | None:
+    """The number of a turn of a conversation, by what identifies its pair; None: it is no such turn."""
+    turn = _TURN.fullmatch(pair)
+    return int(turn[2]) if turn else None
 
 
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -381,4 +411,5 @@ def _answer(row: RawRow, dataset: str, generator: str | None = None) -> dict[str
         "generator": text_field(row, "generator", optional=True) or generator or dataset,
         **({"failed": failed} if failed and isinstance(failed, str) else {}),
         **{name: row.fields[name] for name in ("earlier", "reference") if isinstance(row.fields.get(name), list)},
+        **_guides(row),
     }

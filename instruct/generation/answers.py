@@ -101,6 +101,7 @@ def answer_work(
     """What every system is asked for its answers."""
     from instruct.data.evaluation import eval_prompt
 
+    temperatures = sampled_at(prompts, config)
     return Work(
         what="answers",
         parts=("prompt", "answer"),
@@ -111,7 +112,10 @@ def answer_work(
         seeds=[prompt_seed(config.seed, index) for index in range(len(prompts))],
         token_ids=lambda tokenizer: (sent_token_ids(tokenizer, [prompt], template, rendering)[0] for prompt in prompts),
         server_prompts=lambda: [eval_prompt(prompt.instruction, template, prompt.earlier) for prompt in prompts],
-        identities=[[prompt.dataset, prompt.instruction, *filter(None, [prompt.earlier])] for prompt in prompts],
+        identities=[
+            [prompt.dataset, prompt.instruction, *filter(None, [prompt.earlier, temperature])]
+            for prompt, temperature in zip(prompts, temperatures, strict=True)
+        ],
         identity=[template, *filter(None, [rendering.identity()])],
         decoding=config.model_dump(include={"max_new_tokens", "temperature", "top_p", "seed"})
         | ({} if config.thinking_budget is None else {"thinking_budget": config.thinking_budget}),
@@ -119,7 +123,14 @@ def answer_work(
         max_tokens=config.max_new_tokens,
         thinking_budget=config.thinking_budget,
         top_p=config.top_p,
+        temperatures=temperatures,
     )
+
+
+def sampled_at(prompts: Sequence[EvalPrompt], config: GenerationConfig) -> list[float | None]:
+    """The temperature that the evaluation set's card names for each prompt; None: the config's."""
+    named = config.card_temperatures and config.temperature == 0
+    return [prompt.temperature if named else None for prompt in prompts]
 
 
 def prompt_seed(seed: int, index: int) -> int:

@@ -174,8 +174,11 @@ def _ask(
 def _requests(
     planned: _Planned, places: Sequence[int], asked: list[_Asked], work: Work, config: EngineConfig
 ) -> list[Request]:
-    # A server need not know seeds, which matter only where something is drawn.
-    seeded = config.engine != "server" or planned.system.temperature > 0
+    temperatures = [
+        planned.system.temperature if not work.temperatures or (own := work.temperatures[planned.start + place]) is None
+        else own
+        for place in places
+    ]  # fmt: skip
     return [
         Request(
             key=planned.kept.request_key(place),
@@ -183,10 +186,11 @@ def _requests(
             adapter=planned.adapter,
             max_tokens=asked[planned.start + place].limit,
             min_tokens=work.min_tokens,
-            temperature=planned.system.temperature,
-            seed=work.seeds[planned.start + place] if seeded else None,
+            temperature=temperature,
+            # A server need not know seeds, which matter only where something is drawn.
+            seed=work.seeds[planned.start + place] if config.engine != "server" or temperature > 0 else None,
         )
-        for place in places
+        for place, temperature in zip(places, temperatures, strict=True)
     ]
 
 

@@ -55,7 +55,9 @@ class GenerationConfig(EngineConfig):
     thinking_budget: int | None = Field(default=None, ge=0)
     """The most tokens of thinking, which then must end; not part of max_new_tokens (default: both share that limit)."""
     temperature: float = Field(default=0.0, ge=0)
-    """The temperature of sampling (0: greedy)."""
+    """The temperature of sampling (0: greedy, or what the evaluation set's card says, as MT-Bench's does)."""
+    card_temperatures: bool = True
+    """Sample prompts at the temperature that the evaluation set's card names for them, unless `temperature` is set."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling: the share of probability to sample from."""
     seed: int = 0

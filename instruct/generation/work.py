@@ -41,6 +41,7 @@ class Work:
         thinking_budget: the most tokens of thinking before a reply, besides its `max_tokens`; None: both share them.
         min_tokens: before which a reply does not end.
         top_p: the share of probability to sample from.
+        temperatures: of each prompt; None: the system's. Empty: all have the system's.
         to_the_letter: replies continue the text of their prompts, and their white space is kept.
         rendering: how chats become text.
     """
@@ -58,5 +59,6 @@ class Work:
     thinking_budget: int | None = None
     min_tokens: int = 0
     top_p: float = 1.0
+    temperatures: Sequence[float | None] = ()
     to_the_letter: bool = False
     rendering: Rendering = DEFAULT

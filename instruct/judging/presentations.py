@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from instruct.analysis.outcomes import candidate_is_second
 from instruct.analysis.sequential import random_order
 from instruct.base.errors import InputError, counted, one_line
-from instruct.data.evaluation import identity
+from instruct.data.evaluation import GUIDES, identity
 from instruct.engines.base import Engine, Message, Prompt, Request
 from instruct.engines.prompt_size import likely_tokens
 from instruct.judging.annotators import chat_turns
@@ -28,8 +28,8 @@ class Answers:
 
     A row's `failed`, if it has one, says why the prompt got no answer. Its `id`, if it has one, identifies the pair
     instead of the instruction: sets with human labels show one instruction with several answers. `input` is the
-    instruction's context, for judges that show it separately; `earlier` are the messages before the instruction, and
-    `reference` the right answers of each turn.
+    instruction's context, for judges that show it separately; `earlier` are the messages before the instruction,
+    `reference` the right answers of each turn, and `GUIDES` what else judges may be shown.
     """
 
     name: str
@@ -249,7 +249,8 @@ class PromptTemplate:
     def __init__(self, card: JudgeCard) -> None:
         self._card = card
         self._names = _NAMES if card.protocol == "pairwise" else _SINGLE_NAMES
-        known = ["instruction", "input", *(["first", "second"] if card.protocol == "pairwise" else []), *self._names]
+        shown = ["first", "second"] if card.protocol == "pairwise" else []
+        known = ["instruction", "input", *GUIDES, *shown, *self._names]
         self._placeholder = re.compile(r"\{(" + "|".join([*known, _TURNS]) + r")\}")
         self._texts = {which: self._read(which) for which in (False, *([True] if card.prompt_with_input else []))}
         self._further = [(prompt, self._read(prompt)) for prompt in card.prompts]
@@ -274,6 +275,7 @@ class PromptTemplate:
         text = self._texts.get(bool(context), self._texts[False])
         text = next((further for prompt, further in self._further if prompt.fits(row)), text)
         values = {"instruction": row["instruction"], "input": context, **answers, **_turn_values(row, answers)}
+        values |= {name: row[name] for name in GUIDES if row.get(name)}
         if context and "{input}" not in text:
             values["instruction"] += "\n\n" + context
 
@@ -283,7 +285,7 @@ class PromptTemplate:
             except KeyError as error:
                 raise InputError(
                     f"judge {self._card.name}: {one_line(row['instruction'], 60)!r} has nothing for the prompt's "
-                    f"{{{error.args[0]}}}; give the card another prompt for such rows, under `prompts`"
+                    f"{{{error.args[0]}}}; add it to the row, or give the card a prompt for such rows, under `prompts`"
                 ) from None
 
         if self._card.prompt_form == "text":

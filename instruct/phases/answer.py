@@ -112,7 +112,7 @@ def _answer(
     outputs: dict[str, Path],
 ) -> None:
     """Ask what is missing, and record the step."""
-    from instruct.generation.answers import generate_answers
+    from instruct.generation.answers import generate_answers, sampled_at
 
     options = inputs["answers"]
     baseline = run.outputs / "baseline.json"
@@ -129,6 +129,10 @@ def _answer(
         "template": inputs["template"],
         "model": config.model.model_dump(mode="json"),
     }
+    named = sampled_at(evaluation.prompts, options.generation)
+    at = {prompt.dataset: each for prompt, each in zip(evaluation.prompts, named, strict=True) if each is not None}
+    if at:
+        ran_with["temperatures"] = at
     if config.cluster is not None:
         ran_with["cluster"] = config.cluster.model_dump(mode="json")
     with run.step("answers", inputs, config=ran_with) as results:

@@ -73,8 +73,10 @@ def figure_warnings(comparison: ComparisonReport) -> list[ReportWarning]:
     """What a comparison's figures say about themselves."""
     figures, texts = comparison.leading_figures, []
     if figures.finding == "too few":
-        pairs = counted(figures.win + figures.loss, "pair")
-        texts.append(f"too few: {pairs} with a winner of {figures.n_judged} judged; a finding takes {LEAST_DECIDED}")
+        decided = f"{counted(figures.win + figures.loss, 'pair')} with a winner of {figures.n_judged} judged"
+        if figures.conversations is not None and figures.conversations < LEAST_DECIDED <= figures.win + figures.loss:
+            decided += f", all of them turns of {counted(figures.conversations, 'conversation')}"
+        texts.append(f"too few: {decided}; a finding takes {LEAST_DECIDED}")
     if (people := comparison.with_labels) and contradicted(comparison):
         texts.append(
             f"people's labels contradict the judge: with them the win rate of {comparison.candidate} is "

@@ -38,6 +38,7 @@ from instruct.analysis.sequential import StopRule, claim_p, sequential
 from instruct.analysis.statistics import Tally, position_statistics, tally_pairs
 from instruct.analysis.style import style_control, style_features
 from instruct.base.errors import counted
+from instruct.data.evaluation import turn_of
 from instruct.judging.store import Judgment
 from instruct.reporting.model import (
     ComparisonReport,
@@ -288,16 +289,22 @@ def _parts(pairs: Iterable[PairResult]) -> list[Part]:
 
 
 def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:
-    """Mean ratings, over both orders if there are two; the first of two is the candidate's if `position` is first."""
-    rated = {
-        (judgment.instruction, judgment.position): judgment.ratings[:: 1 if judgment.position == "first" else -1]
-        for judgment in judgments
-        if judgment.ratings is not None
-    }
+    """Mean ratings, over both orders if there are two, and those of each turn of conversations."""
+    rated = [judgment for judgment in judgments if judgment.ratings is not None]
     if not rated:
         return None
-    candidate, baseline = (round(sum(side) / len(rated), 6) for side in zip(*rated.values(), strict=True))
-    return Ratings(candidate=candidate, baseline=baseline, n=len({instruction for instruction, _ in rated}))
+    by_turn: dict[int, list[Judgment]] = {}
+    for judgment in rated:
+        if turn := turn_of(judgment.instruction):
+            by_turn.setdefault(turn, []).append(judgment)
+    return _mean_ratings(rated).model_copy(update={"turns": [_mean_ratings(by_turn[turn]) for turn in sorted(by_turn)]})
+
+
+def _mean_ratings(rated: Sequence[Judgment]) -> Ratings:
+    """The first of two ratings is the candidate's if `position` is first."""
+    sides = [judgment.ratings[:: 1 if judgment.position == "first" else -1] for judgment in rated if judgment.ratings]
+    candidate, baseline = (round(sum(side) / len(rated), 6) for side in zip(*sides, strict=True))
+    return Ratings(candidate=candidate, baseline=baseline, n=len({judgment.instruction for judgment in rated}))
 
 
 def _reasons(judgments: Iterable[Judgment]) -> list[ReasonCount]:

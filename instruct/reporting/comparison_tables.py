@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from instruct.analysis.results import StyleControl
 from instruct.analysis.style import STYLE_TERMS
-from instruct.reporting.model import ComparisonReport, Panel, TallyFigures
+from instruct.reporting.model import ComparisonReport, Panel, Ratings, TallyFigures
 from instruct.reporting.tables import Column, Table, columns_table
 from instruct.reporting.text import POLICIES, probability
 
@@ -220,14 +220,23 @@ def _labels(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
 
 def _ratings(comparisons: Sequence[ComparisonReport], named: bool) -> Table:
     rows = [(comparison, comparison.ratings) for comparison in comparisons if comparison.ratings]
+    most = max((len(ratings.turns) for _, ratings in rows), default=0)
     columns = [
         Column("candidate's mean", lambda ratings: f"{ratings.candidate:.2f}"),
         Column("baseline's mean", lambda ratings: f"{ratings.baseline:.2f}"),
+        *(Column(f"turn {number + 1}", partial(_turn, number)) for number in range(most)),
         Column("pairs", "n"),
     ]
     together = any(comparison.orders != "alone" for comparison, _ in rows)
     how = "Both answers were rated in one reply" if together else "Each answer was rated alone"
     return _table("Mean ratings", rows, columns, named, f"{how}: the higher rating wins, equal ratings tie.")
+
+
+def _turn(number: int, ratings: Ratings) -> str | None:
+    """The candidate's and the baseline's mean rating in a turn."""
+    if number >= len(ratings.turns):
+        return None
+    return f"{ratings.turns[number].candidate:.2f} and {ratings.turns[number].baseline:.2f}"
 
 
 def _parts(comparisons: Sequence[ComparisonReport], named: bool) -> Table:

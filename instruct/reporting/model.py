@@ -166,11 +166,15 @@ class ReasonCount(Record):
 
 
 class Ratings(Record):
-    """Mean ratings of a judge that rates answers, over the `n` pairs with both (in either order)."""
+    """Mean ratings of a judge that rates answers, over the `n` pairs with both (in either order).
+
+    `turns`: the same of each turn of conversations, the first one first.
+    """
 
     candidate: float
     baseline: float
     n: int
+    turns: list[Ratings] = []
 
 
 class LengthControl(Record):

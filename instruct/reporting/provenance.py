@@ -50,7 +50,9 @@ def _answered(answers: dict[str, Any], decoding: dict[str, Any]) -> str:
     temperature = decoding.get("temperature", "?")
     parts = [f"{answers.get('eval_set', '?')}{count}", f"at most {decoding.get('max_new_tokens', '?')} tokens"]
     parts += [f"temperature {temperature}"]
-    if temperature not in (0, "?"):
+    if at := answers.get("temperatures"):
+        parts += ["except " + ", ".join(f"{name} at {value:g}" for name, value in at.items())]
+    if at or temperature not in (0, "?"):
         parts += [f"{name} {decoding[name]}" for name in ("top_p", "seed") if name in decoding]
     parts += [f"template {answers['template']}"] if answers.get("template") else []
     return ", ".join(parts)

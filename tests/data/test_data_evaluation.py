@@ -140,3 +140,23 @@ def test_turns_of_a_conversation_are_known_by_their_ids_or_by_the_messages_befor
     plain = [row("a?"), row("b?"), row("more?", earlier=earlier), row("b? more", earlier=[{"content": "c?"}])]
     assert conversations(plain) == {"a?": "a?", "more?": "a?", "b? more": "c?", "c?": "c?"}
     assert conversations([row("a?"), row("b?")]) == {}
+
+
+def test_what_a_judge_is_shown_of_a_row_and_its_temperature_reach_the_answers(write, tmp_path):
+    rows = [
+        row("a?", rubric="Score 1: wrong.", checklist=["says hi", "is short"]),
+        row("b?", criteria={"not": "a text"}, dataset="writing"),
+    ]
+    write("prompts.jsonl", rows)
+    card = tmp_path / "mine.yaml"
+    card.write_text(
+        "name: mine\npurpose: eval\nsource: {files: [prompts.jsonl]}\nformat: alpaca\nlicence: MIT\n"
+        "temperatures: {writing: 0.7}\n"
+    )
+    first, second = load_eval_set(str(card)).prompts
+    assert dict(first.guides) == {"rubric": "Score 1: wrong.", "checklist": "- says hi\n- is short"}
+    assert (first.temperature, second.temperature, second.guides) == (None, 0.7, ())
+    (answered,) = first.answered(["Hi."], "m")
+    assert (answered["rubric"], answered["checklist"]) == ("Score 1: wrong.", "- says hi\n- is short")
+    (read,) = load_answers(write("m.json", [answered]))
+    assert (read["rubric"], read["checklist"]) == ("Score 1: wrong.", "- says hi\n- is short")

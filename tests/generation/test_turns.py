@@ -10,7 +10,14 @@ import stored
 from instruct.base.models import ModelOptions
 from instruct.base.replies import Completion
 from instruct.data.evaluation import EvalPrompt, load_answers
-from instruct.generation.answers import NOT_ASKED, GenerationConfig, _next_turn, generate_answers
+from instruct.generation.answers import (
+    NOT_ASKED,
+    GenerationConfig,
+    _next_turn,
+    answer_work,
+    generate_answers,
+    sampled_at,
+)
 
 PROMPTS = [
     EvalPrompt("Say one.", "math", later=("Say two.",), reference=("1", "2"), id="7"),
@@ -55,3 +62,25 @@ def test_a_server_is_sent_the_conversation(fake_server, tmp_path, monkeypatch):
 
 def test_nothing_is_asked_after_a_turn_that_failed():
     assert _next_turn(PROMPTS[:2], [[NOT_ASKED, Completion("Three.")]]) == [None, None]
+
+
+@pytest.mark.parametrize(("options", "expected"), [({}, [0.0, 0.7, 0.7]), ({"temperature": 0.3}, [0.3] * 3)])
+def test_prompts_are_sampled_at_the_temperature_of_their_set_unless_one_is_given(
+    fake_server, tmp_path, monkeypatch, options, expected
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    url, requests = fake_server()
+    prompts = [EvalPrompt("Say one.", "math"), EvalPrompt("Write.", "writing", later=("More.",), temperature=0.7)]
+    config = GenerationConfig(engine="server", base_url=url, max_new_tokens=9, **options)
+    generate_answers(ModelOptions(name="served"), {"base": None}, prompts, "chat", config, tmp_path)
+    bodies = [request["body"] for request in requests()]
+    assert sorted(body["temperature"] for body in bodies) == expected
+    assert all("seed" in body for body in bodies if body["temperature"])
+
+
+def test_a_card_s_temperatures_can_be_left_out():
+    prompts = [EvalPrompt("Write.", "writing", temperature=0.7)]
+    assert sampled_at(prompts, GenerationConfig()) == [0.7]
+    assert sampled_at(prompts, GenerationConfig(card_temperatures=False)) == [None]
+    greedy, named = (answer_work(prompts, "chat", GenerationConfig(card_temperatures=on)) for on in (False, True))
+    assert greedy.identities != named.identities

@@ -81,6 +81,51 @@ def test_mt_bench_judgments_have_the_adjusted_win_rate_of_show_result(lines, tmp
     assert [json.loads(line) for line in (tmp_path / "out.jsonl").open(encoding="utf-8")] == rows
 
 
+def rating_rows() -> list[dict]:
+    draw = random.Random(3)
+    return [
+        {"question_id": n // 2 + 81, "turn": n % 2 + 1, "judge": ["gpt-4", "mt_bench_single"], "model": model}
+        | {"score": draw.choice([1, 4.5, 8, 10]), "judgment": f"told {model} {n}"}
+        for n in range(40)
+        for model in ("emo", "mle")
+    ]
+
+
+def test_mt_bench_ratings_have_the_means_of_show_result(lines, tmp_path) -> None:
+    import pandas
+
+    rows = rating_rows()
+    frame = pandas.DataFrame(rows)
+    run = import_into_run(lines(rows), tmp_path / "run", baseline="mle")
+    [judge] = written_report(run.folder).judges
+    [comparison] = judge.comparisons
+    assert (judge.name, comparison.candidate, comparison.baseline) == ("mt_bench_single", "emo", "mle")
+    overall, by_turn = (frame.groupby(by)["score"].mean() for by in ("model", ["model", "turn"]))
+    found = comparison.ratings
+    assert (found.candidate, found.baseline) == pytest.approx((overall["emo"], overall["mle"]), abs=1e-6)
+    for number, turn in enumerate(found.turns, start=1):
+        expected = by_turn["emo", number], by_turn["mle", number]
+        assert (turn.candidate, turn.baseline) == pytest.approx(expected, abs=1e-6)
+    assert export_from_run(run, "mt_bench_single", tmp_path / "out.jsonl", leaderboard=True) == 80
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").open(encoding="utf-8")] == rows
+
+
+def test_ratings_that_cannot_be_compared_are_refused(lines, tmp_path) -> None:
+    rows = rating_rows()
+    for changed, baseline, message in [
+        (rows, None, "ratings name no baseline; name one of the models with --baseline: emo, mle"),
+        (rows[:-1], "mle", "'100, turn 2' is rated of only one of 'emo' and 'mle'"),
+        ([rows[0], *rows], "mle", "row 2: '81, turn 1' is already in row 1"),
+        ([rows[0] | {"score": 11}, *rows[1:]], "mle", "row 1: score: must be from 1 to 10"),
+        ([rows[0] | {"score": "8"}, *rows[1:]], "mle", "row 1: score: must be a number"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            import_into_run(lines(changed), tmp_path / "refused", baseline=baseline)
+    unrated = import_into_run(lines([rows[0] | {"score": -1}, *rows[1:]]), tmp_path / "run", baseline="mle")
+    [judge] = written_report(unrated.folder).judges
+    assert judge.comparisons[0].policies["single"].unparsed == 1
+
+
 def test_files_that_cannot_be_read_are_refused(lines, tmp_path) -> None:
     [row] = arena_rows(1)
     for change, message in [

@@ -73,7 +73,11 @@ def test_a_complete_report_is_valid(validator, written):
 # Objects whose keys are data: names of judges, policies and files, or the figures in a card.
 _OPEN = {"scores", "policies", "config", "machine", "versions", "sha256", "human_agreement", "measured", "votes"}
 # Parts that earlier reports of this schema_version do not have.
-_LATER = {(): {"texts", "tasks"}, ("trainings", "#"): {"evaluations", "seed", "tasks"}}
+_LATER = {
+    (): {"texts", "tasks"},
+    ("trainings", "#"): {"evaluations", "seed", "tasks"},
+    ("judges", "#", "comparisons", "#", "ratings"): {"turns"},
+}
 
 
 def test_an_extra_or_missing_key_is_invalid_at_every_level(validator, written):

@@ -14,6 +14,7 @@ from instruct.base.replies import Completion, Failure
 from instruct.judging.cards import load_judge_card
 from instruct.judging.human_agreement import agreement_warnings, agreement_words
 from instruct.judging.store import Judgment, JudgmentStore
+from instruct.reporting.comparison import _ratings
 from instruct.reporting.model import Unjudged
 from instruct.reporting.report import Difficulty, build_report, write_report
 
@@ -141,7 +142,7 @@ def test_single_ratings_have_means_and_no_position_statistics(run, card, write_a
         {"verdict": "unparsed", "reason": "no rating"},
     )
     comparison = only_comparison(run)
-    assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3}
+    assert comparison.ratings.model_dump() == {"candidate": 7.0, "baseline": 5.0, "n": 3, "turns": []}
     assert (comparison.orders, comparison.consistency, comparison.first_position_rate) == ("alone", None, None)
     assert (comparison.consistency_n, comparison.first_position_n, warned(comparison)) == (0, 0, [])
     figures = comparison.policies["single"]
@@ -472,3 +473,48 @@ def test_a_run_keeps_the_difficulties_that_a_report_was_given(instruct, run, car
     rates = {judge.name: judge.comparisons[0].length_control for judge in report.judges}
     assert rates["j"].win_rate is not None
     assert "has no difficulty for 9 of 9 prompts" in rates["k"].note
+
+
+def test_ratings_of_turns_have_the_means_of_the_official_script(tmp_path):
+    """FastChat's show_result.py (single): the mean score of a model by turn, and over both turns."""
+    import pandas
+
+    scores = {("81", 1): (8.0, 6.0), ("81", 2): (5.0, 7.0), ("82", 1): (9.0, 6.5), ("82", 2): (4.0, 4.0)}
+    judgments = [
+        Judgment(
+            "j", "emo", "mle", number, f"{id}, turn {turn}", "math", "first", f"k{number}", "first", ratings=ratings
+        )
+        for number, ((id, turn), ratings) in enumerate(scores.items())
+    ]
+    frame = pandas.DataFrame(
+        [
+            {"model": model, "turn": turn, "score": ratings[side]}
+            for (_, turn), ratings in scores.items()
+            for side, model in enumerate(("emo", "mle"))
+        ]
+    )
+    by_turn = frame.groupby(["model", "turn"])["score"].mean()
+    overall = frame.groupby("model")["score"].mean()
+    found = _ratings(judgments)
+    assert (found.candidate, found.baseline, found.n) == (overall["emo"], overall["mle"], 4)
+    for number, turn in enumerate(found.turns, start=1):
+        assert (turn.candidate, turn.baseline, turn.n) == (by_turn["emo", number], by_turn["mle", number], 2)
+
+
+def test_too_few_conversations_are_named_where_there_are_enough_pairs(run, card, write_answers):
+    card("j", order_policy="one", leading_policy="single")
+    turns = [
+        {"dataset": "d", "instruction": f"q{number}", "id": f"{number // 2}, turn {1 + number % 2}"}
+        for number in range(8)
+    ]
+    run.outputs.mkdir(exist_ok=True)
+    for name in ("emo", "mle"):
+        rows = [turn | {"generator": name, "output": f"{name} {turn['id']}"} for turn in turns]
+        (run.outputs / f"{name}.json").write_text(json.dumps(rows))
+    with JudgmentStore(run.store) as store:
+        store.add_judgments(
+            Judgment("j", "emo", "mle", number, turn["id"], "d", "first", f"k{number}", "first")
+            for number, turn in enumerate(turns)
+        )
+    (warning,) = [text for text in texts(run)[1].splitlines() if "too few: " in text]
+    assert "8 pairs with a winner of 8 judged, all of them turns of 4 conversations; a finding takes 6" in warning

@@ -18,7 +18,7 @@ from instruct.judging.cards import JudgeCard, load_judge_card
 from instruct.judging.comparison import ComparisonKey
 from instruct.judging.interchange.contents import Contents
 from instruct.judging.store import Judgment, JudgmentStore
-from instruct.judging.verdicts import read_verdict
+from instruct.judging.verdicts import read_replies, read_verdict
 from instruct.run.replies import completion_key
 
 _V2 = ("hard_prompt", "creative_writing")
@@ -28,19 +28,23 @@ _SWAPPED = {"tie": "C", "model_1": "B", "model_2": "A"}
 
 
 def is_leaderboard(row: RawRow) -> bool:
-    """Whether a row is of Arena-Hard's judgments or of MT-Bench's pairwise ones."""
-    return "games" in row.fields or "g1_winner" in row.fields
+    """Whether a row is of Arena-Hard's judgments or of MT-Bench's."""
+    return not {"games", "g1_winner", "score"}.isdisjoint(row.fields)
 
 
 def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Contents:
     """The verdicts of both games, which are the two orders of a pair; a game without a score is unparsed.
 
+    Ratings of MT-Bench are of one model each: those of the baseline stand beside those of every other model.
+
     Args:
-        baseline: of Arena-Hard v0.1, whose files do not name it.
+        baseline: of Arena-Hard v0.1 and of ratings, whose files do not name it.
 
     Raises:
         InputError: a row without its names or games, with a label that the judge's card does not know, or there twice.
     """
+    if "score" in rows[0].fields:
+        return _ratings(rows, baseline)
     judgments: list[Judgment] = []
     replies: dict[str, dict[str, Completion]] = {}
     taken: dict[tuple[str, ...], RawRow] = {}
@@ -74,11 +78,58 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
     return Contents(judgments, replies)
 
 
+def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
+    """The ratings of the answers of two models or more; a score of -1 is none, as in FastChat."""
+    by_model: dict[str, dict[str, RawRow]] = {}
+    for row in rows:
+        check_storable(row, "row", row.fields)
+        model, identity = text_field(row, "model"), f"{id_of(row) or ''}, turn {row.fields.get('turn', 1)}"
+        earlier = by_model.setdefault(model, {}).setdefault(identity, row)
+        if earlier is not row:
+            place = f"{row.place}: {one_line(identity, 60)!r}"
+            raise InputError(f"{place} is already in row {earlier.row}; remove one of them")
+    if baseline not in by_model:
+        known = one_line(", ".join(by_model), 200)
+        raise InputError(f"{rows[0].place}: ratings name no baseline; name one of the models with --baseline: {known}")
+    card = _card(rows[0])
+    judgments: list[Judgment] = []
+    replies: dict[str, Completion] = {}
+    theirs = by_model.pop(baseline)
+    for model, ours in by_model.items():
+        if lacking := sorted(ours.keys() ^ theirs.keys()):
+            raise InputError(
+                f"{rows[0].place}: {one_line(lacking[0], 60)!r} is rated of only one of {one_line(model, 60)!r} and "
+                f"{one_line(baseline, 60)!r}; give the ratings of both"
+            )
+        for pair, (identity, row) in enumerate(ours.items()):
+            keys, told = [], []
+            for side in (row, theirs[identity]):
+                completion = Completion(str(side.fields.get("judgment") or ""))
+                keys.append(completion_key({"imported": completion.record(), "row": side.fields}))
+                replies[keys[-1]], score = completion, side.fields.get("score")
+                if isinstance(score, bool) or not isinstance(score, int | float):
+                    raise InputError(f"{side.place}: score: must be a number, or -1 where there is none")
+                told.append(Completion("" if score == -1 else f"[[{score}]]"))
+            reading = read_replies(card, told, ("", ""))
+            if reading.verdict == "unparsed" and all(reply.text for reply in told):
+                raise InputError(f"{row.place}: score: must be {_scale(card)}; correct it")
+            about = (card.name, model, baseline, pair, identity, "unknown", "first", " ".join(keys))
+            judgments.append(Judgment(*about, reading.verdict, reading.reason, ratings=reading.ratings))
+    return Contents(judgments, {card.name: replies})
+
+
+def _scale(card: JudgeCard) -> str:
+    assert card.verdict.rating
+    return f"from {card.verdict.rating.low:g} to {card.verdict.rating.high:g}"
+
+
 def _card(row: RawRow) -> JudgeCard:
     judge = row.fields.get("judge")
     model = judge[0] if isinstance(judge, list) and judge else judge
     name = (
-        "mt_bench"
+        "mt_bench_single"
+        if "score" in row.fields
+        else "mt_bench"
         if "games" not in row.fields
         else "arena_hard_v2"
         if row.fields.get("category") in _V2
