@@ -108,6 +108,16 @@ def test_the_page_is_made_from_the_results(benchmarks):
     assert benchmarks.summary.page(page) == page
 
 
+def test_the_page_of_tasks_has_what_retrieval_alone_reaches():
+    page = " ".join((ROOT / "docs" / "tasks.md").read_text(encoding="utf-8").split())
+    rows = json.loads((ROOT / "benchmarks" / "results" / "retrieval-cpu.json").read_text())["rows"]
+    floors = {(row["retriever"], row["task"]): row["all"]["floor"] for row in rows}
+    assert f"all-mpnet-base-v2 it is {floors['all-mpnet-base-v2', 'trec']:.1f} on TREC" in page
+    for retriever, words in (("tfidf", "TF-IDF and 8 shots it is"), ("all-MiniLM-L6-v2", "with all-MiniLM-L6-v2")):
+        trec, subj, sst2, tweets = (floors[retriever, task] for task in ("trec", "subj", "sst2", "tweet_emotion"))
+        assert f"{words} {trec} on TREC, {subj} on Subj, {sst2} on SST-2 and {tweets} on Tweet Emotion" in page
+
+
 def test_the_page_of_installation_has_the_measured_sizes():
     page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
     measured = json.loads((ROOT / "benchmarks" / "results" / "install-sizes.json").read_text())
