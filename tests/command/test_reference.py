@@ -30,8 +30,8 @@ def test_every_key_has_a_type_a_default_and_help():
     assert keys["train.patience"].help == "evaluations without improvement before stopping"
     assert keys["data.mixture[].weight"].type == "number, > 0, ≤ 1"
     assert (
-        "answers.generation.temperature  number, ≥ 0  (default: 0.0)\n    The temperature of sampling (0: greedy, or what the evaluation set's card says, as MT-Bench's does).\n"
-        in render_text()
+        "answers.generation.temperature  number, ≥ 0  (default: 0.0)\n    The temperature of sampling (0: greedy, or "
+        "what the evaluation set's card says, as MT-Bench's does).\n" in render_text()
     )
 
 
