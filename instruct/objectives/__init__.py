@@ -6,9 +6,20 @@ from instruct.objectives.goldfish import goldfish_mask
 from instruct.objectives.linear import ObjectiveStatistics, linear_objective_loss
 from instruct.objectives.objective import LogitLoss, Objective
 from instruct.objectives.transport import CosineCost, NumericCost, TransportCost, load_cost_table, number_values
-from instruct.objectives.with_arguments import DEFT, EAFT, GEM, Focal, LabelSmoothing, ProbabilityPower, TopEAFT
+from instruct.objectives.with_arguments import (
+    ASFT,
+    DEFT,
+    EAFT,
+    GEM,
+    Distillation,
+    Focal,
+    LabelSmoothing,
+    ProbabilityPower,
+    TopEAFT,
+)
 
 __all__ = [
+    "ASFT",
     "DEFT",
     "DFT",
     "EAFT",
@@ -16,6 +27,7 @@ __all__ = [
     "GEM",
     "MLE",
     "CosineCost",
+    "Distillation",
     "Energy",
     "EnergyTable",
     "ErrorNormTruncation",

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from instruct.base.errors import one_line
 from instruct.objectives.built_in import MLE, Energy
 from instruct.objectives.counted_cost import Cost, cost
 from instruct.objectives.expectation import Expectation, descend
@@ -100,9 +101,13 @@ class Pull:
 
 @dataclass(frozen=True)
 class Checked:
-    """All that `check` finds; `needs`: the statistics beside cross-entropy's, computed in the same pass."""
+    """All that `check` finds; `needs`: the statistics beside cross-entropy's, computed in the same pass.
+
+    `reference`: the frozen model whose logits the objective takes; here it has the model's own.
+    """
 
     needs: tuple[str, ...]
+    reference: str | None
     behavior: Behavior
     pull: Pull
     gradient: GradientErrors
@@ -113,6 +118,11 @@ class Checked:
         """For people, a line a finding."""
         behavior, pull, gradient = self.behavior, self.pull, self.gradient
         lines = [f"class       {_class(behavior)}"]
+        if self.reference:
+            lines = [
+                f"class       no claim: it depends on the reference model ({one_line(self.reference, 60)})",
+                f"without it  {_class(behavior)}; the findings below are without it, too, as when training begins",
+            ]
         lines.append(
             f"entropy     {' '.join(f'{value:.2f}' for value in behavior.entropy)} nats where training ends, "
             f"{' '.join(f'{value:.2f}' for value in behavior.truth_entropy)} in truth (flat to peaked contexts)"
@@ -178,7 +188,9 @@ def check(objective: Objective) -> Checked:
         needs = (
             ("each row of logits again, by autograd",) if isinstance(objective, LogitLoss) else tuple(objective.needs)
         )
-        return Checked(needs, behavior(objective), pull(objective), gradient_errors(objective), cost(objective), noise)
+        reference = objective.reference if isinstance(objective, LogitLoss) else None
+        found = behavior(objective), pull(objective), gradient_errors(objective), cost(objective)
+        return Checked(needs, reference, *found, noise)
     finally:
         torch.set_num_threads(threads)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from instruct.objectives.built_in import Energy
 from instruct.objectives.energy import EnergyTable
+from instruct.objectives.logit_losses import losses_of
 from instruct.objectives.objective import TERMS, LogitLoss, Objective, TokenStatistics
 from instruct.objectives.transport import CosineCost
 
@@ -39,7 +40,7 @@ class Expectation:
         if isinstance(self.objective, LogitLoss):
             count = logits.shape[1]
             labels = torch.arange(count, device=logits.device).repeat(len(logits))
-            return (shares.flatten() * self.objective.losses(logits.repeat_interleave(count, dim=0), labels)).sum()
+            return (shares.flatten() * losses_of(self.objective, logits.repeat_interleave(count, dim=0), labels)).sum()
         logs = torch.log_softmax(logits, dim=-1)
         q = logs.exp()
         optional: dict[str, Callable[[], Tensor]] = {

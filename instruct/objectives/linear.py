@@ -9,7 +9,7 @@ runs a loop over blocks of rows small enough for the processor's cache, or three
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from instruct.objectives.built_in import Energy
 from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.logit_losses import LogitWeigher
+from instruct.objectives.logit_losses import LogitWeigher, Reference
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
@@ -80,6 +80,7 @@ def linear_objective_loss(
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
+    reference: Reference | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """The objective's loss over response tokens, and its statistics.
 
@@ -100,6 +101,7 @@ def linear_objective_loss(
         num_items: the divisor of the summed loss; None: the number of tokens with loss.
         chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
             trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
+        reference: the states and head of a frozen model for the same tokens, for a LogitLoss that takes its logits.
 
     Returns:
         The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
@@ -111,7 +113,7 @@ def linear_objective_loss(
             transport cost, a label is outside the vocabulary, or `chunk_rows` is not positive.
     """
     result = linear_objective(
-        hidden, weight, labels, objective, cost, bias, logit_scale, softcap, num_items, chunk_rows
+        hidden, weight, labels, objective, cost, bias, logit_scale, softcap, num_items, chunk_rows, reference
     )
     return result.loss, result.statistics
 
@@ -127,6 +129,7 @@ def linear_objective(
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
+    reference: Reference | None = None,
 ) -> ObjectiveResult:
     """`linear_objective_loss` with each token's statistics."""
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
@@ -152,7 +155,7 @@ def linear_objective(
     # Autocast would change the dtype of products that write into given memory.
     with torch.autocast(hidden.device.type, enabled=False):
         sum_loss, sums, columns = _LinearObjective.apply(
-            hidden, weight, bias, plan, objective, cost, logit_scale, softcap, wants_grad
+            hidden, weight, bias, plan, objective, cost, logit_scale, softcap, wants_grad, reference
         )
     if num_items is None:
         num_items = len(plan.labels)
@@ -174,6 +177,7 @@ class _LinearObjective(torch.autograd.Function):
         logit_scale: float,
         softcap: float | None,
         wants_grad: bool,
+        reference: Reference | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         needs_hidden = wants_grad and ctx.needs_input_grad[0]
         needs_weight = wants_grad and ctx.needs_input_grad[1]
@@ -196,7 +200,14 @@ class _LinearObjective(torch.autograd.Function):
         tokens = len(plan.labels)
         products = _product_buffer(hidden, plan, len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
-        weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any)
+        if isinstance(objective, LogitLoss):
+            if reference is not None and plan.order is not None:
+                reference = replace(reference, states=reference.states.index_select(0, plan.order))
+            weigher: TorchWeigher | TritonWeigher = LogitWeigher(
+                head, objective, products, tokens, needs_any, reference
+            )
+        else:
+            weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -255,7 +266,7 @@ class _LinearObjective(torch.autograd.Function):
             None if grad is None else torch.mul(grad, scale, out=torch.empty_like(grad, dtype=dtype))
             for grad, dtype in zip(others, ctx.dtypes, strict=True)
         ]
-        return (grad_hidden, *scaled, None, None, None, None, None, None)
+        return (grad_hidden, *scaled, None, None, None, None, None, None, None)
 
 
 def _uses_triton(hidden: Tensor) -> bool:
@@ -272,8 +283,6 @@ def _weigher(
     wants_grad: bool,
 ) -> TorchWeigher | TritonWeigher:
     """Arguments as in TorchWeigher."""
-    if isinstance(objective, LogitLoss):
-        return LogitWeigher(head, objective, products, tokens, wants_grad)
     if isinstance(cost, EnergyTable):
         return EnergyWeigher(head, objective, products, tokens, cost, wants_grad)
     if _uses_triton(products):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,12 +14,27 @@ from instruct.objectives.torch_kernels import Head, TorchWeigher
 BLOCK_NUMBERS = 2**25
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What a frozen model has for the same tokens: states, (tokens, hidden), and its head, without gradients."""
+
+    states: Tensor
+    head: Head
+
+    def logits(self, place: slice, like: Tensor) -> Tensor:
+        """Those of some tokens, as wide as `like` and in its dtype; a padded vocabulary is cut."""
+        product = self.states[place] @ self.head.weight.T
+        return self.head.cap_(product.to(like.dtype))[:, : like.shape[1]]
+
+
 class LogitWeigher(TorchWeigher):
     """TorchWeigher for a LogitLoss, on a CPU and on a GPU. `values`: (tokens,), each token's loss."""
 
-    def __init__(self, head: Head, loss: LogitLoss, like: Tensor, tokens: int, wants_grad: bool) -> None:
+    def __init__(
+        self, head: Head, loss: LogitLoss, like: Tensor, tokens: int, wants_grad: bool, reference: Reference | None
+    ) -> None:
         super().__init__(head, loss, like, tokens, None, 0, wants_grad)
-        self.loss = loss
+        self.loss, self.reference = loss, reference
         self.size = max(1, min(self.size, BLOCK_NUMBERS // like.shape[1]))
         self.values = torch.empty_like(self.statistics.ce)
 
@@ -25,8 +42,9 @@ class LogitWeigher(TorchWeigher):
         found, _ = self._leave_out_targets(product, target, place)
         self._store(found, place)
         logits = self.head.cap_(product.to(self.q.dtype, copy=True))
+        reference = () if self.reference is None else (self.reference.logits(place, logits),)
         with torch.enable_grad():
-            losses = self.loss.losses(logits.requires_grad_(self.wants_grad), target)
+            losses = losses_of(self.loss, logits.requires_grad_(self.wants_grad), target, *reference)
         self.values[place] = losses.detach()
         if not self.wants_grad:
             return
@@ -36,3 +54,10 @@ class LogitWeigher(TorchWeigher):
             gradient /= unit[:, None]
         self.q[: len(product)].copy_(gradient)
         self._write_gradient_(product)
+
+
+def losses_of(loss: LogitLoss, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+    """The losses; a loss that takes a reference and has none has the model itself, as when training begins."""
+    if not loss.reference:
+        return loss.losses(logits, labels)
+    return loss.losses(logits, labels, *(reference or (logits.detach(),)))

@@ -96,13 +96,16 @@ class LogitLoss:
     """
 
     needs: Collection[str] = ()
+    reference: str | None = None
+    """A frozen model whose logits `losses` takes, too: `base`, the model before training, or a name or folder."""
 
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
         """The loss of each token, (tokens,), of its own row alone.
 
         Args:
             logits: (tokens, vocabulary), float32, or float64 for float64 operands; detach what is not to be trained.
             labels: (tokens,) int64.
+            reference: like `logits`, without a gradient: those of the model that `reference` names, if it names one.
         """
         raise NotImplementedError
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from instruct.base.errors import InputError, one_line
+from instruct.objectives.logit_losses import losses_of
 from instruct.objectives.objective import OPTIONAL, TERMS, LogitLoss, Objective, TokenStatistics, Weighting
 
 _PROBED = 64  # tokens
@@ -100,7 +101,7 @@ def _check_logit_loss(objective: LogitLoss, name: str) -> None:
     logits = (4 * torch.randn(_PROBED, 97, generator=generator)).requires_grad_()
     labels = torch.randint(0, 97, (_PROBED,), generator=generator)
     try:
-        losses, apart = objective.losses(logits, labels), objective.losses(logits[:1], labels[:1])
+        losses, apart = losses_of(objective, logits, labels), losses_of(objective, logits[:1], labels[:1])
     except Exception as error:  # whatever the user's code raises
         text = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(f"objective {name}: losses fails on made-up logits: {text}") from error

@@ -10,7 +10,17 @@ from torch import Tensor
 
 from instruct.objectives.built_in import DFT, EMO, MLE, Energy, ErrorNormTruncation, MixCE, TaiLr
 from instruct.objectives.objective import Objective
-from instruct.objectives.with_arguments import DEFT, EAFT, GEM, Focal, LabelSmoothing, ProbabilityPower, TopEAFT
+from instruct.objectives.with_arguments import (
+    ASFT,
+    DEFT,
+    EAFT,
+    GEM,
+    Distillation,
+    Focal,
+    LabelSmoothing,
+    ProbabilityPower,
+    TopEAFT,
+)
 
 
 def reference_token_loss(
@@ -82,6 +92,10 @@ def reference_token_loss(
         if objective.h == "logsigmoid":
             c = c / (1 + torch.exp(0.01 * (logits.detach().gather(1, labels[:, None]) - logits.detach())))
         return -(c * (-ce[:, None] - log_q)).sum(dim=-1)
+    if isinstance(objective, ASFT):  # the reference is the model itself
+        return q_target * ce
+    if isinstance(objective, Distillation):
+        return (1 - objective.weight) * ce
     if isinstance(objective, LabelSmoothing):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none", label_smoothing=objective.epsilon)
     if not isinstance(objective, EMO | Energy):

@@ -200,6 +200,62 @@ class GEM(LogitLoss):
         return (c * (logs - logs.gather(1, labels[:, None]))).sum(dim=-1)
 
 
+@dataclass(frozen=True)
+class ASFT(LogitLoss):
+    """DFT with an anchor: q_y (detached) * ce + weight * KL(base || q) (Zhu et al., 2025, arXiv 2509.23753).
+
+    The gradient to the logits is q_y (q - e_y) + weight (q - base), as in the authors' code, whose `kl_weight` is 0.1.
+
+    Raises:
+        ValueError: a negative `weight`.
+    """
+
+    weight: float = 0.1
+    reference = "base"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight < math.inf:
+            raise ValueError(f"weight is {self.weight}; it must be a number of at least 0")
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        logs, base = logits.log_softmax(dim=-1), reference[0].log_softmax(dim=-1)
+        target = logs.gather(1, labels[:, None])[:, 0]
+        return -target.detach().exp() * target + self.weight * (base.exp() * (base - logs)).sum(dim=-1)
+
+
+@dataclass(frozen=True)
+class Distillation(LogitLoss):
+    """(1 - weight) * ce + weight * T^2 * KL(teacher || q), both at temperature T (Hinton et al., 2015).
+
+    The teacher answers each batch, with its whole distribution: nothing is cached, and no mass is missing. `base` as
+    the teacher keeps the model near what it was.
+
+    Raises:
+        ValueError: `weight` is outside [0, 1], or `temperature` is not positive.
+    """
+
+    teacher: str = "base"
+    weight: float = 0.5
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight is {self.weight}; it must lie between 0 and 1")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature is {self.temperature}; it must be positive")
+
+    @property
+    def reference(self) -> str:  # type: ignore[override]
+        """The teacher."""
+        return self.teacher
+
+    def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
+        ce = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        logs, taught = ((z / self.temperature).log_softmax(dim=-1) for z in (logits, reference[0]))
+        divergence = (taught.exp() * (taught - logs)).sum(dim=-1)
+        return (1 - self.weight) * ce + self.weight * self.temperature**2 * divergence
+
+
 WITH_ARGUMENTS: dict[str, type[Objective]] = {
     "focal": Focal,
     "power": ProbabilityPower,
@@ -208,4 +264,6 @@ WITH_ARGUMENTS: dict[str, type[Objective]] = {
     "eaft_top": TopEAFT,
     "label_smoothing": LabelSmoothing,
     "gem": GEM,
+    "asft": ASFT,
+    "distillation": Distillation,
 }

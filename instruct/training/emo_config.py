@@ -60,13 +60,13 @@ class EMOConfig(SFTConfig):
             What is optimized on the response tokens: `"mle"`, `"emo"`, `"energy"` (a proper relative of
             EMO), `"mixce"`, `"tailr"`, `"dft"` (dynamic fine-tuning), `"goldfish"` (cross-entropy, with one token in
             `goldfish_k` left out of training; evaluation leaves none out), `"ent"` (error-norm truncation), `"focal"`,
-            `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"` or
-            `"gem"`. See [`~instruct.objectives`]. Or your own: `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an
-            object (docs/objectives.md, "Write your own").
+            `"power"` (-p^k), `"deft"`, `"eaft"`, `"eaft_top"` (of the 20 likeliest tokens), `"label_smoothing"`,
+            `"gem"`, or with a reference model `"asft"` or `"distillation"`. See [`~instruct.objectives`]. Or your own:
+            `"my_loss.py:MyLoss"`, `"package.module:MyLoss"`, or an object (docs/objectives.md, "Write your own").
         objective_args (`dict`, *optional*):
             The arguments that `"focal"` (`gamma`), `"power"` (`k`, `threshold`, `keep`), `"eaft"` (`alpha`),
-            `"eaft_top"` (`alpha`, `k`), `"label_smoothing"` (`epsilon`), `"gem"` (`beta`, `h`) or an objective of your
-            own is made with.
+            `"eaft_top"` (`alpha`, `k`), `"label_smoothing"` (`epsilon`), `"gem"` (`beta`, `h`), `"asft"` (`weight`),
+            `"distillation"` (`teacher`, `weight`, `temperature`) or an objective of your own is made with.
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -116,7 +116,10 @@ class EMOConfig(SFTConfig):
     assistant_only_loss: bool | None = field(default=None, metadata={"help": "TRL's own mask for chats"})
     objective: str = field(default="emo", metadata={"help": ", ".join(OBJECTIVES)})
     objective_args: dict[str, Any] | None = field(
-        default=None, metadata={"help": "arguments of focal, power, eaft, eaft_top, label_smoothing, gem or your own"}
+        default=None,
+        metadata={
+            "help": "arguments of focal, power, eaft, eaft_top, label_smoothing, gem, asft, distillation or your own"
+        },
     )
     emo_variant: str = field(default="official", metadata={"help": "paper, official or pypi"})
     emo_emphasis: str = field(default="mle", metadata={"help": "mle or emo"})

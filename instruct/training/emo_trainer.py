@@ -23,6 +23,7 @@ from instruct.training.cost import TableRecord, make_cost
 from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.evaluation import StopWithoutImprovement
+from instruct.training.frozen import frozen_model
 from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
 from instruct.training.head_check import check_logits
 from instruct.training.nonfinite import (
@@ -113,7 +114,12 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
-        attach_objective(base, objective, cost, args.chunk_rows)
+        frozen = None
+        if reference := getattr(objective, "reference", None):
+            frozen = frozen_model(
+                reference, self.model, self._tokenizer, sharded_on is not None, self.accelerator.device
+            )
+        attach_objective(base, objective, cost, args.chunk_rows, frozen)
         self._objective = objective
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import math
 import types
@@ -19,6 +21,8 @@ from transformers.utils import ModelOutput
 from instruct.base.errors import InputError
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
+from instruct.objectives.logit_losses import Reference
+from instruct.objectives.torch_kernels import Head
 from instruct.training.collator import HostLabels
 from instruct.training.nonfinite import TokenRecord
 
@@ -31,6 +35,10 @@ ADAPTER_ON_HEAD = (
 MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier")
 DIVISORS = ("logits_scaling", "logits_mup_width_multiplier")  # HyperCLOVA X multiplies by logits_scaling
 SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+
+
+# What gives, of the model that trains, the frozen one, for a time.
+Frozen = Callable[[Any], contextlib.AbstractContextManager[Any]]
 
 
 @dataclass
@@ -100,6 +108,7 @@ def attach_objective(
     objective: Objective,
     cost: TransportCost | EnergyTable | None,
     chunk_rows: int | None = None,
+    frozen: Frozen | None = None,
 ) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
@@ -110,6 +119,7 @@ def attach_objective(
         model: the causal language model, unwrapped (not a PeftModel).
         cost: as in `linear_objective_loss`.
         chunk_rows: as in `linear_objective_loss`.
+        frozen: the reference model of an objective that takes one.
     """
     output_head(model)
     original_forward = model.forward
@@ -129,6 +139,7 @@ def attach_objective(
             if labels is not None:
                 kwargs["labels"] = labels
             return original_forward(*args, **kwargs)
+        reference = None if frozen is None else reference_of(self, frozen, *args, **kwargs)
         backbone_output = self.base_model(*args, **kwargs)
         head = self.get_output_embeddings()
         aux_loss = router_loss(self, backbone_output, kwargs)
@@ -156,6 +167,7 @@ def attach_objective(
                 softcap=logit_softcap(config),
                 num_items=num_items,
                 chunk_rows=chunk_rows,
+                reference=None if reference is None else on_device(reference, states),
             )
             largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
             return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)
@@ -164,6 +176,29 @@ def attach_objective(
         return ObjectiveOutput(loss=loss, statistics=statistics, tokens=tokens, aux_loss=aux_loss)
 
     model.forward = types.MethodType(forward, model)
+
+
+@torch.no_grad()
+def reference_of(model: Any, frozen: Frozen, *args: Any, **kwargs: Any) -> Reference:
+    """The states and the head of the frozen model for a batch; it has no dropout."""
+    with frozen(model) as other:
+        trains = other.training
+        other.eval()
+        states = other.base_model(*args, **kwargs).last_hidden_state.flatten(0, 1)
+        config, head = other.config.get_text_config(), other.get_output_embeddings()
+        bias = getattr(head, "bias", None)
+        found = Head(
+            head.weight.detach(), None if bias is None else bias.detach(), logit_scale(config), logit_softcap(config)
+        )
+        other.train(trains)
+    return Reference(states, found)
+
+
+def on_device(reference: Reference, like: torch.Tensor) -> Reference:
+    """The reference in the dtype and on the device of the model's own states."""
+    head = reference.head
+    weight, bias = head.weight.to(like), None if head.bias is None else head.bias.to(like.device)
+    return Reference(reference.states.to(like), dataclasses.replace(head, weight=weight, bias=bias))
 
 
 @torch.compiler.disable  # its shapes depend on the number of response tokens: it would recompile for every batch

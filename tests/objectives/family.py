@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from instruct.objectives import (
+    ASFT,
     DEFT,
     DFT,
     EAFT,
     EMO,
     GEM,
     MLE,
+    Distillation,
     Energy,
     ErrorNormTruncation,
     Focal,
@@ -45,7 +47,7 @@ FAMILY: list[Objective] = [
     LabelSmoothing(0.2),
 ]
 # Functions of a chunk's logits: they have no weights.
-LOGIT_LOSSES: list[Objective] = [TopEAFT(0.7), TopEAFT(k=5), GEM(), GEM(0.5, "logsigmoid")]
+LOGIT_LOSSES: list[Objective] = [TopEAFT(0.7), TopEAFT(k=5), GEM(), GEM(0.5, "logsigmoid"), ASFT(0.3), Distillation()]
 
 
 class EveryTerm:

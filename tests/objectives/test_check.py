@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from instruct.objectives import DFT, EMO, MLE, Energy, MixCE
-from instruct.objectives.check import behavior, built_in_truth, gradient_errors, pull, pull_curves
+from instruct.objectives.check import behavior, built_in_truth, check, gradient_errors, pull, pull_curves
 from instruct.objectives.counted_cost import cost
 from instruct.objectives.expectation import Expectation as Expected
 from instruct.objectives.expectation import descend
@@ -185,3 +185,10 @@ def test_the_page_says_what_the_command_says(instruct):
     code, out, err = instruct("check", "mixce")
     assert code == 0, err
     assert out == block
+
+
+def test_an_objective_with_a_reference_model_gets_no_claim():
+    for name, without in (("asft", "no interior optimum"), ("distillation", "proper|calibrated")):
+        lines = check(WITH_ARGUMENTS[name]()).words()
+        assert lines[0] == "class       no claim: it depends on the reference model (base)"
+        assert re.match(rf"without it  ({without}):", lines[1])

@@ -11,6 +11,7 @@ from family import FAMILY, LOGIT_LOSSES, EveryTerm, every_term_dense
 from torch import Tensor
 
 from instruct.objectives import (
+    ASFT,
     DFT,
     EAFT,
     EMO,
@@ -27,8 +28,10 @@ from instruct.objectives import (
     TopEAFT,
     linear_objective_loss,
 )
+from instruct.objectives.logit_losses import Reference
 from instruct.objectives.objective import TERMS, TokenStatistics, Weighting
 from instruct.objectives.reference import reference_token_loss
+from instruct.objectives.torch_kernels import Head
 
 ENGINE = [  # the same objectives as far as the engine can tell them apart: what they ask for, and whether b is there
     MLE(),
@@ -311,3 +314,30 @@ def test_the_entropy_of_the_likeliest_tokens_is_exact_where_there_are_no_others(
     hidden, weight, labels = example(vocabulary=20)
     top, exact = (linear_objective_loss(hidden, weight, labels, each)[0] for each in (TopEAFT(0.7), EAFT(0.7)))
     assert relative_error(top.detach(), exact.detach()) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("chunk_rows", [None, 8])
+def test_asft_is_that_of_the_authors_code(dtype, chunk_rows):
+    """DFT's detached weight, plus kl_weight times KL(reference || model), per token; on one micro-batch."""
+    generator = torch.Generator().manual_seed(5)
+    hidden, base = (torch.randn(23, 12, generator=generator, dtype=dtype) for _ in range(2))
+    weight, own = (torch.randn(31, 12, generator=generator, dtype=dtype) for _ in range(2))
+    labels = torch.randint(0, 31, (23,), generator=generator)
+    labels[::5] = -100
+    reference = Reference(base, Head(own, None, 1.0, None))
+    states = hidden.clone().requires_grad_()
+    loss, _ = linear_objective_loss(states, weight, labels, ASFT(0.1), chunk_rows=chunk_rows, reference=reference)
+    (found,) = torch.autograd.grad(loss, states)
+    wide = hidden.double().requires_grad_()
+    kept = labels != -100
+    log_q = (wide @ weight.double().T)[kept].log_softmax(-1)
+    log_base = (base.double() @ own.double().T)[kept].log_softmax(-1)
+    nll = torch.nn.functional.nll_loss(log_q, labels[kept], reduction="none")
+    dft = torch.exp(-nll).detach() * nll
+    divergence = torch.nn.functional.kl_div(log_q, log_base, reduction="none", log_target=True).sum(-1)
+    expected = (dft + 0.1 * divergence).mean()
+    (gradient,) = torch.autograd.grad(expected, wide)
+    close = {"rtol": 1e-8, "atol": 1e-8} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
+    assert torch.allclose(loss.double(), expected, **close)
+    assert torch.allclose(found.double(), gradient, **close)

@@ -1,0 +1,99 @@
+"""Objectives with a reference model: the base under the adapter, a copy of it, or a teacher."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from instruct import EMOConfig, EMOTrainer
+from instruct.objectives.logit_losses import losses_of
+from instruct.objectives.with_arguments import ASFT, Distillation
+from instruct.training.frozen import frozen_model
+
+TEXTS = ["the night was dark and it was fine", "a cat sat on the mat", "rain and wind all night", "so it was"]
+
+
+def trainer(tmp_path, model, **options) -> EMOTrainer:
+    arguments = {
+        "max_steps": 3,
+        "per_device_train_batch_size": 2,
+        "learning_rate": 0.05,
+        "use_cpu": True,
+        "bf16": False,
+    }
+    arguments |= {"report_to": "none", "save_strategy": "no", "logging_steps": 1, "lr_scheduler_type": "constant"}
+    lora = options.pop("lora", LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    return EMOTrainer(
+        AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
+        EMOConfig(str(tmp_path / "out"), **arguments, **options),
+        train_dataset=Dataset.from_dict({"text": TEXTS}),
+        processing_class=AutoTokenizer.from_pretrained(model),
+        peft_config=lora,
+    )
+
+
+def expected_loss(loss, model, reference, batch) -> float:
+    """The mean over the batch's labels of the loss on dense logits."""
+    labels = batch["labels"][:, 1:]
+    kept = labels != -100
+    with torch.no_grad():
+        logits, other = (
+            each(input_ids=batch["input_ids"]).logits[:, :-1][kept].double() for each in (model, reference)
+        )
+    return float(loss.losses(logits, labels[kept], other).mean())
+
+
+@pytest.mark.parametrize("lora", [True, False])
+@pytest.mark.parametrize(
+    ("objective", "loss"),
+    [
+        ({"objective": "asft", "objective_args": {"weight": 0.3}}, ASFT(0.3)),
+        ({"objective": "distillation", "objective_args": {"temperature": 2.0}}, Distillation(temperature=2.0)),
+    ],
+)
+def test_the_reference_is_the_base_whatever_is_trained(tiny_model, tmp_path, objective, loss, lora):
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    trained = trainer(tmp_path, tiny_model, **objective, **({} if lora else {"lora": None}))
+    trained.train()
+    model = trained.model.eval()
+    batch = next(iter(trained.get_eval_dataloader(trained.train_dataset)))
+    with torch.no_grad():
+        found = float(trained.compute_loss(model, dict(batch)))
+    assert found == pytest.approx(expected_loss(loss, model, base, batch), rel=1e-4)
+    assert found != pytest.approx(expected_loss(loss, model, model, batch), rel=1e-3)  # it has moved
+
+
+def test_a_teacher_is_another_model_with_the_same_tokenizer(tiny_model, tmp_path, make_model):
+    teacher = make_model(tmp_path / "teacher", seed=7)
+    trained = trainer(tmp_path, tiny_model, objective="distillation", objective_args={"teacher": str(teacher)})
+    other = AutoModelForCausalLM.from_pretrained(teacher, dtype=torch.float32).eval()
+    batch = next(iter(trained.get_eval_dataloader(trained.train_dataset)))
+    model = trained.model.eval()
+    with torch.no_grad():
+        found = float(trained.compute_loss(model, dict(batch)))
+    assert found == pytest.approx(expected_loss(Distillation(str(teacher)), model, other, batch), rel=1e-4)
+
+
+def test_what_cannot_be_a_reference_is_refused(tiny_model, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    with pytest.raises(ValueError, match="which FSDP and DeepSpeed would shard"):
+        frozen_model("base", model, tokenizer, sharded=True, device="cpu")
+    with pytest.raises(ValueError, match="reference model nowhere/here: cannot be loaded"):
+        frozen_model("nowhere/here", model, tokenizer, sharded=False, device="cpu")
+    tokenizer.add_tokens(["another"])
+    with pytest.raises(ValueError, match="has another tokenizer"):
+        frozen_model(str(tiny_model), model, tokenizer, sharded=False, device="cpu")
+    lora = LoraConfig(r=4, target_modules="all-linear", modules_to_save=["lm_head"], task_type="CAUSAL_LM")
+    with pytest.raises(ValueError, match="lm_head must be frozen"):
+        trainer(tmp_path, tiny_model, objective="asft", lora=lora)
+
+
+def test_without_a_reference_a_loss_has_the_model_itself():
+    logits, labels = torch.randn(5, 11, dtype=torch.float64), torch.randint(0, 11, (5,))
+    p = logits.softmax(-1).gather(1, labels[:, None])[:, 0]
+    assert torch.allclose(losses_of(ASFT(), logits, labels), -p * p.log())
+    assert torch.allclose(losses_of(Distillation(), logits, labels), -0.5 * p.log())
