@@ -69,8 +69,8 @@ class EngineLM(Kept):
     def _words(self) -> Any:
         if self.tokenizer is None:
             raise InputError(
-                f"{self._subject}: a task scores given text, which needs the model's tokenizer on this machine; set "
-                "model.name to a folder or hub id that has it, or choose tasks with generated replies"
+                f"{self._subject}: the task {self.task} scores given text, which needs the model's tokenizer on this "
+                "machine; set model.name to a folder or hub id that has it, or choose tasks with generated replies"
             )
         return self.tokenizer
 
@@ -91,8 +91,8 @@ class EngineLM(Kept):
             return super().apply_chat_template(chat_history, add_generation_prompt)
         if not add_generation_prompt:
             raise InputError(
-                f"{self._subject}: a task begins the reply (gen_prefix), which a server's chat cannot continue; set "
-                "--no-chat, or model.name to a folder or hub id with the tokenizer"
+                f"{self._subject}: the task {self.task} begins the reply (gen_prefix), which a server's chat cannot "
+                "continue; set --no-chat, or model.name to a folder or hub id with the tokenizer"
             )
         return json.dumps(chat_history)
 
@@ -128,7 +128,10 @@ class EngineLM(Kept):
                 self.cache_hook.add_partial(self._kind, requests[place][0], value)
             return value
 
-        return self._values(asked, score)
+        try:
+            return self._values(asked, score)
+        except InputError as error:
+            raise InputError(f"the task {self.task} scores given text: {error}") from error
 
     def _generated(self, requests: list[Any]) -> list[str]:
         asked, stops = [], []
@@ -141,8 +144,8 @@ class EngineLM(Kept):
             sampled = options.pop("do_sample", False)
             if options:
                 raise InputError(
-                    f"{self._subject}: a task sets {', '.join(map(str, options))} for its replies, which this engine "
-                    "does not know; leave evaluation.tasks.engine out"
+                    f"{self._subject}: the task {self.task} sets {', '.join(map(str, options))} for its replies, which "
+                    "this engine does not know; leave evaluation.tasks.engine out"
                 )
             asked.append(
                 self._request(
@@ -171,7 +174,7 @@ class EngineLM(Kept):
         room = self.context + 1 - limit
         if room < 1:
             raise InputError(
-                f"{self._subject}: a task's replies of {limit} tokens leave no room in a context of "
+                f"{self._subject}: replies of {limit} tokens to the task {self.task} leave no room in a context of "
                 f"{self.context + 1}; set another max_gen_toks in the task"
             )
         self.shortened += len(ids) > room
@@ -203,7 +206,7 @@ class EngineLM(Kept):
                 progress.advance(bar, len(portion.replies))
         if reasons:
             raise StoppedError(
-                f"{self._subject}: {len(reasons)} of {len(asked)} requests of a task had no reply (the first: "
+                f"{self._subject}: {len(reasons)} of {len(asked)} requests of {self.task} had no reply (the first: "
                 f"{reasons[0]}); the others are kept, so rerun the command to ask these again"
             )
         return [found[place] for place in range(len(asked))]

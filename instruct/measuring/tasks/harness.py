@@ -120,7 +120,7 @@ class Harness:
         task = self.parts[part]
         few_shot = self.load(part)
         spec = few_shot or (str(task.path) if isinstance(task, TaskFile) else task)
-        lm.rule, lm.shortened = "sum", 0
+        lm.rule, lm.shortened, lm.task = "sum", 0, part.partition("/")[2]
         if few_shot:
             lm.rule, few_shot.shots = few_shot.about.rule, {}
             few_shot.fits = lambda text: lm.tokenizer is None or len(lm.tok_encode(text)) <= lm.context

@@ -62,11 +62,12 @@ class Kept(TemplateLM):
     `rule`: what a log-likelihood is. `sum`: of the continuation. `openicl`: of all tokens but the first, for which
     there is no prediction, divided by the number of all tokens, as in OpenICL's PPLInferencer (Wu et al., 2023).
     `shortened`: requests of which tokens were left out from the beginning to fit the context, as lm-eval does.
-    `context`: the longest prompt, in tokens.
+    `context`: the longest prompt, in tokens. `task`: the name of the one that is asked, for messages.
     """
 
     rule: Rule = "sum"
     shortened = 0
+    task = "asked"
     context: int
     _replies: Replies
     _rendering = DEFAULT

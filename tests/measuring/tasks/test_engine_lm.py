@@ -92,8 +92,9 @@ class FailingEngine:
 def test_requests_without_a_reply_stop_the_task_and_the_others_are_kept(model, tmp_path):
     path = tmp_path / "replies.jsonl"
     lm = EngineLM(FailingEngine(failing=True), "model m", model.tokenizer, None, None, chats=False).keep(Replies(path))
+    lm.task = "sums"
     asked = requests("generate_until", [(f"{word} was", {"until": []}) for word in ("a", "the night", "it")])
-    with pytest.raises(StoppedError, match=r"model m: 2 of 3 requests of a task had no reply \(the first: HTTP 500\)"):
+    with pytest.raises(StoppedError, match=r"model m: 2 of 3 requests of sums had no reply \(the first: HTTP 500\)"):
         lm.generate_until(asked)
     assert [json.loads(line)[1] for line in path.read_text().splitlines()] == ["dark"]
 
@@ -101,13 +102,14 @@ def test_requests_without_a_reply_stop_the_task_and_the_others_are_kept(model, t
 def test_a_server_that_knows_the_tokenizer_alone_is_sent_chats_and_scores_nothing(tmp_path):
     lm = EngineLM(FailingEngine(failing=True), "model m", None, "emo", None, chats=True)
     lm.keep(Replies(tmp_path / "replies.jsonl"))
+    lm.task = "sums"
     chat = [{"role": "user", "content": "Say dark."}]
     prompt = lm.apply_chat_template(chat)
     assert lm._prompt(prompt, 8) == chat
     assert lm.generate_until(requests("generate_until", [(prompt, {"until": ["\n"]})])) == ["dark"]
-    with pytest.raises(InputError, match="scores given text, which needs the model's tokenizer"):
+    with pytest.raises(InputError, match="the task sums scores given text, which needs the model's tokenizer"):
         lm.loglikelihood(requests("loglikelihood", [("a", "b")]))
-    with pytest.raises(InputError, match="begins the reply"):
+    with pytest.raises(InputError, match="the task sums begins the reply"):
         lm.apply_chat_template(chat, add_generation_prompt=False)
     with pytest.raises(InputError, match="sets top_p for its replies"):
         lm.generate_until(requests("generate_until", [(prompt, {"until": [], "top_p": 0.9})]))

@@ -1,0 +1,81 @@
+"""A run that is killed in the middle of MMLU, again and again: what it asks twice is at most a batch a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from instruct.config import make_config
+from instruct.run.directory import RunDirectory
+from instruct.run.measurements import read_values
+
+pytest.importorskip("lm_eval")
+
+KILLS = int(os.environ.get("INSTRUCT_KILLS", "2"))
+# `instruct` with a line in asked.log for each row, before it is computed.
+ASKING = """
+import sys
+from instruct.command.main import main
+from instruct.measuring.tasks.scoring import PrefixScorer
+scores = PrefixScorer.scores
+def logged(self, rows):
+    with open("asked.log", "a") as file:
+        file.writelines(f"{hash(tuple(row.ids))} {len(rows)}\\n" for row in rows)
+    return scores(self, rows)
+PrefixScorer.scores = logged
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_killed_in_the_middle_of_mmlu_repeats_at_most_a_batch(tiny_experiment, shared_data, tmp_path):
+    content = {**tiny_experiment, "systems": {"base": {"objective": "none"}}, "judges": [], "comparisons": []}
+    run = RunDirectory("runs/mine")
+    run.start(make_config(content, [], "test").model_dump(mode="json"))
+    flags = ["--tasks", "mmlu", "--evaluation.tasks.folder", str(shared_data / "tasks"), "--limit", "150"]
+
+    def started(place: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", ASKING, "evaluate", str(place), *flags]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def asked() -> list[tuple[str, int]]:
+        text = Path("asked.log").read_text() if Path("asked.log").exists() else ""
+        return [(line.split()[0], int(line.split()[1])) for line in text.split("\n")[:-1]]
+
+    undisturbed = RunDirectory("runs/whole")
+    undisturbed.start(make_config(content, [], "test").model_dump(mode="json"))
+    process = started(undisturbed.folder)
+    assert process.wait() == 0, process.stderr and process.stderr.read().decode()[-2000:]
+    total = len(asked())
+    assert total > 500  # of four labels
+    Path("asked.log").unlink()
+
+    draw = random.Random(0)
+    for _ in range(KILLS):
+        process, before = started(run.folder), len(asked())
+        limit = before + draw.randrange(50, total // KILLS)
+        while len(asked()) < limit and process.poll() is None:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    process = started(run.folder)
+    assert process.wait() == 0, process.stderr and process.stderr.read().decode()[-2000:]
+    counts = Counter(key for key, _ in asked())
+    repeated, batch = sum(counts.values()) - len(counts), max(size for _, size in asked())
+    print(f"{KILLS} kills in the middle of {total} rows: {repeated} asked again, batches of up to {batch}")
+    assert len(counts) == total
+    assert repeated <= KILLS * batch
+    part = "tasks/mmlu"
+    assert read_values(run, part, "base")["answer"] == read_values(undisturbed, part, "base")["answer"]
+    lines = [line for path in run.folder.glob("metrics/replies/*.jsonl") for line in path.read_text().splitlines()]
+    assert sum(line.endswith("]") and len(json.loads(line)) == 2 for line in lines if line.startswith('["')) >= total
