@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.engines.memory import GIB
+from instruct.objectives.with_arguments import WITH_ARGUMENTS
 from instruct.training.estimate import ModelShape
 from instruct.training.options import LoraOptions, TrainingOptions
 from instruct.training.precision import compute_dtype, weights_dtype
@@ -70,7 +71,8 @@ def memory_gib(
     Activations take about 80 bytes per token, layer and hidden unit without recomputation (measured on a LoRA step of
     SmolLM2-135M under autocast, 8 rows of 512 tokens: 5.5 GiB), and with it the layers' inputs and one layer's
     activations. The objective needs two chunk x vocabulary buffers for any batch; if the head trains, also its float32
-    gradient, and the copies of the head that autocast and a fixed transport cost need.
+    gradient, and the copies of the head that autocast and a fixed transport cost need. A second model, which an
+    objective has as its reference, counts as one of the same size.
 
     Args:
         sharding: None: what the environment says.
@@ -114,12 +116,23 @@ def memory_gib(
         else:
             activations = at_objective - objective
     held = sharding.weights or (sharding.optimizer and not config.lora)
+    copies += shape.parameters * stored if _has_second_model(config) else 0
     return {
         "weights": (weights * sharding.part(held) + copies) / GIB,
         "gradients and optimizer": (gradients + moments * sharding.part(sharding.optimizer)) / GIB,
         "activations": activations / GIB,
         "objective": objective / GIB,
     }
+
+
+def _has_second_model(config: TrainingOptions) -> bool:
+    """Whether an objective has a reference model that is not the base under the adapter."""
+    for system in config.trained.values():
+        if kind := WITH_ARGUMENTS.get(system.objective):
+            reference = getattr(kind(**(system.objective_args or {})), "reference", None)
+            if reference and not (reference == "base" and config.lora):
+                return True
+    return False
 
 
 def disk_gib(config: TrainingOptions, shape: ModelShape) -> float:
