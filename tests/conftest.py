@@ -375,7 +375,8 @@ def shared_vllm(monkeypatch: pytest.MonkeyPatch, _vllm_processes: dict[str, Any]
             key = json.dumps([arguments, list(map(str, adapters))], sort_keys=True)
             if key not in _vllm_processes:
                 _vllm_processes[key] = start(arguments, adapters)
-            self.ask, self.name = _vllm_processes[key].ask, _vllm_processes[key].name
+            shared = _vllm_processes[key]
+            self.ask, self.name, self.context = shared.ask, shared.name, shared.context
 
         def close(self) -> None:
             """It serves the next test."""
