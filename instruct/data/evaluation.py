@@ -283,10 +283,10 @@ def identity(row: Mapping[str, Any]) -> str:
 _TURN = re.compile(r"(.+), turn (\d+)", re.DOTALL)  # as EvalPrompt.answered names it
 
 
-def turn_of(pair: str) -> int | None:
-    """The number of a turn of a conversation, by what identifies its pair; None: it is no such turn."""
+def turn_of(pair: str) -> tuple[str, int] | None:
+    """The conversation and the number of a turn, by what identifies its pair; None: it is no such turn."""
     turn = _TURN.fullmatch(pair)
-    return int(turn[2]) if turn else None
+    return (turn[1], int(turn[2])) if turn else None
 
 
 def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -295,8 +295,8 @@ def conversations(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in rows:
         pair = identity(row)
-        if turn := _TURN.fullmatch(pair):
-            found[pair] = turn[1]
+        if turn := turn_of(pair):
+            found[pair] = turn[0]
         elif row.get("earlier"):
             begun = str(row["earlier"][0].get("content"))
             found[pair] = firsts.get(begun, begun)

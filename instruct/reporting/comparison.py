@@ -296,7 +296,7 @@ def _ratings(judgments: Iterable[Judgment]) -> Ratings | None:
     by_turn: dict[int, list[Judgment]] = {}
     for judgment in rated:
         if turn := turn_of(judgment.instruction):
-            by_turn.setdefault(turn, []).append(judgment)
+            by_turn.setdefault(turn[1], []).append(judgment)
     return _mean_ratings(rated).model_copy(update={"turns": [_mean_ratings(by_turn[turn]) for turn in sorted(by_turn)]})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from instruct.base.errors import InputError, one_line
 from instruct.base.files import write_atomically
 from instruct.base.replies import Completion
 from instruct.data.benchmarks import id_of, unwrapped
+from instruct.data.evaluation import turn_of
 from instruct.data.formats import check_storable, text_field
 from instruct.data.sources import RawRow
 from instruct.judging.cards import JudgeCard, load_judge_card
@@ -57,12 +57,8 @@ def read_leaderboard(rows: Sequence[RawRow], baseline: str | None = None) -> Con
         candidate, other = (
             baseline if name not in row.fields and baseline else text_field(row, name) for name in names
         )
-        identity = id_of(row) or text_field(row, "question_id")
-        identity += f", turn {row.fields['turn']}" if "turn" in row.fields else ""
-        if (earlier := taken.setdefault((card.name, candidate, other, identity), row)) is not row:
-            raise InputError(
-                f"{row.place}: {one_line(identity, 60)!r} is already in row {earlier.row}; remove one of them"
-            )
+        identity = _identity(row)
+        _refuse_twice(row, identity, taken.setdefault((card.name, candidate, other, identity), row))
         if candidate == other:
             raise InputError(f"{row.place}: both systems are called {one_line(candidate, 60)!r}; rename one of them")
         dataset = text_field(row, "category", optional=True) or "unknown"
@@ -83,11 +79,8 @@ def _ratings(rows: Sequence[RawRow], baseline: str | None) -> Contents:
     by_model: dict[str, dict[str, RawRow]] = {}
     for row in rows:
         check_storable(row, "row", row.fields)
-        model, identity = text_field(row, "model"), f"{id_of(row) or ''}, turn {row.fields.get('turn', 1)}"
-        earlier = by_model.setdefault(model, {}).setdefault(identity, row)
-        if earlier is not row:
-            place = f"{row.place}: {one_line(identity, 60)!r}"
-            raise InputError(f"{place} is already in row {earlier.row}; remove one of them")
+        model, identity = text_field(row, "model"), _identity(row)
+        _refuse_twice(row, identity, by_model.setdefault(model, {}).setdefault(identity, row))
     if baseline not in by_model:
         known = one_line(", ".join(by_model), 200)
         raise InputError(f"{rows[0].place}: ratings name no baseline; name one of the models with --baseline: {known}")
@@ -123,18 +116,24 @@ def _scale(card: JudgeCard) -> str:
     return f"from {card.verdict.rating.low:g} to {card.verdict.rating.high:g}"
 
 
+def _identity(row: RawRow) -> str:
+    """What identifies a row's pair, as `EvalPrompt.answered` names it."""
+    turn = f", turn {row.fields['turn']}" if "turn" in row.fields else ""
+    return (id_of(row) or text_field(row, "question_id")) + turn
+
+
+def _refuse_twice(row: RawRow, identity: str, first: RawRow) -> None:
+    if first is not row:
+        raise InputError(f"{row.place}: {one_line(identity, 60)!r} is already in row {first.row}; remove one of them")
+
+
 def _card(row: RawRow) -> JudgeCard:
     judge = row.fields.get("judge")
     model = judge[0] if isinstance(judge, list) and judge else judge
-    name = (
-        "mt_bench_single"
-        if "score" in row.fields
-        else "mt_bench"
-        if "games" not in row.fields
-        else "arena_hard_v2"
-        if row.fields.get("category") in _V2
-        else "arena_hard"
-    )
+    if "games" in row.fields:
+        name = "arena_hard_v2" if row.fields.get("category") in _V2 else "arena_hard"
+    else:
+        name = "mt_bench_single" if "score" in row.fields else "mt_bench"
     return load_judge_card(name, model if isinstance(model, str) and model else None)
 
 
@@ -190,9 +189,9 @@ def export_leaderboard(store: JudgmentStore, path: str | Path, wanted: Compariso
 def _rows(
     card: JudgeCard, names: ComparisonKey, id: str, orders: Mapping[str, Judgment], texts: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    turn = re.fullmatch(r"(.*), turn (\d+)", id)
-    asked: dict[str, Any] = {"question_id": int(turn[1]) if turn and turn[1].isdigit() else turn[1] if turn else id}
-    asked |= {"turn": int(turn[2]) if turn else 1, "judge": [card.model, card.name]}
+    question, turn = turn_of(id) or (id, 1)
+    known = int(question) if question != id and question.isdigit() else question
+    asked: dict[str, Any] = {"question_id": known, "turn": turn, "judge": [card.model, card.name]}
     if card.protocol == "single":
         (judgment,) = orders.values()
         replies = judgment.key.split() or ["", ""]
