@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ class ForwardEngine(CausalEngine):
         """The tokens that end a reply."""
         return list(stop_token_ids(self.tokenizer, self._model, self._revision))
 
-    @property
+    @cached_property
     def config(self) -> Any:
         """The model's configuration, which is read without its weights."""
         from transformers import AutoConfig

@@ -57,8 +57,7 @@ def evaluate_tasks(
         if not options.named:
             return
         harness = Harness(options, rendering, asked.engine)
-        for part in harness.parts:  # what is wrong with a task's rows is found before the work
-            harness.load(part)
+        harness.load_all()
         for system, folder in _with_base(systems, harness).items():
             inputs = asked.made_from(system, folder)
             replies = run.folder / "metrics" / "replies" / f"{_digest(inputs | asked.elsewhere)}.jsonl"

@@ -110,6 +110,11 @@ class Harness:
                 (self._loaded[part],) = self._manager.load([str(task.path)])["tasks"].values()
         return self._loaded.get(part)
 
+    def load_all(self) -> None:
+        """Find what is wrong with the tasks' rows before any work; raises as `load`."""
+        for part in self.parts:
+            self.load(part)
+
     def evaluate(self, lm: Kept, part: str) -> PartResult:
         """A task's results, or those of a group and its tasks, and by row what each metric makes of it.
 

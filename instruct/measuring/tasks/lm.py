@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -89,13 +90,13 @@ class Kept(TemplateLM):
             return self._generated(requests)
         return self._resumed("generate_until", self._generated, requests)
 
+    @abstractmethod
     def _rolled(self, requests: list[Any]) -> list[float]:
         """Log-likelihoods of whole texts, each handed to the cache as it arrives."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _generated(self, requests: list[Any]) -> list[str]:
         """Replies, each handed to the cache as it arrives."""
-        raise NotImplementedError
 
     @property
     def _kind(self) -> str:

@@ -30,6 +30,18 @@ if TYPE_CHECKING:
 _BATCH = 8
 
 
+def prepare_chats(options: TaskOptions, rendering: Rendering, tokenizer: Any, subject: str) -> None:
+    """Let a tokenizer render chats as the run does, if tasks are asked so.
+
+    Raises:
+        InputError: it has no chat template.
+    """
+    if options.chat:
+        rendering.prepare(tokenizer)
+        if not tokenizer.chat_template:
+            raise InputError(f"{subject}: its tokenizer has no chat template; set --no-chat")
+
+
 class AskedSystems:
     """Systems that are asked tasks, one after another; those on one base share its engine.
 
@@ -99,19 +111,15 @@ class AskedSystems:
     def _served(self, system: str, folder: Path | None) -> Iterator[Kept]:
         from instruct.measuring.tasks.engine_lm import EngineLM
 
-        base, tokenizer = self._base, None
-        if has_tokenizer(base):
-            tokenizer = load_tokenizer(f"model {base.name}", model_path(base.name), base.revision)
-            self._prepare(tokenizer, f"model {base.name}")
         engine = self._started(None, self._server_options())
         name = self._served_name(system, folder)
-        yield EngineLM(engine, f"model {name}", tokenizer, name, None, self._options.chat)
+        yield EngineLM(engine, f"model {name}", self._words, name, None, self._options.chat)
 
     @contextlib.contextmanager
     def _loaded(self, system: str, folder: Path | None) -> Iterator[Kept]:
         model = self._model(system, folder)
         subject, tokenizer = model.engine.subject, model.tokenizer
-        self._prepare(tokenizer, subject)
+        prepare_chats(self._options, self._rendering, tokenizer, subject)
         if self._options.engine == "transformers" and not self._cluster:
             from instruct.measuring.tasks.lm import PrefixLM
 
@@ -145,11 +153,15 @@ class AskedSystems:
     def _served_name(self, system: str, folder: Path | None) -> str:
         return self._base.name if folder is None else system
 
-    def _prepare(self, tokenizer: Any, subject: str) -> None:
-        if self._options.chat:
-            self._rendering.prepare(tokenizer)
-            if not tokenizer.chat_template:
-                raise InputError(f"{subject}: its tokenizer has no chat template; set --no-chat")
+    @functools.cached_property
+    def _words(self) -> Any:
+        """The tokenizer of the model that a server has; None: it is not on this machine."""
+        base, subject = self._base, f"model {self._base.name}"
+        if not has_tokenizer(base):
+            return None
+        tokenizer = load_tokenizer(subject, model_path(base.name), base.revision)
+        prepare_chats(self._options, self._rendering, tokenizer, subject)
+        return tokenizer
 
     def _started(self, forward: ForwardEngine | None, options: EngineOptions) -> Engine:
         """The engine, kept until a system on another base is asked."""
@@ -178,7 +190,6 @@ class AskedSystems:
             model=self._base.name,
             decoding=Decoding(),
             context_length=0,  # only the server knows
-            stop_texts=True,
             other_model=(
                 "tasks need a server with /v1/completions that knows the model by this name, with echo and logprobs "
                 "for tasks that score given text"

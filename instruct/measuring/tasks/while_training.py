@@ -23,6 +23,7 @@ from instruct.engines.stop_tokens import stop_token_ids
 from instruct.measuring.tasks.harness import Harness
 from instruct.measuring.tasks.lm import PrefixLM, Replies
 from instruct.measuring.tasks.options import TaskOptions
+from instruct.measuring.tasks.systems import prepare_chats
 
 
 def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable[[Any], TrainerCallback]:
@@ -32,8 +33,7 @@ def tasks_while_training(options: TaskOptions, rendering: Rendering) -> Callable
         InputError: a task that cannot be read.
     """
     harness = Harness(options, rendering)
-    for part in harness.parts:  # what is wrong with a task's rows is found before the training
-        harness.load(part)
+    harness.load_all()
     return lambda trainer: AskTasks(trainer, harness, options, rendering)
 
 
@@ -57,10 +57,7 @@ class AskTasks(TrainerCallback):
             )
         # lm-eval changes padding; the trainer's own tokenizer must stay as it is
         self._tokenizer = copy.deepcopy(self._trainer.processing_class)
-        if self._options.chat:
-            self._rendering.prepare(self._tokenizer)
-            if not self._tokenizer.chat_template:
-                raise InputError("evaluation.tasks: the model's tokenizer has no chat template; set --no-chat")
+        prepare_chats(self._options, self._rendering, self._tokenizer, "the model that trains")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step % (self._options.every_steps or state.global_step + 1):
