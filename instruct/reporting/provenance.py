@@ -78,6 +78,7 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
         digest = results.get("sha256", {}).get(log.name)
         if digest and log.is_file() and sha256_of(log) != digest:
             raise InputError(f"{log}: is not what the training wrote; restore it, or delete it to report without it")
+        entries = _log_entries(log)
         found.append(
             Training(
                 system=name,
@@ -88,45 +89,54 @@ def trainings(manifest: dict[str, Any], config: dict[str, Any], adapters: Path) 
                 epochs=results.get("epochs", train.get("num_train_epochs")),
                 steps=results.get("steps"),
                 learning_rate=train.get("learning_rate"),
-                log=_training_log(log),
-                evaluations=_evaluations(log),
-                tasks=_task_log(log),
+                log=_training_log(entries),
+                evaluations=_evaluations(entries),
+                tasks=_task_log(entries),
             )
         )
     return found
 
 
-def _training_log(path: Path) -> TrainingLog | None:
+def _log_entries(path: Path) -> list[Any]:
+    """The entries of a training's log; none if it cannot be read."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return entries if isinstance(entries, list) else []
+
+
+def _training_log(entries: list[Any]) -> TrainingLog | None:
     """What the training logged, thinned to every k-th point; None without a readable log."""
-    columns = _logged(path, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
+    columns = _logged(entries, "loss", {key: key for key in ("ce", "cost", "ratio", "grad_norm")}, _MOST_POINTS)
     return TrainingLog(**columns) if columns else None
 
 
-def _evaluations(path: Path) -> EvaluationLog | None:
+def _evaluations(entries: list[Any]) -> EvaluationLog | None:
     """The perplexities on held-out rows while training; None without any."""
-    columns = _logged(path, "eval_perplexity", {"perplexity": "eval_perplexity"})
+    columns = _logged(entries, "eval_perplexity", {"perplexity": "eval_perplexity"})
     return EvaluationLog(**columns) if columns else None
 
 
-def _task_log(path: Path) -> TaskLog | None:
+def _task_log(entries: list[Any]) -> TaskLog | None:
     """The scores of tasks while training; None without any."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        names = dict.fromkeys(key for entry in entries for key in entry if key.startswith(_TASKS))
-    except (OSError, ValueError, TypeError):
-        return None
-    columns = _logged(path, next(iter(names)), {name.removeprefix(_TASKS): name for name in names}) if names else None
-    return TaskLog(step=columns.pop("step"), scores=columns) if columns else None
+    names = dict.fromkeys(
+        key for entry in entries if isinstance(entry, dict) for key in entry if key.startswith(_TASKS)
+    )
+    columns = _logged(entries, next(iter(names), ""), {name.removeprefix(_TASKS): name for name in names})
+    return TaskLog(step=columns.pop("step"), scores=columns) if names and columns else None
 
 
-def _logged(path: Path, sign: str, names: dict[str, str], most: int | None = None) -> dict[str, list[Any]] | None:
+def _logged(
+    entries: list[Any], sign: str, names: dict[str, str], most: int | None = None
+) -> dict[str, list[Any]] | None:
     """The columns of the entries that have the key `sign`, by their names in the report."""
     try:
-        entries = [entry for entry in json.loads(path.read_text(encoding="utf-8")) if sign in entry]
-        thinned = entries[:: math.ceil(len(entries) / most) or 1] if most else entries
+        found = [entry for entry in entries if sign in entry]
+        thinned = found[:: math.ceil(len(found) / most) or 1] if most else found
         columns = {name: [_finite(entry.get(key)) for entry in thinned] for name, key in names.items()}
         steps = [int(entry["step"]) for entry in thinned]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
     return {"step": steps, **columns} if steps else None
 
