@@ -174,11 +174,8 @@ def _ask(
 def _requests(
     planned: _Planned, places: Sequence[int], asked: list[_Asked], work: Work, config: EngineConfig
 ) -> list[Request]:
-    temperatures = [
-        planned.system.temperature if not work.temperatures or (own := work.temperatures[planned.start + place]) is None
-        else own
-        for place in places
-    ]  # fmt: skip
+    own = planned.system.temperature
+    temperatures = [work.temperature(planned.start + place, own) for place in places]
     return [
         Request(
             key=planned.kept.request_key(place),

@@ -62,3 +62,8 @@ class Work:
     temperatures: Sequence[float | None] = ()
     to_the_letter: bool = False
     rendering: Rendering = DEFAULT
+
+    def temperature(self, place: int, system: float) -> float:
+        """What the prompt at a place is sampled at; `system`: the system's temperature."""
+        own = self.temperatures[place] if self.temperatures else None
+        return system if own is None else own

@@ -200,14 +200,9 @@ class _LinearObjective(torch.autograd.Function):
         tokens = len(plan.labels)
         products = _product_buffer(hidden, plan, len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
-        if isinstance(objective, LogitLoss):
-            if reference is not None and plan.order is not None:
-                reference = replace(reference, states=reference.states.index_select(0, plan.order))
-            weigher: TorchWeigher | TritonWeigher = LogitWeigher(
-                head, objective, products, tokens, needs_any, reference
-            )
-        else:
-            weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any)
+        if reference is not None and plan.order is not None:
+            reference = replace(reference, states=reference.states.index_select(0, plan.order))
+        weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any, reference)
         for group in plan.groups:
             if plan.distinct is not None:
                 weigher.load_costs(plan.distinct[group.labels])
@@ -281,8 +276,11 @@ def _weigher(
     cost: TransportCost | EnergyTable | None,
     most_labels: int,
     wants_grad: bool,
+    reference: Reference | None,
 ) -> TorchWeigher | TritonWeigher:
-    """Arguments as in TorchWeigher."""
+    """Arguments as in TorchWeigher, and the reference of a LogitLoss."""
+    if isinstance(objective, LogitLoss):
+        return LogitWeigher(head, objective, products, tokens, wants_grad, reference)
     if isinstance(cost, EnergyTable):
         return EnergyWeigher(head, objective, products, tokens, cost, wants_grad)
     if _uses_triton(products):

@@ -88,6 +88,10 @@ class Weighting:
         return largest.clamp(min=1e-30) / FLOAT16_SIZE
 
 
+# The reference of an objective that takes the model before training.
+BASE = "base"
+
+
 class LogitLoss:
     """The slower door, for a loss that no token statistic describes: subclass it and define `losses`.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from instruct.objectives.built_in import weighted_cross_entropy
-from instruct.objectives.objective import LogitLoss, Objective, TokenStatistics, Weighting
+from instruct.objectives.objective import BASE, LogitLoss, Objective, TokenStatistics, Weighting
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class ASFT(LogitLoss):
     """
 
     weight: float = 0.1
-    reference = "base"
+    reference = BASE
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < math.inf:
@@ -234,7 +234,7 @@ class Distillation(LogitLoss):
         ValueError: `weight` is outside [0, 1], or `temperature` is not positive.
     """
 
-    teacher: str = "base"
+    teacher: str = BASE
     weight: float = 0.5
     temperature: float = 1.0
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from instruct.base.errors import one_line
 from instruct.base.models import model_path
+from instruct.objectives.objective import BASE
 from instruct.training.head import Frozen
-
-BASE = "base"
 
 
 def frozen_model(name: str, model: Any, tokenizer: Any, sharded: bool, device: Any) -> Frozen:

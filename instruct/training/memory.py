@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruct.engines.memory import GIB
+from instruct.objectives.objective import BASE
 from instruct.objectives.with_arguments import WITH_ARGUMENTS
 from instruct.training.estimate import ModelShape
 from instruct.training.options import LoraOptions, TrainingOptions
@@ -130,7 +131,7 @@ def _has_second_model(config: TrainingOptions) -> bool:
     for system in config.trained.values():
         if kind := WITH_ARGUMENTS.get(system.objective):
             reference = getattr(kind(**(system.objective_args or {})), "reference", None)
-            if reference and not (reference == "base" and config.lora):
+            if reference and not (reference == BASE and config.lora):
                 return True
     return False
 
