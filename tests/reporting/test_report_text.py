@@ -39,6 +39,7 @@ MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethro
 @given(st.text(max_size=80) | st.text(alphabet="\\`*_[]()<>&|~$#!{}-+.:/@wW aé1\n", max_size=80))
 @example(HOSTILE[0])
 @example(HOSTILE[3])
+@example("WWW.example.com")
 def test_escaped_text_renders_unchanged(text):
     escaped = escape_markdown(text)
     assert html.unescape(MARKDOWN.renderInline(escaped)) == one_line(text, 200)

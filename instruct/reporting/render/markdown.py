@@ -12,15 +12,15 @@ from instruct.reporting.tables import Table
 from instruct.reporting.verdicts import Verdict
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$#!{}]|(?<![^\W_])_|_(?![^\W_])")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//", "www.": "www&#46;"}
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "://": "&#58;//"}
 
 
 def escape_markdown(text: object, limit: int = 2000) -> str:
     """Foreign text as one line of Markdown that shows it and does nothing else: no markup, table cell, HTML or link."""
     line = _SPECIAL.sub(lambda match: "\\" + match.group(), one_line(text, limit))
     for mark, entity in _ENTITIES.items():
-        line = re.sub(re.escape(mark), entity, line, flags=re.IGNORECASE)
-    return line
+        line = line.replace(mark, entity)
+    return re.sub(r"(www)\.", r"\1&#46;", line, flags=re.IGNORECASE)
 
 
 def render_markdown(document: Document) -> str:
