@@ -92,6 +92,7 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
     from instruct.phases.systems import system_folders
     from instruct.run.directory import RunDirectory
     from instruct.run.measurements import read_metrics
+    from instruct.training.options import without_seed
 
     run = RunDirectory(run_folder(config))
     measured = {name: rows["oracle_perplexity"] for name, rows in read_metrics(run).texts.items()}
@@ -99,7 +100,7 @@ def oracle_perplexities(config: ExperimentConfig) -> tuple[dict[str, dict[float,
     content = config.model_dump(mode="json")
     found: dict[str, dict[float, float]] = {}
     for name, folder in system_folders(config, run).items():
-        if config.systems[name].objective != "mle":
+        if without_seed(name, config.systems[name].seed) != "mle":
             continue
         found[name] = {1.0: values[name]}
         for temperature in TEMPERATURES:
