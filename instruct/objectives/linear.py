@@ -9,7 +9,7 @@ runs a loop over blocks of rows small enough for the processor's cache, or three
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from instruct.objectives.built_in import Energy
 from instruct.objectives.energy import EnergyTable, EnergyWeigher
-from instruct.objectives.logit_losses import LogitWeigher, Reference
+from instruct.objectives.logit_losses import AnyReference, LogitWeigher
 from instruct.objectives.objective import FLOAT16_SIZE, LogitLoss, Objective, Weighting
 from instruct.objectives.plan import CPU_ROWS, GPU_ROWS, TokenPlan, plan_tokens, whole_rows
 from instruct.objectives.torch_kernels import Head, TorchWeigher
@@ -80,7 +80,7 @@ def linear_objective_loss(
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
-    reference: Reference | None = None,
+    reference: AnyReference | None = None,
 ) -> tuple[Tensor, ObjectiveStatistics]:
     """The objective's loss over response tokens, and its statistics.
 
@@ -101,7 +101,7 @@ def linear_objective_loss(
         num_items: the divisor of the summed loss; None: the number of tokens with loss.
         chunk_rows: tokens whose logits are in memory at a time, at most. None: on a GPU 1,024, or 2,048 if the head
             trains; on a CPU 256, or as many as fit into CHUNK_BYTES.
-        reference: the states and head of a frozen model for the same tokens, for a LogitLoss that takes its logits.
+        reference: what a frozen model has for the same tokens, for a LogitLoss that takes its logits.
 
     Returns:
         The loss, a float32 scalar differentiable in `hidden`, `weight` and `bias`, and the statistics as sums. Apart
@@ -129,7 +129,7 @@ def linear_objective(
     softcap: float | None = None,
     num_items: Tensor | int | None = None,
     chunk_rows: int | None = None,
-    reference: Reference | None = None,
+    reference: AnyReference | None = None,
 ) -> ObjectiveResult:
     """`linear_objective_loss` with each token's statistics."""
     if hidden.ndim != 2 or labels.shape != hidden.shape[:1] or weight.shape[1:] != hidden.shape[1:]:
@@ -177,7 +177,7 @@ class _LinearObjective(torch.autograd.Function):
         logit_scale: float,
         softcap: float | None,
         wants_grad: bool,
-        reference: Reference | None,
+        reference: AnyReference | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         needs_hidden = wants_grad and ctx.needs_input_grad[0]
         needs_weight = wants_grad and ctx.needs_input_grad[1]
@@ -201,7 +201,7 @@ class _LinearObjective(torch.autograd.Function):
         products = _product_buffer(hidden, plan, len(weight))
         needs_any = needs_hidden or needs_weight or needs_bias
         if reference is not None and plan.order is not None:
-            reference = replace(reference, states=reference.states.index_select(0, plan.order))
+            reference = reference.ordered(plan.order)
         weigher = _weigher(head, objective, products, tokens, cost, plan.most_labels, needs_any, reference)
         for group in plan.groups:
             if plan.distinct is not None:
@@ -276,7 +276,7 @@ def _weigher(
     cost: TransportCost | EnergyTable | None,
     most_labels: int,
     wants_grad: bool,
-    reference: Reference | None,
+    reference: AnyReference | None,
 ) -> TorchWeigher | TritonWeigher:
     """Arguments as in TorchWeigher, and the reference of a LogitLoss."""
     if isinstance(objective, LogitLoss):

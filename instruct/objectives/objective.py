@@ -102,6 +102,8 @@ class LogitLoss:
     needs: Collection[str] = ()
     reference: str | None = None
     """A frozen model whose logits `losses` takes, too: `base`, the model before training, or a name or folder."""
+    top_k: int | None = None
+    """Keep only the reference's `top_k` likeliest tokens, in a cache; the others share the rest of its mass evenly."""
 
     def losses(self, logits: Tensor, labels: Tensor, *reference: Tensor) -> Tensor:
         """The loss of each token, (tokens,), of its own row alone.

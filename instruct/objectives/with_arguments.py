@@ -227,22 +227,26 @@ class ASFT(LogitLoss):
 class Distillation(LogitLoss):
     """(1 - weight) * ce + weight * T^2 * KL(teacher || q), both at temperature T (Hinton et al., 2015).
 
-    The teacher answers each batch, with its whole distribution: nothing is cached, and no mass is missing. `base` as
-    the teacher keeps the model near what it was.
+    The teacher answers each batch, with its whole distribution, unless `top_k` is given: then each token's `top_k`
+    likeliest continuations are kept in a cache for further epochs, seeds and resumed trainings, and all other tokens
+    share the rest of the teacher's mass evenly. `base` as the teacher keeps the model near what it was.
 
     Raises:
-        ValueError: `weight` is outside [0, 1], or `temperature` is not positive.
+        ValueError: `weight` is outside [0, 1], or `temperature` or `top_k` is not positive.
     """
 
     teacher: str = BASE
     weight: float = 0.5
     temperature: float = 1.0
+    top_k: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
             raise ValueError(f"weight is {self.weight}; it must lie between 0 and 1")
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature is {self.temperature}; it must be positive")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k is {self.top_k}; it must be positive")
 
     @property
     def reference(self) -> str:  # type: ignore[override]

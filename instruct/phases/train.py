@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
 def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRows) -> None:
     """Train every system that is not trained yet, after counting the overlap with the evaluation prompts, and
-    remove the rows' files.
+    remove the rows' files and what teachers answered.
 
     Of the processes of `accelerate launch`, the main one holds a system's lock for all.
 
     Raises:
         InputError: another process trains a system of this run.
     """
-    from instruct.training.train import train_system
+    from instruct.training.train import TEACHER, train_system
 
     record_overlap(config, run, data.rows)
     tasks, watch = config.evaluation.tasks if config.evaluation else None, None
@@ -38,6 +39,7 @@ def train_systems(config: ExperimentConfig, run: RunDirectory, data: TrainingRow
     for name in config.trained:
         with _only_launch(run, name):
             train_system(config, name, run, data, watch)
+    shutil.rmtree(run.folder / TEACHER, ignore_errors=True)
     data.close()
 
 

@@ -66,7 +66,7 @@ class EMOConfig(SFTConfig):
         objective_args (`dict`, *optional*):
             The arguments that `"focal"` (`gamma`), `"power"` (`k`, `threshold`, `keep`), `"eaft"` (`alpha`),
             `"eaft_top"` (`alpha`, `k`), `"label_smoothing"` (`epsilon`), `"gem"` (`beta`, `h`), `"asft"` (`weight`),
-            `"distillation"` (`teacher`, `weight`, `temperature`) or an objective of your own is made with.
+            `"distillation"` (`teacher`, `weight`, `temperature`, `top_k`) or an objective of your own is made with.
         emo_variant (`str`, *optional*, defaults to `"official"`):
             `"paper"` (Eq. 18), `"official"` (the authors' instruction-tuning code) or `"pypi"` (EMOLoss 0.0.3). See
             [`~instruct.objectives.EMO`].
@@ -102,6 +102,9 @@ class EMOConfig(SFTConfig):
         chunk_rows (`int`, *optional*):
             Tokens whose logits are in memory at a time, at most. `None`: on a GPU 1,024, or 2,048 if the head trains;
             256 on a CPU. Fewer need less memory and more time.
+        teacher_cache (`str`, *optional*):
+            The folder that keeps what a reference model answered, for an objective with `top_k`. `None`: `teacher` in
+            `output_dir`.
         patience (`int`, *optional*):
             Stop when this many evaluations in a row have not improved `metric_for_best_model`.
         metric_for_best_model (`str`, *optional*, defaults to `"eval_ce"`):
@@ -132,6 +135,7 @@ class EMOConfig(SFTConfig):
     goldfish_context: int = field(default=13, metadata={"help": "length of the window that goldfish hashes"})
     transport_cost: str = field(default="fixed", metadata={"help": "fixed, adaptive, numeric, or a table's path"})
     chunk_rows: int | None = field(default=None, metadata={"help": "tokens whose logits are in memory at a time"})
+    teacher_cache: str | None = field(default=None, metadata={"help": "folder of the answers that top_k keeps"})
     patience: int | None = field(default=None, metadata={"help": "evaluations without improvement before stopping"})
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:

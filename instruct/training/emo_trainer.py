@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from instruct.training.devices import use_one_device
 from instruct.training.emo_config import EMOConfig
 from instruct.training.evaluation import StopWithoutImprovement
 from instruct.training.frozen import frozen_model
-from instruct.training.head import ADAPTER_ON_HEAD, attach_objective, output_head
+from instruct.training.head import ADAPTER_ON_HEAD, ReferenceFor, attach_objective, output_head, reference_of
 from instruct.training.head_check import check_logits
 from instruct.training.nonfinite import (
     NonFiniteLossError,
@@ -34,6 +35,7 @@ from instruct.training.nonfinite import (
     non_finite_line,
 )
 from instruct.training.precision import check_trained_weights, keep_adapters_in_float32
+from instruct.training.teacher_cache import TeacherCache
 
 # Summed over micro-batches and ranks: the objective's statistics; the auxiliary loss of a mixture of experts and its
 # number of micro-batches; the tokens seen, including masked ones.
@@ -114,12 +116,15 @@ class EMOTrainer(SFTTrainer):
         cost = None
         if "cost" in objective.needs:
             cost = make_cost(args.transport_cost, head, self._tokenizer, sharded_on, narrow, objective)
-        frozen = None
+        reference_for: ReferenceFor | None = None
         if reference := getattr(objective, "reference", None):
             frozen = frozen_model(
                 reference, self.model, self._tokenizer, sharded_on is not None, self.accelerator.device
             )
-        attach_objective(base, objective, cost, args.chunk_rows, frozen)
+            reference_for = functools.partial(reference_of, frozen)
+            if top_k := getattr(objective, "top_k", None):
+                reference_for = TeacherCache(frozen, Path(args.teacher_cache or f"{args.output_dir}/teacher"), top_k)
+        attach_objective(base, objective, cost, args.chunk_rows, reference_for)
         self._objective = objective
         if args.patience is not None:
             self.add_callback(StopWithoutImprovement(args.patience))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import types
@@ -21,7 +20,7 @@ from transformers.utils import ModelOutput
 from instruct.base.errors import InputError
 from instruct.objectives import EnergyTable, Objective, ObjectiveStatistics, TransportCost
 from instruct.objectives.linear import linear_objective
-from instruct.objectives.logit_losses import Reference
+from instruct.objectives.logit_losses import AnyReference, Reference
 from instruct.objectives.torch_kernels import Head
 from instruct.training.collator import HostLabels
 from instruct.training.nonfinite import TokenRecord
@@ -39,6 +38,8 @@ SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap
 
 # What gives, of the model that trains, the frozen one, for a time.
 Frozen = Callable[[Any], contextlib.AbstractContextManager[Any]]
+# Of the model that trains, a batch's labels and what else its forward takes, the reference.
+ReferenceFor = Callable[..., AnyReference]
 
 
 @dataclass
@@ -108,7 +109,7 @@ def attach_objective(
     objective: Objective,
     cost: TransportCost | EnergyTable | None,
     chunk_rows: int | None = None,
-    frozen: Frozen | None = None,
+    reference_for: ReferenceFor | None = None,
 ) -> None:
     """Extend the model's forward to return the objective's loss: `model(..., labels=labels, objective_loss=True)`.
 
@@ -119,7 +120,7 @@ def attach_objective(
         model: the causal language model, unwrapped (not a PeftModel).
         cost: as in `linear_objective_loss`.
         chunk_rows: as in `linear_objective_loss`.
-        frozen: the reference model of an objective that takes one.
+        reference_for: what gives a batch's reference, for an objective that takes one.
     """
     output_head(model)
     original_forward = model.forward
@@ -139,7 +140,7 @@ def attach_objective(
             if labels is not None:
                 kwargs["labels"] = labels
             return original_forward(*args, **kwargs)
-        reference = None if frozen is None else reference_of(self, frozen, *args, **kwargs)
+        reference = None if reference_for is None else reference_for(self, labels, *args, **kwargs)
         backbone_output = self.base_model(*args, **kwargs)
         head = self.get_output_embeddings()
         aux_loss = router_loss(self, backbone_output, kwargs)
@@ -167,7 +168,7 @@ def attach_objective(
                 softcap=logit_softcap(config),
                 num_items=num_items,
                 chunk_rows=chunk_rows,
-                reference=None if reference is None else on_device(reference, states),
+                reference=None if reference is None else reference.on_device(states),
             )
             largest_state = torch.linalg.vector_norm(states.detach(), ord=math.inf, dim=-1)
             return result.loss, result.statistics, TokenRecord(largest_state, result.columns, result.order)
@@ -179,7 +180,7 @@ def attach_objective(
 
 
 @torch.no_grad()
-def reference_of(model: Any, frozen: Frozen, *args: Any, **kwargs: Any) -> Reference:
+def reference_of(frozen: Frozen, model: Any, labels: torch.Tensor, *args: Any, **kwargs: Any) -> Reference:
     """The states and the head of the frozen model for a batch; it has no dropout."""
     with frozen(model) as other:
         trains = other.training
@@ -192,13 +193,6 @@ def reference_of(model: Any, frozen: Frozen, *args: Any, **kwargs: Any) -> Refer
         )
         other.train(trains)
     return Reference(states, found)
-
-
-def on_device(reference: Reference, like: torch.Tensor) -> Reference:
-    """The reference in the dtype and on the device of the model's own states."""
-    head = reference.head
-    weight, bias = head.weight.to(like), None if head.bias is None else head.bias.to(like.device)
-    return Reference(reference.states.to(like), dataclasses.replace(head, weight=weight, bias=bias))
 
 
 @torch.compiler.disable  # its shapes depend on the number of response tokens: it would recompile for every batch

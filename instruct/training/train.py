@@ -28,6 +28,8 @@ from instruct.training.rows import DEFAULT_MAX_LENGTH, TrainingRows, unreachable
 from instruct.training.trackers import run_of_its_own
 
 LOG = "training_log.json"
+# The folder of a run that keeps what a teacher answered, for all its systems.
+TEACHER = "teacher"
 # Finished systems are uploaded, by hub.py; TRL would upload the checkpoints of all systems to one repository.
 HUB_OPTIONS = ("push_to_hub", "hub_model_id", "hub_private_repo")
 
@@ -361,6 +363,7 @@ def _trained(
 
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard" / name)
     arguments.eval_on_start = arguments.eval_on_start and checkpoint is None
+    arguments.teacher_cache = arguments.teacher_cache or str(run.folder / TEACHER)
     trainer = make_trainer(config, arguments, data.tokenizer, data.training_set(arguments), data.eval_encoded)
     if data.stream:
         data.stream.restart_counts()

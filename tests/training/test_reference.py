@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from instruct import EMOConfig, EMOTrainer
 from instruct.objectives.logit_losses import losses_of
 from instruct.objectives.with_arguments import ASFT, Distillation
+from instruct.training import teacher_cache
 from instruct.training.frozen import frozen_model
 
 TEXTS = ["the night was dark and it was fine", "a cat sat on the mat", "rain and wind all night", "so it was"]
@@ -25,6 +26,7 @@ def trainer(tmp_path, model, **options) -> EMOTrainer:
         "bf16": False,
     }
     arguments |= {"report_to": "none", "save_strategy": "no", "logging_steps": 1, "lr_scheduler_type": "constant"}
+    arguments |= {key: options.pop(key) for key in tuple(options) if key in arguments}
     lora = options.pop("lora", LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
     return EMOTrainer(
         AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
@@ -75,6 +77,80 @@ def test_a_teacher_is_another_model_with_the_same_tokenizer(tiny_model, tmp_path
     with torch.no_grad():
         found = float(trained.compute_loss(model, dict(batch)))
     assert found == pytest.approx(expected_loss(Distillation(str(teacher)), model, other, batch), rel=1e-4)
+
+
+def top_answers(logits, k):
+    """Log-probabilities of the k likeliest tokens; the others share the rest."""
+    p = logits.softmax(-1)
+    kept = p >= p.sort(descending=True).values[:, k - 1 : k]
+    rest = (1 - (p * kept).sum(-1, keepdim=True)) / (p.shape[1] - k)
+    return torch.where(kept, p, rest).log()
+
+
+class TopDistillation(Distillation):
+    def losses(self, logits, labels, *reference):
+        return super().losses(logits, labels, top_answers(reference[0], self.top_k))
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_a_teachers_top_k_answers_give_the_dense_loss(tiny_model, tmp_path, lora):
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    arguments = {"temperature": 2.0, "top_k": 5}
+    options = {} if lora else {"lora": None}
+    trained = trainer(tmp_path, tiny_model, objective="distillation", objective_args=arguments, **options)
+    trained.train()
+    model = trained.model.eval()
+    batch = next(iter(trained.get_eval_dataloader(trained.train_dataset)))
+    with torch.no_grad():
+        found = float(trained.compute_loss(model, dict(batch)))
+    assert found == pytest.approx(expected_loss(TopDistillation(**arguments), model, base, batch), rel=1e-4)
+    assert found != pytest.approx(expected_loss(Distillation(temperature=2.0), model, base, batch), rel=1e-3)
+
+
+def losses_of_training(tmp_path, model, top_k, **options) -> list[float]:
+    arguments = {"teacher": str(options.pop("teacher", "base")), "top_k": top_k}
+    trained = trainer(tmp_path, model, objective="distillation", objective_args=arguments, seed=3, **options)
+    trained.train()
+    return [entry["loss"] for entry in trained.state.log_history if "loss" in entry]
+
+
+def test_a_whole_vocabulary_trains_like_the_live_teacher(tiny_model, tmp_path, make_model):
+    teacher = make_model(tmp_path / "teacher", seed=7)
+    live = losses_of_training(tmp_path, tiny_model, None, teacher=teacher)
+    cached = losses_of_training(tmp_path, tiny_model, 10**6, teacher=teacher)
+    assert cached == pytest.approx(live, rel=1e-4)
+
+
+@pytest.mark.parametrize("packing", [{}, {"packing": True, "max_length": 64, "packing_strategy": "bfd"}])
+def test_a_text_is_answered_once_whatever_its_batch(tiny_model, tmp_path, make_model, monkeypatch, packing):
+    teacher = make_model(tmp_path / "teacher", seed=7)
+    cache = tmp_path / "cache"
+    options = {"teacher": teacher, "teacher_cache": str(cache), "max_steps": 6, **packing}
+    first = losses_of_training(tmp_path, tiny_model, 5, **options)
+    texts = sorted(cache.iterdir())
+    assert len(texts) == len(TEXTS)
+    calls = []
+    monkeypatch.setattr(teacher_cache, "reference_of", lambda *found, **others: calls.append(1) or 1 / 0)
+    assert losses_of_training(tmp_path, tiny_model, 5, **options) == first
+    options["per_device_train_batch_size"] = 1
+    losses_of_training(tmp_path, tiny_model, 5, **options)
+    assert not calls
+    texts[0].write_bytes(texts[0].read_bytes()[:30])  # a damaged file is a new text
+    with pytest.raises(ZeroDivisionError):
+        losses_of_training(tmp_path, tiny_model, 5, **options)
+    texts[0].unlink()
+    monkeypatch.undo()
+    other = make_model(tmp_path / "other", seed=8)
+    losses_of_training(tmp_path, tiny_model, 5, **options | {"teacher": other})
+    assert len(list(cache.iterdir())) == 2 * len(TEXTS) - 1
+
+
+def test_the_bases_answers_do_not_depend_on_its_adapter(tiny_model, tmp_path):
+    for seed in (1, 2):
+        lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=seed == 1)
+        torch.manual_seed(seed)
+        losses_of_training(tmp_path, tiny_model, 5, lora=lora, teacher_cache=str(tmp_path / "cache"))
+    assert len(list((tmp_path / "cache").iterdir())) == len(TEXTS)
 
 
 def test_what_cannot_be_a_reference_is_refused(tiny_model, tmp_path):
