@@ -54,7 +54,7 @@ class TokenRecord:
 
 def documents_of(inputs: dict[str, Any]) -> list[Document]:
     """The documents of a batch: its rows without padding, or the documents of packed rows, from `position_ids`."""
-    rows, length = inputs["labels"].shape
+    rows, length = inputs["input_ids"].shape
     positions = inputs.get("position_ids")
     documents = []
     for row in range(rows):

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from instruct.base.files import write_atomically
 from instruct.objectives.logit_losses import Reference, TopReference
 from instruct.training.head import Frozen, reference_of
+from instruct.training.nonfinite import documents_of
 
 # Tokens whose logits are in memory at a time.
 BLOCK = 256
@@ -49,38 +50,22 @@ class TeacherCache:
             raise ValueError("objective_args.top_k caches answers to plain token ids alone; set it to null")
         targets = pad(labels[:, 1:], (0, 1), value=-100).cpu()
         self._identity = self._identity or self._checksum(model)
-        places = dict(self._texts(targets, inputs))
-        kept = {name: _read(self.folder / name) for name in places}
+        texts = list(_texts(self._identity, targets, inputs))
+        kept = {name: _read(self.folder / name) for name, _ in texts}
         live, width = None, len(model.get_output_embeddings().weight)
         size = min(self.top_k, width)
         ids = torch.zeros(targets.numel(), size, dtype=torch.int64)
         logs = torch.zeros(targets.numel(), size)
-        for name, found in kept.items():
+        for name, place in texts:  # a batch may have a text twice
+            found = kept[name]
             if found is None:
                 if live is None:
                     live = reference_of(self.frozen, model, labels, **inputs)
                     live = live.on_device(live.states)
-                found = _likeliest(live.ordered(places[name].to(live.states.device)), size, width)
+                found = kept[name] = _likeliest(live.ordered(place.to(live.states.device)), size, width)
                 write_atomically(self.folder / name, save(found))
-            ids[places[name]], logs[places[name]] = found["ids"].long(), found["logs"]
+            ids[place], logs[place] = found["ids"].long(), found["logs"]
         return TopReference(ids, logs)
-
-    def _texts(self, targets: Tensor, inputs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-        """The file and the tokens with loss, as places in the batch, of each text; packed texts begin at position 0."""
-        length = targets.shape[1]
-        positions, mask = (
-            None if inputs.get(name) is None else inputs[name].cpu() for name in ("position_ids", "attention_mask")
-        )
-        for row, tokens in enumerate(inputs["input_ids"].cpu()):
-            begin = [0]
-            if positions is not None:
-                begin = sorted({0, *(positions[row] == 0).nonzero()[:, 0].tolist()})
-            for start, end in zip(begin, [*begin[1:], length], strict=True):
-                span = torch.arange(start, end)
-                span = span if mask is None else span[mask[row, start:end].bool()]
-                content = torch.stack([tokens[span], targets[row, span]]).numpy().tobytes()
-                digest = blake2b((self._identity or b"") + content, digest_size=20).hexdigest()
-                yield f"{digest}.safetensors", row * length + span[targets[row, span] != -100]
 
     def _checksum(self, model: Any) -> bytes:
         """Of `top_k` and the reference's weights, without an adapter that trains and is switched off."""
@@ -91,6 +76,18 @@ class TeacherCache:
                 if id(weight) not in trained:
                     digest.update(f"{name} {weight.dtype} {weight.double().abs().sum().item()}".encode())
         return digest.digest()
+
+
+def _texts(identity: bytes, targets: Tensor, inputs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """The file of each text that has loss, and the places of its tokens with loss in the flattened batch."""
+    input_ids, length = inputs["input_ids"].cpu(), targets.shape[1]
+    for document in documents_of(inputs):
+        span = slice(document.first, document.end)
+        content = torch.stack([input_ids[document.row, span], targets[document.row, span]])
+        place = document.row * length + document.first + (content[1] != -100).nonzero()[:, 0]
+        if len(place):
+            digest = blake2b(identity + content.numpy().tobytes(), digest_size=20).hexdigest()
+            yield f"{digest}.safetensors", place
 
 
 def _read(path: Path) -> dict[str, Tensor] | None:
@@ -108,7 +105,5 @@ def _likeliest(reference: Reference, size: int, width: int) -> dict[str, Tensor]
     for start in range(0, len(reference.states), BLOCK):
         logits = reference.logits(slice(start, start + BLOCK), like)
         blocks.append(logits.log_softmax(dim=-1).topk(size, dim=-1))
-    if not blocks:
-        return {"ids": torch.zeros(0, size, dtype=torch.int32), "logs": torch.zeros(0, size)}
     values, indices = (torch.cat(part).cpu() for part in zip(*blocks, strict=True))
     return {"ids": indices.int(), "logs": values}

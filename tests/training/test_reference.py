@@ -107,6 +107,18 @@ def test_a_teachers_top_k_answers_give_the_dense_loss(tiny_model, tmp_path, lora
     assert found != pytest.approx(expected_loss(Distillation(temperature=2.0), model, base, batch), rel=1e-3)
 
 
+def test_a_text_that_a_batch_has_twice_counts_twice(tiny_model, tmp_path):
+    arguments = {"temperature": 2.0, "top_k": 5}
+    trained = trainer(tmp_path, tiny_model, objective="distillation", objective_args=arguments)
+    rows = [trained.train_dataset[0]] * 2
+    batch = trained.data_collator(rows)
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    model = trained.model.eval()
+    with torch.no_grad():
+        found = [float(trained.compute_loss(model, dict(batch))) for _ in ("new", "cached")]
+    assert found == pytest.approx([expected_loss(TopDistillation(**arguments), model, base, batch)] * 2, rel=1e-4)
+
+
 def losses_of_training(tmp_path, model, top_k, **options) -> list[float]:
     arguments = {"teacher": str(options.pop("teacher", "base")), "top_k": top_k}
     trained = trainer(tmp_path, model, objective="distillation", objective_args=arguments, seed=3, **options)
