@@ -66,7 +66,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ENT, 1.3": ("ent", {"ent_threshold": 1.3}),
     "power, k 0.5": ("power", {"k": 0.5}),
 }
-MASKS = ("goldfish",)  # MLE on a part of the tokens: nothing of its own in expectation
+# MLE on a part of the tokens has nothing of its own in expectation; a table has no reference model.
+LEFT_OUT = ("goldfish", "asft", "distillation")
 LARGEST_WITH_LOGITS = 100  # words; a loss that reads logits takes each row once for each label
 
 
@@ -77,7 +78,7 @@ def objectives(words: int = 0) -> dict[str, Objective]:
     from instruct.training.objective_names import OBJECTIVES
 
     varied = {name for name, _ in VARIANTS.values()}
-    named = VARIANTS | {name: (name, {}) for name in OBJECTIVES if name not in varied and name not in MASKS}
+    named = VARIANTS | {name: (name, {}) for name in OBJECTIVES if name not in varied and name not in LEFT_OUT}
     found = {heading: objective_of(name, arguments) for heading, (name, arguments) in named.items()}
     if words > LARGEST_WITH_LOGITS:
         found = {heading: each for heading, each in found.items() if not isinstance(each, LogitLoss)}

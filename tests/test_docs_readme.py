@@ -28,6 +28,8 @@ NUMBERS = (
     "thirteen",
     "fourteen",
     "fifteen",
+    "sixteen",
+    "seventeen",
 )
 
 

@@ -4,7 +4,7 @@ import re
 
 OBJECTIVES = (
     "mle", "emo", "energy", "mixce", "tailr", "dft", "goldfish", "ent", "focal", "power", "deft", "eaft",
-    "eaft_top", "label_smoothing", "gem",
+    "eaft_top", "label_smoothing", "gem", "asft", "distillation",
 )  # fmt: skip
 OWN = r"^[^{}]+:[A-Za-z_]\w*$"
 """A user's own: FILE.py:NAME or MODULE:NAME, see objectives/own.py."""

@@ -84,6 +84,13 @@ def test_every_objective_trains_from_a_config(tmp_path, tiny_model_folder, rows,
     assert logged <= set(log[0])
 
 
+def test_every_objective_with_arguments_can_be_named():
+    from instruct.objectives.with_arguments import WITH_ARGUMENTS
+    from instruct.training.objective_names import OBJECTIVES
+
+    assert set(WITH_ARGUMENTS) <= set(OBJECTIVES)
+
+
 def test_every_objective_name_makes_an_objective():
     from instruct.training.emo_config import EMOConfig
     from instruct.training.objective_names import OBJECTIVES
