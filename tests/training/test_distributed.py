@@ -30,6 +30,8 @@ from instruct.training.checkpoints import last_complete_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ACCELERATE = ROOT / "recipes" / "configs" / "accelerate"
+LAUNCH = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
+LAUNCH += ["--main_process_port", "0"]  # a free one
 TOLERANCE = 1e-5
 LOGGED = ("loss", "ce", "cost", "ratio", "mean_token_accuracy", "grad_norm")
 PARITY = {
@@ -209,8 +211,7 @@ def launched(tmp_path_factory, tiny_model_folder) -> Path:
     folder = tmp_path_factory.mktemp("launched")
     config = recipe_config(folder, tiny_model_folder, 2)
     (folder / "tiny.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    launch = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
-    finish(start(folder, *launch, RECIPE, "--config", "tiny.yaml", "--name", "two"), folder)
+    finish(start(folder, *LAUNCH, RECIPE, "--config", "tiny.yaml", "--name", "two"), folder)
     return folder
 
 
@@ -242,8 +243,7 @@ def test_accelerate_launch_trains_the_recipes_adapters(tmp_path, tiny_model_fold
 def test_a_process_that_dies_ends_the_others_and_a_rerun_completes_the_training(tmp_path, tiny_model_folder, launched):
     """As if its node had died."""
     shutil.copy(launched / "tiny.yaml", tmp_path)
-    launch = ["accelerate.commands.launch", "--config_file", str(ACCELERATE / "ddp.yaml"), "--num_processes", "2"]
-    call = [*launch, RECIPE, "--config", "tiny.yaml", "--name", "two"]
+    call = [*LAUNCH, RECIPE, "--config", "tiny.yaml", "--name", "two"]
     launcher = start(tmp_path, *call)
     run = tmp_path / "runs" / "two"
     while not any(run.glob("checkpoints/*/checkpoint-2/trainer_state.json")):
